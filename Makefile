@@ -1,0 +1,23 @@
+# kafka-journal: everything a user or a developer runs, from a bare machine.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+
+help:  ## what there is to make
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.needs:
+	@command -v $(PYTHON) >/dev/null || { echo "make: Python 3.11 or newer is missing: install it or name one with PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) --version) is too old: Python 3.11 or newer is needed, name one with PYTHON=" >&2; exit 1; }
+	@command -v java >/dev/null || [ -x "$$JAVA_HOME/bin/java" ] || { echo "make: Java 17 or newer is missing: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; }
+
+$(VENV)/.done: pyproject.toml requirements.txt | .needs
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.txt --editable '.[dev,demo]'
+	@touch $@
+
+venv: $(VENV)/.done  ## the virtual environment with pinned versions
+
+.PHONY: help venv .needs

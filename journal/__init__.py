@@ -1,0 +1,1 @@
+"""The journal: wire format, engine, writer, replica, store. Knows nothing of Faust or Spark."""

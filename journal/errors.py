@@ -1,0 +1,161 @@
+"""Every error the journal raises, in families that a caller acts on differently.
+
+    JournalError
+      OperatingError       retry, or mend the environment
+      CallerError          the call or the configuration is wrong; nothing was changed
+      CorruptionError      a topic or a local file holds what it must not hold
+      FencedError          another node is active; this one is done
+      OutcomeUnknownError  it may or may not have happened; ask the journal after the next activation
+"""
+
+from __future__ import annotations
+
+
+class JournalError(Exception):
+    """Root of all errors of this project."""
+
+
+# ---- operating: retry, or mend the environment -------------------------------------------------------------
+
+
+class OperatingError(JournalError):
+    """The environment does not allow it now. Nothing was done that a retry would repeat."""
+
+
+class KafkaUnavailableError(OperatingError):
+    """Raised by every Kafka access when no broker answers in time. Check the brokers, then retry."""
+
+
+class KafkaRefusedError(OperatingError):
+    """Raised when Kafka answers with an error that a retry does not mend (authorisation, message too large)."""
+
+
+class FullError(OperatingError):
+    """Raised by appends when a bound is reached (queue, staged operations). Await `journal.room()`, or settle first."""
+
+
+class GateTimeoutError(OperatingError):
+    """Raised by activation when a shard's mark did not reach the epoch in time. Check that a worker serves the shard."""
+
+
+class DeadlineError(OperatingError):
+    """Raised by a wait that ran past its deadline. What was waited for may still happen."""
+
+
+class TopicError(OperatingError):
+    """Raised when a topic is missing or not as the journal needs it; the message carries the command that mends it."""
+
+
+class LocalStorageError(OperatingError):
+    """Raised when the local RocksDB copy cannot be written or read (full disk, permissions, another process)."""
+
+
+class ActiveNodeError(OperatingError):
+    """Raised when a command that appends finds a live active node. Stop that node, or pass --take-over."""
+
+
+class EmbeddedKafkaError(OperatingError):
+    """Raised by the embedded Apache Kafka: Java missing or old, port taken, half-formatted directory, no start."""
+
+
+# ---- caller's mistake: nothing was changed ------------------------------------------------------------------
+
+
+class CallerError(JournalError):
+    """The call is not allowed. Nothing was changed."""
+
+
+class ConfigError(CallerError):
+    """Raised when a setting is missing, malformed or contradicts another."""
+
+
+class InvalidOperationError(CallerError):
+    """Raised by appends whose arguments are out of range (id, kind, subject, data size)."""
+
+
+class StateError(CallerError):
+    """Raised when the journal is not in a state that allows the call (an append before active, a second activate)."""
+
+
+class RecordExistsError(CallerError):
+    """Raised by add when a record of that id lives."""
+
+
+class RecordMissingError(CallerError):
+    """Raised by update and delete when no record of that id lives."""
+
+
+class LockedError(CallerError):
+    """Raised when another open or prepared transaction holds what the operation needs, until that one is settled."""
+
+
+class TransactionUnknownError(CallerError):
+    """Raised by prepare, commit and rollback of a transaction that is neither open nor prepared."""
+
+
+class TransactionPreparedError(CallerError):
+    """Raised by an operation or a second prepare for a transaction that is already prepared."""
+
+
+class IdsExhaustedError(CallerError):
+    """Raised when a virtual shard has no sequence left, or a caller-chosen id space is used up."""
+
+
+class ScriptError(CallerError):
+    """Raised by `apply` for a line that is not an operation; names the line."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        super().__init__(f"line {line}: {reason}")
+        self.line = line
+
+
+# ---- corruption ----------------------------------------------------------------------------------------------
+
+
+class CorruptionError(JournalError):
+    """A topic or local copy holds what it must not hold. Names the place; nothing is skipped in silence.
+
+    Raised by whoever reads it (worker, replica, load). Look at the bytes, then `kafka-journal repair skip`.
+    """
+
+    def __init__(self, reason: str, *, topic: str = "", partition: int = -1, offset: int = -1) -> None:
+        place = f"{topic}[{partition}]@{offset}: " if topic else ""
+        super().__init__(place + reason)
+        self.reason = reason
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+
+
+class FrameError(CorruptionError):
+    """Raised for WAL bytes that are not a frame of this journal (magic, format, uuid, counts, impossible operation)."""
+
+
+class GapError(CorruptionError):
+    """Raised when a frame does not follow its predecessor, or the log starts behind what is needed: frames are gone."""
+
+
+class RowError(CorruptionError):
+    """Raised for table or control bytes that do not parse as what their key says."""
+
+
+# ---- fencing and unknown outcomes ----------------------------------------------------------------------------
+
+
+class FencedError(JournalError):
+    """Another node took the journal over. Raised to every later call; step down and hand out nothing more."""
+
+    def __init__(self, reason: str, *, epoch: int = 0) -> None:
+        super().__init__(reason)
+        self.epoch = epoch
+
+
+class OutcomeUnknownError(JournalError):
+    """A group was sent and its fate could not be learned in time. A later load shows it whole or not at all."""
+
+
+class ClosedError(CallerError):
+    """Raised to calls after close, and by completions of operations that close cut off before they were sent."""
+
+
+__all__ = [name for name, value in dict(globals()).items() if isinstance(value, type) and issubclass(value, JournalError)]

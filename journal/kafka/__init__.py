@@ -1,0 +1,1 @@
+"""Kafka access: clients, topics, control rows, and the embedded Apache Kafka."""

@@ -1,0 +1,1 @@
+"""What rebuilds state from the tables: activation, read-only loads, Spark."""
