@@ -21,3 +21,9 @@ $(VENV)/.done: pyproject.toml requirements.txt | .needs
 venv: $(VENV)/.done  ## the virtual environment with pinned versions
 
 .PHONY: help venv .needs
+
+proto: venv  ## generate the protobuf module and descriptor set from journal/v1/journal.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=quiet:. --include_imports \
+		--descriptor_set_out=journal/v1/journal.desc journal/v1/journal.proto
+
+.PHONY: proto

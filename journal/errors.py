@@ -1,11 +1,11 @@
 """Every error the journal raises, in families that a caller acts on differently.
 
-    JournalError
-      OperatingError       retry, or mend the environment
-      CallerError          the call or the configuration is wrong; nothing was changed
-      CorruptionError      a topic or a local file holds what it must not hold
-      FencedError          another node is active; this one is done
-      OutcomeUnknownError  it may or may not have happened; ask the journal after the next activation
+JournalError
+  OperatingError       retry, or mend the environment
+  CallerError          the call or the configuration is wrong; nothing was changed
+  CorruptionError      a topic or a local file holds what it must not hold
+  FencedError          another node is active; this one is done
+  OutcomeUnknownError  it may or may not have happened; ask the journal after the next activation
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FullError(OperatingError):
 
 
 class GateTimeoutError(OperatingError):
-    """Raised by activation when a shard's mark did not reach the epoch in time. Check that a worker serves the shard."""
+    """Raised by activation when a shard's mark did not reach the epoch in time. Is a worker running?"""
 
 
 class DeadlineError(OperatingError):
@@ -156,6 +156,3 @@ class OutcomeUnknownError(JournalError):
 
 class ClosedError(CallerError):
     """Raised to calls after close, and by completions of operations that close cut off before they were sent."""
-
-
-__all__ = [name for name, value in dict(globals()).items() if isinstance(value, type) and issubclass(value, JournalError)]

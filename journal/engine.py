@@ -1,0 +1,285 @@
+"""The engine: what the journal means. A fold of WAL frames into table rows, without I/O, clock or randomness.
+
+One `Fold` is one shard between two checkpoints: rows as of the last mark (`Base`), an overlay of what the frames since
+then changed, and the mark. It is total: an operation that its state does not allow changes nothing and is counted in
+`mark.rejected`. docs/FORMAT.md has, for every operation, precondition, effect, and what counts as having happened.
+
+Hot path: one pass over the operations, ids as dictionary keys, the parsed operations themselves as values, rows
+serialised only when the checkpoint asks for the net changes; a record added and deleted in between costs no row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from journal.errors import FrameError, GapError
+from journal.transactions import Part, PartTable
+from journal.updates import UpdateTable
+from journal.v1.journal_pb2 import (
+    ADD,
+    COMMIT,
+    DELETE,
+    MARKER,
+    PREPARE,
+    ROLLBACK,
+    UPDATE,
+    Frame,
+    Mark,
+    Operation,
+    Skipped,
+)
+from journal.wire.keys import mark_key, record_key, skipped_key
+from journal.wire.rows import position_bytes
+
+
+class Base(Protocol):
+    """Rows as of the last mark: a local RocksDB, a snapshot of one, or a dictionary."""
+
+    def get(self, key: bytes) -> bytes | None:
+        """The row's value, None where there is no row."""
+
+    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
+        """Rows whose key starts with `prefix`, in key order."""
+
+
+Change = tuple[bytes, bytes | None]
+"""A row's key and its new value; None is a tombstone."""
+
+
+Happened = tuple[Operation, int, int, int]
+"""An operation that took effect and its position (offset, index, ordinal). Staged ones happen when they commit."""
+
+
+class Fold:
+    """A shard's state since its last checkpoint. Not thread-safe: one owner."""
+
+    def __init__(self, mark: Mark, base: Base, *, updates_row_bytes_max: int, tell: bool = False) -> None:
+        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents and diverts."""
+        self.mark = Mark()
+        self.mark.CopyFrom(mark)
+        self._base = base
+        self._added: dict[int, tuple[Operation, int, int, int]] = {}
+        self._deleted: set[int] = set()
+        self._updates = UpdateTable(base, updates_row_bytes_max)
+        self._parts = PartTable(base, self.mark.shard)
+        self._skipped: list[Skipped] = []
+        self._boundary = True
+        self._told: list[Happened] | None = [] if tell else None
+
+    @property
+    def at_group_boundary(self) -> bool:
+        """Whether the last frame applied was its group's last in this shard, so that a checkpoint may be taken."""
+        return self._boundary
+
+    def apply(self, offset: int, timestamp: int, frame: Frame) -> bool:
+        """Apply the frame at a WAL offset; False if the mark already covers it.
+
+        `frame` comes from `decode_frame`; `timestamp` is the WAL record's. Raises GapError for a frame that does not
+        follow the mark's, FrameError for an epoch that begins without a marker; then nothing of it was applied.
+        """
+        mark = self.mark
+        if offset <= mark.offset:
+            return False
+        if frame.epoch < mark.epoch:
+            mark.stale += 1
+            mark.offset, mark.timestamp = offset, timestamp
+            return True
+        if frame.previous != mark.number:
+            raise GapError(f"frame {frame.number} follows frame {frame.previous}, and frame {mark.number} was the last")
+        marker = frame.count == 1 and frame.operations[0].type == MARKER
+        if marker != (frame.epoch > mark.epoch):
+            what = "a second marker" if marker else "a frame without a marker before it"
+            raise FrameError(f"{what} in epoch {frame.epoch}, after epoch {mark.epoch}")
+        if marker:
+            self._begin_epoch(frame)
+        else:
+            self._apply_operations(offset, timestamp, frame)
+        mark.offset, mark.timestamp, mark.number, mark.group = offset, timestamp, frame.number, frame.group
+        if frame.issued > mark.issued:
+            mark.issued = frame.issued
+        self._boundary = frame.last
+        return True
+
+    def skip(self, row: Skipped, timestamp: int, frame: Frame | None) -> None:
+        """Leave out the WAL record that `row` keeps, because an operator says so. `frame` if it parses as one.
+
+        A frame that follows the mark's is left out of the chain too, so that its successor follows it; what is no
+        frame, or is out of sequence, leaves the chain as it was.
+        """
+        mark = self.mark
+        mark.skipped += 1
+        mark.offset, mark.timestamp = row.offset, timestamp
+        if frame is not None and frame.previous == mark.number:
+            mark.number, mark.group = frame.number, frame.group
+            self._boundary = frame.last
+        self._skipped.append(row)
+
+    def _begin_epoch(self, frame: Frame) -> None:
+        mark = self.mark
+        mark.epoch, mark.node, mark.nonce = frame.epoch, frame.node, frame.operations[0].data
+        dropped = self._parts.drop_unprepared()
+        mark.staged -= dropped
+        mark.dropped += dropped
+
+    def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
+        added, deleted, get, told = self._added, self._deleted, self._base.get, self._told
+        applied = records = 0
+        for index, op in enumerate(frame.operations):
+            if op.tx:
+                applied += self._apply_transactional(op, frame.epoch, offset, index, timestamp)
+                continue
+            kind = op.type
+            record_id = op.id
+            if kind == ADD:
+                if record_id in added or (record_id not in deleted and get(record_key(record_id)) is not None):
+                    continue
+                added[record_id] = (op, offset, index, 0)
+                records += 1
+            elif kind == UPDATE:
+                if not self._update(op, offset, index, 0):
+                    continue
+            elif self._delete(record_id):
+                records -= 1
+            else:
+                continue
+            applied += 1
+            if told is not None:
+                told.append((op, offset, index, 0))
+        self.mark.applied += applied
+        self.mark.rejected += frame.count - applied
+        self.mark.records += records
+
+    # ---- records -----------------------------------------------------------------------------------------------
+
+    def _exists(self, record_id: int) -> bool:
+        if record_id in self._added:
+            return True
+        return record_id not in self._deleted and self._base.get(record_key(record_id)) is not None
+
+    def _add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
+        if self._exists(op.id):
+            return False
+        self._added[op.id] = (op, offset, index, ordinal)
+        return True
+
+    def _update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
+        record_id = op.id
+        if record_id in self._added:
+            self._updates.put(op, offset, index, ordinal, fresh=True)
+            return True
+        if record_id in self._deleted or self._base.get(record_key(record_id)) is None:
+            return False
+        self._updates.put(op, offset, index, ordinal, fresh=False)
+        return True
+
+    def _delete(self, record_id: int) -> bool:
+        if self._added.pop(record_id, None) is not None:
+            self._updates.drop(record_id, fresh=True)
+            return True
+        if record_id in self._deleted or self._base.get(record_key(record_id)) is None:
+            return False
+        self._deleted.add(record_id)
+        self._updates.drop(record_id, fresh=False)
+        return True
+
+    # ---- transactions ------------------------------------------------------------------------------------------
+
+    def _apply_transactional(self, op: Operation, epoch: int, offset: int, index: int, timestamp: int) -> int:
+        """1 if the operation was allowed, else 0. A COMMIT is one; what it settles is counted besides."""
+        mark, parts = self.mark, self._parts
+        if op.type == PREPARE:
+            done = parts.prepare(op, epoch, timestamp)
+            mark.prepared += done
+        elif op.type in (COMMIT, ROLLBACK):
+            part = parts.settle(op.tx, op.covers)
+            done = part is not None
+            if part is not None:
+                mark.prepared -= part.header.prepared
+                mark.staged -= part.header.staged
+                if op.type == COMMIT:
+                    self._take_effect(part, offset, index)
+                parts.forget(part)
+        else:
+            done = parts.stage(op, epoch, offset, index)
+            mark.staged += done
+        return int(done)
+
+    def _take_effect(self, part: Part, offset: int, index: int) -> None:
+        """Apply a committed transaction's operations; one added and deleted inside it is not told."""
+        effects: list[Happened] = []
+        unborn: set[int] = set()
+        born: set[int] = set()
+        for ordinal, op in enumerate(self._parts.operations(part), start=1):
+            record_id = op.id
+            if op.type == ADD:
+                done = self._add(op, offset, index, ordinal)
+                if done:
+                    born.add(record_id)
+                    self.mark.records += 1
+            elif op.type == UPDATE:
+                done = self._update(op, offset, index, ordinal)
+            else:
+                done = self._delete(record_id)
+                if done:
+                    self.mark.records -= 1
+                    if record_id in born:
+                        unborn.add(record_id)
+            if done:
+                effects.append((op, offset, index, ordinal))
+        self.mark.applied += len(effects)
+        self.mark.rejected += part.header.staged - len(effects)
+        if self._told is not None:
+            self._told.extend(_without_unborn(effects) if unborn else effects)
+
+    # ---- what a checkpoint takes -------------------------------------------------------------------------------
+
+    def happened(self) -> list[Happened]:
+        """What took effect since the last checkpoint, in WAL order. Empty unless `tell` was asked for."""
+        return list(self._told or ())
+
+    def changes(self) -> list[Change]:
+        """The net changes of rows since the last checkpoint, the mark last. Changes nothing here."""
+        changes: list[Change] = []
+        added = self._added
+        for record_id in self._deleted:
+            if record_id not in added:
+                changes.append((record_key(record_id), None))
+        for record_id, (op, offset, index, ordinal) in added.items():
+            changes.append((record_key(record_id), op.SerializeToString() + position_bytes(offset, index, ordinal)))
+        changes.extend(self._updates.changes())
+        changes.extend(self._parts.changes())
+        changes.extend((skipped_key(row.shard, row.offset), row.SerializeToString()) for row in self._skipped)
+        changes.append((mark_key(self.mark.shard), self.mark.SerializeToString()))
+        return changes
+
+    def checkpointed(self) -> None:
+        """The base now holds `changes()`: forget the overlay. The mark and the transactions' headers stay."""
+        self._added.clear()
+        self._deleted.clear()
+        self._updates.clear()
+        self._parts.checkpointed()
+        self._skipped.clear()
+        if self._told is not None:
+            self._told.clear()
+
+    def transaction_parts(self) -> Iterator[Part]:
+        """Parts of open and prepared transactions in this shard."""
+        return self._parts.parts()
+
+
+def _without_unborn(effects: list[Happened]) -> list[Happened]:
+    """Effects less those of records that the same transaction both added and deleted, from add to delete."""
+    kept: list[Happened] = []
+    since_add: dict[int, list[int]] = {}
+    dropped: set[int] = set()
+    for place, effect in enumerate(effects):
+        record_id, kind = effect[0].id, effect[0].type
+        if kind == ADD:
+            since_add[record_id] = [place]
+        elif record_id in since_add:
+            since_add[record_id].append(place)
+            if kind == DELETE:
+                dropped.update(since_add.pop(record_id))
+    kept.extend(effect for place, effect in enumerate(effects) if place not in dropped)
+    return kept

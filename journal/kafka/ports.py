@@ -1,0 +1,148 @@
+"""What the journal asks of Kafka, as protocols: the shells are written against these.
+
+`journal.kafka.clients` implements them with confluent-kafka; the simulation implements them with faults. Every call
+that waits takes a limit in seconds and raises DeadlineError (KafkaUnavailableError if no broker answers) past it. No call retries by
+itself beyond what its docstring says, and none resets an offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from journal.errors import JournalError, OperatingError
+
+
+class LogRecord(NamedTuple):
+    """A record as a consumer sees it. `timestamp` is ms since 1970."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+
+
+class Sent(NamedTuple):
+    """A record to be produced."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+
+
+class ProducerError(JournalError):
+    """Root of what a transactional producer raises. The three kinds are librdkafka's (docs: Transactional Producer)."""
+
+
+class RetriableProducerError(ProducerError, OperatingError):
+    """The call did nothing; the same call may be made again."""
+
+
+class AbortableProducerError(ProducerError, OperatingError):
+    """The transaction cannot be committed. If no commit was called for it, abort it and go on."""
+
+
+class FatalProducerError(ProducerError, OperatingError):
+    """This producer instance is done (fenced, or its state is unknown): throw it away.
+
+    `fenced` says that the broker named a newer instance. It proves nothing about who that is.
+    """
+
+    def __init__(self, reason: str, *, fenced: bool = False) -> None:
+        super().__init__(reason)
+        self.fenced = fenced
+
+
+class TransactionalProducer(Protocol):
+    """One instance of a transactional id. Used by one thread."""
+
+    def init(self, timeout_s: float) -> None:
+        """Initialise the transactional id: fences every older instance, and settles what it left open."""
+
+    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
+        """Begin a transaction and produce `records` in it; returns their offsets once all have delivery reports.
+
+        At least one record. Raises a ProducerError; then the transaction is still open (unless fatal).
+        """
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        """Commit it. After any error but RetriableProducerError the outcome is unknown."""
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        """Abort it. Only when `send` has been called and no commit was."""
+
+    def close(self) -> None:
+        """Throw the instance away, without waiting for anything."""
+
+
+class PlainProducer(Protocol):
+    """Acknowledged writes outside of transactions (acks=all, idempotent)."""
+
+    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
+        """Produce and wait for every delivery report; returns offsets. An error means some may be written."""
+
+    def close(self) -> None: ...
+
+
+class Reader(Protocol):
+    """A consumer of assigned partitions of one topic; never in a group, never resets an offset."""
+
+    def seek(self, positions: Mapping[int, int]) -> None:
+        """Read these partitions, and no others, from these offsets on."""
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        """What has arrived, at least one record unless the time passes (then none); each partition's in offset order.
+
+        Raises GapError if a position is outside the log.
+        """
+
+    def position(self, partition: int) -> int:
+        """The next offset to be read: beyond transaction markers and aborted records that were passed over."""
+
+    def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """The log's first offset, and its end for this reader: the last stable offset, or the high watermark."""
+
+    def close(self) -> None: ...
+
+
+class TopicState(NamedTuple):
+    """A topic as the cluster describes it."""
+
+    topic_id: str
+    partitions: int
+    replication: int
+    config: Mapping[str, str]
+
+
+class Cluster(Protocol):
+    """Administration."""
+
+    def cluster_id(self, timeout_s: float) -> str: ...
+
+    def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
+        """Existing ones of `topics`; a missing one is left out."""
+
+    def create(
+        self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
+    ) -> None:
+        """Create it and wait until it has leaders; an existing one is left as it is."""
+
+
+class Kafka(Protocol):
+    """Makes the clients of one process."""
+
+    def transactional_producer(self, transactional_id: str) -> TransactionalProducer: ...
+
+    def plain_producer(self) -> PlainProducer: ...
+
+    def reader(self, topic: str, *, committed: bool = True) -> Reader:
+        """A reader that sees committed records only, and the last stable offset as the end; or, with `committed`
+        false, everything, and the high watermark."""
+
+    def cluster(self) -> Cluster: ...
+
+
+Clock = Callable[[], float]
+"""Seconds, monotonic. An argument everywhere, so that a simulation can own time."""

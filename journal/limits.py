@@ -1,0 +1,95 @@
+"""The bounds of everything that can grow, with the relations that must hold between them.
+
+A bound is a setting; its default is here, its reason beside it. Sizes are bytes, times milliseconds.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+VIRTUAL_SHARDS = 1024
+"""Ids carry a virtual shard in their low 10 bits, so a journal has at most this many shards."""
+
+ID_MAX = 2**63 - 1
+SUBJECT_MAX = 2**63 - 1
+KIND_MAX = 255
+SEQUENCE_MAX = 2**53 - 1
+"""`ID_MAX >> 10`: the last sequence of a virtual shard."""
+
+FRAME_OVERHEAD_BYTES = 512
+"""More than a frame's header takes: two varints of ten bytes for each field, a uuid, and a node name of 200 bytes."""
+
+OPERATION_OVERHEAD_BYTES = 64
+"""More than an operation takes beside its data: three 10-byte varints, the small fields, tags and lengths."""
+
+ROW_OVERHEAD_BYTES = 64
+"""More than a row adds to the operation it came from: the position, the shard, and the key."""
+
+NODE_BYTES_MAX = 200
+
+
+class Limits(BaseModel):
+    """Bounds of one process. All nodes and workers of a journal must use the same `frame_bytes_max`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    frame_bytes_max: int = Field(default=900_000, ge=4096)
+    """A frame's size. Kafka's usual message.max.bytes is 1 MiB, and the largest row must fit it too."""
+
+    data_bytes_max: int = Field(default=512 * 1024, ge=0)
+    """Data of one operation."""
+
+    queue_operations_max: int = Field(default=50_000, ge=1)
+    """Operations that wait for the writer: the size of the largest group, so one group stays a short transaction."""
+
+    queue_bytes_max: int = Field(default=32 * 1024 * 1024, ge=4096)
+    """Bytes that wait for the writer; a group is sent whole, and its consumer must hold it whole."""
+
+    transaction_buffer_operations_max: int = Field(default=2_000, ge=1)
+    """A local transaction with more operations than this is staged in the WAL instead of held in memory."""
+
+    transaction_buffer_bytes_max: int = Field(default=4 * 1024 * 1024, ge=1)
+
+    staged_operations_max: int = Field(default=100_000, ge=1)
+    """Staged operations of one transaction: settling it is one worker transaction."""
+
+    staged_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
+
+    staged_total_operations_max: int = Field(default=1_000_000, ge=1)
+    """Staged operations of all transactions; their locks are held in memory (about 150 bytes each)."""
+
+    staged_total_bytes_max: int = Field(default=512 * 1024 * 1024, ge=1)
+
+    transactions_max: int = Field(default=100_000, ge=1)
+    """Open and prepared transactions; workers hold a header of each in memory."""
+
+    updates_row_bytes_max: int = Field(default=4096, ge=0)
+    """Updates kept in one row beside their record; further ones get rows of their own. See docs/FORMAT.md."""
+
+    checkpoint_bytes_max: int = Field(default=64 * 1024 * 1024, ge=4096)
+    """WAL bytes a worker gathers for one shard before it checkpoints, whatever the interval."""
+
+    fetch_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
+    """What one consumer of ours buffers."""
+
+    @model_validator(mode="after")
+    def _relations_hold(self) -> Limits:
+        largest = self.data_bytes_max + OPERATION_OVERHEAD_BYTES + FRAME_OVERHEAD_BYTES
+        if largest > self.frame_bytes_max:
+            raise ValueError("an operation of data_bytes_max does not fit a frame of frame_bytes_max")
+        if self.data_bytes_max + OPERATION_OVERHEAD_BYTES > self.queue_bytes_max:
+            raise ValueError("queue_bytes_max is smaller than one operation of data_bytes_max")
+        if self.transaction_buffer_operations_max > self.queue_operations_max:
+            raise ValueError("a transaction of transaction_buffer_operations_max does not fit the queue")
+        if self.transaction_buffer_bytes_max > self.queue_bytes_max:
+            raise ValueError("a transaction of transaction_buffer_bytes_max does not fit the queue")
+        if self.staged_operations_max > self.staged_total_operations_max:
+            raise ValueError("staged_operations_max > staged_total_operations_max")
+        if self.staged_bytes_max > self.staged_total_bytes_max:
+            raise ValueError("staged_bytes_max > staged_total_bytes_max")
+        return self
+
+    @property
+    def message_bytes_max(self) -> int:
+        """`max.message.bytes` that the journal's topics need: a frame or a row, with the record batch around it."""
+        return self.frame_bytes_max + 1024

@@ -1,0 +1,34 @@
+"""Ids of records and the shard each thing lives in: the one place that knows.
+
+id        0 sequence (53 bits) | virtual shard (10 bits)
+shard     virtual shard modulo P, P = number of WAL partitions
+"""
+
+from __future__ import annotations
+
+from journal.errors import IdsExhaustedError
+from journal.limits import SEQUENCE_MAX, VIRTUAL_SHARDS
+
+_SHARD_BITS = VIRTUAL_SHARDS.bit_length() - 1
+_SHARD_MASK = VIRTUAL_SHARDS - 1
+
+
+def shard_of(record_id: int, shards: int) -> int:
+    """The shard (0 to shards - 1) of a record, from its id alone."""
+    return (record_id & _SHARD_MASK) % shards
+
+
+def home_shard_of(tx: int, shards: int) -> int:
+    """The shard that holds a prepared transaction's data, even if none of its operations is there."""
+    return (tx & _SHARD_MASK) % shards
+
+
+def make_id(sequence: int, virtual_shard: int) -> int:
+    """The id of a sequence (1 to 2^53 - 1) in a virtual shard (0 to 1023). Raises IdsExhaustedError beyond."""
+    if not 0 < sequence <= SEQUENCE_MAX:
+        raise IdsExhaustedError(f"id sequence {sequence} is beyond {SEQUENCE_MAX}")
+    return sequence << _SHARD_BITS | virtual_shard & _SHARD_MASK
+
+
+def sequence_of(record_id: int) -> int:
+    return record_id >> _SHARD_BITS

@@ -1,0 +1,108 @@
+"""Keys of table rows: bytes that sort, encode beside decode.
+
+    record               'r' id:8                               its updates follow it in key order
+    updates of a record  'r' id:8 01                            one row for the first ones
+    spilled update       'r' id:8 02 offset:8 index:4 ordinal:4
+    spilled replaceable  'r' id:8 03 kind:1 subject:8
+    transaction part     't' tx:8 shard:2
+    staged operation     'x' tx:8 shard:2 offset:8 index:4
+    mark                 'm' shard:2
+    skipped record       's' shard:2 offset:8
+
+Numbers are big-endian and unsigned. Within a table partition (a shard) all keys are distinct, and so they are in a
+local copy that holds several shards.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import Enum
+
+from journal.errors import RowError
+
+_RECORD = struct.Struct(">cQ")
+_UPDATES = struct.Struct(">cQB")
+_SPILLED = struct.Struct(">cQBQII")
+_SPILLED_REPLACEABLE = struct.Struct(">cQBBQ")
+_TRANSACTION = struct.Struct(">cQH")
+_STAGED = struct.Struct(">cQHQI")
+_MARK = struct.Struct(">cH")
+_SKIPPED = struct.Struct(">cHQ")
+
+
+class RowType(Enum):
+    """What a key's row is."""
+
+    RECORD = "record"
+    UPDATES = "updates"
+    SPILLED = "spilled"
+    TRANSACTION = "transaction"
+    STAGED = "staged"
+    MARK = "mark"
+    SKIPPED = "skipped"
+
+
+_BY_TAG_AND_LENGTH = {
+    (b"r", _RECORD.size): RowType.RECORD,
+    (b"r", _UPDATES.size): RowType.UPDATES,
+    (b"r", _SPILLED.size): RowType.SPILLED,
+    (b"r", _SPILLED_REPLACEABLE.size): RowType.SPILLED,
+    (b"t", _TRANSACTION.size): RowType.TRANSACTION,
+    (b"x", _STAGED.size): RowType.STAGED,
+    (b"m", _MARK.size): RowType.MARK,
+    (b"s", _SKIPPED.size): RowType.SKIPPED,
+}
+
+
+def record_key(record_id: int, _pack=_RECORD.pack) -> bytes:  # type: ignore[no-untyped-def]
+    return _pack(b"r", record_id)  # type: ignore[no-any-return]
+
+
+def updates_key(record_id: int) -> bytes:
+    return _UPDATES.pack(b"r", record_id, 1)
+
+
+def spilled_key(record_id: int, offset: int, index: int, ordinal: int) -> bytes:
+    return _SPILLED.pack(b"r", record_id, 2, offset, index, ordinal)
+
+
+def spilled_replaceable_key(record_id: int, kind: int, subject: int) -> bytes:
+    return _SPILLED_REPLACEABLE.pack(b"r", record_id, 3, kind, subject)
+
+
+def transaction_key(tx: int, shard: int) -> bytes:
+    return _TRANSACTION.pack(b"t", tx, shard)
+
+
+def staged_key(tx: int, shard: int, offset: int, index: int) -> bytes:
+    return _STAGED.pack(b"x", tx, shard, offset, index)
+
+
+def staged_prefix(tx: int, shard: int) -> bytes:
+    return struct.pack(">cQH", b"x", tx, shard)
+
+
+def mark_key(shard: int) -> bytes:
+    return _MARK.pack(b"m", shard)
+
+
+def skipped_key(shard: int, offset: int) -> bytes:
+    return _SKIPPED.pack(b"s", shard, offset)
+
+
+def row_type(key: bytes) -> RowType:
+    """What a key's row is; RowError for bytes that are no key."""
+    found = _BY_TAG_AND_LENGTH.get((key[:1], len(key)))
+    if found is None:
+        raise RowError(f"not a table key: {key.hex()}")
+    return found
+
+
+def record_id_of(key: bytes) -> int:
+    """The record of a record, updates or spilled key."""
+    return int.from_bytes(key[1:9], "big")
+
+
+def is_xa(key: bytes) -> bool:
+    """Whether the row belongs to the XA state table (transaction parts and staged operations)."""
+    return key[:1] in (b"t", b"x")
