@@ -1,0 +1,168 @@
+"""A node's way to active, one function a step: become leader, init, read, counter and markers, gate, READY."""
+
+from __future__ import annotations
+
+from itertools import product
+
+from .coordinator import control_row
+from .removals import Removal
+from .requests import Answer, end_transaction, init, produce
+from .state import At, Config, Frame, Kind, Node, Request, Steps, World
+
+
+def become_leader(config: Config, world: World, n: int) -> Steps:
+    """Membership is advice: any node may think that it is the leader, at any time."""
+    node, broker = world.nodes[n], world.broker
+    if node.activation == config.activations:
+        return
+    changes: dict[str, object] = {"at": At.INIT, "activation": node.activation + 1}
+    if config.lacks(Removal.CONTROL_AFTER_INIT):
+        changes["epoch"] = (broker.foreign or broker.control).epoch + 1
+    if config.lacks(Removal.TAILS_AFTER_INIT):
+        changes["numbers"] = last_numbers(world)
+    yield f"node {n}: starts activation {node.activation + 1}", world.node(n, **changes)
+
+
+def first_init(config: Config, world: World, n: int) -> Steps:
+    """Fences the predecessor and settles what it left open. A time-out is just asked again: nothing is taken yet."""
+    for answer, how, after in init(world, n):
+        yield f"node {n}: init{how}", after.node(n, at=At.READ) if answer is Answer.DONE else after
+
+
+def read_control_and_tails(config: Config, world: World, n: int) -> Steps:
+    """The counter gives the epoch to take, each shard's last frame the number to go on from."""
+    row = control_row(world.broker, to_high_watermark=not config.lacks(Removal.HIGH_WATERMARK))
+    if row is None:
+        return
+    node = world.nodes[n]
+    epoch = node.epoch if config.lacks(Removal.CONTROL_AFTER_INIT) else row.epoch + 1
+    numbers = node.numbers if config.lacks(Removal.TAILS_AFTER_INIT) else last_numbers(world)
+    after = world.node(n, at=At.COUNTER, epoch=epoch, numbers=numbers, produced=0)
+    yield f"node {n}: reads the control rows and tails, takes epoch {epoch}", after
+
+
+def produce_counter_and_markers(config: Config, world: World, n: int) -> Steps:
+    """The counter row and a marker for every shard, in one transaction."""
+    node = world.nodes[n]
+    shard = node.produced
+    row = config.row(node, n) if shard == 0 else None
+    request = Request(shard, Frame(node.epoch, Kind.MARKER, None, node.numbers[shard]), row)
+    for answer, how, after in produce(world, n, request):
+        if answer is Answer.DONE:
+            at = At.COUNTER_END if shard + 1 == config.shards else At.COUNTER
+            after = after.node(n, at=at, produced=shard + 1)
+        else:
+            after = after.node(n, at=after_unknown_counter(config), produced=0)
+        yield f"node {n}: produces {'counter and ' if row else ''}marker {node.epoch} to shard {shard}{how}", after
+
+
+def end_counter(config: Config, world: World, n: int) -> Steps:
+    """Commits counter and markers. Only a plain yes is taken as one."""
+    for answer, how, after in end_transaction(world, n):
+        if answer is Answer.DONE:
+            after = passed_counter(after, n)
+        elif answer is not Answer.NONE:
+            after = after.node(n, at=after_unknown_counter(config), produced=0)
+        yield f"node {n}: EndTxn of epoch {world.nodes[n].epoch}{how}", after
+
+
+def after_unknown_counter(config: Config) -> At:
+    """Check, init, check."""
+    if config.lacks(Removal.COUNTER_NOT_REWRITTEN):
+        return At.RECHECK
+    return At.REINIT if config.lacks(Removal.CHECK_BEFORE_INIT) else At.CHECK
+
+
+def passed_counter(world: World, n: int) -> World:
+    """The node's counter and markers are committed: on to the gate."""
+    return world.node(n, at=At.GATE, produced=0, numbers=tuple(number + 1 for number in world.nodes[n].numbers))
+
+
+def pass_gate(config: Config, world: World, n: int) -> Steps:
+    """A shard passes only at mark epoch = E. The worker's mark may stand at any committed prefix of its shard."""
+    node = world.nodes[n]
+    at_least = config.lacks(Removal.GATE_EXACT)
+    marks = [_marks(log) for log in world.broker.wal]
+    passing = [
+        {groups for epoch, groups in shard if epoch == node.epoch or (at_least and epoch > node.epoch)}
+        for shard in marks
+    ]
+    at = At.ACTIVE if config.lacks(Removal.READY) else At.READY
+    for loaded in product(*passing):
+        yield f"node {n}: passes the gate, loads {_names(loaded)}", world.node(n, at=at, loaded=loaded, produced=0)
+    if not at_least and any(epoch > node.epoch for shard in marks for epoch, _ in shard):
+        yield f"node {n}: meets a larger mark: FENCED", idle(world, n)
+
+
+def _marks(log: tuple[Frame, ...]) -> set[tuple[int, frozenset[int]]]:
+    """Every mark the worker may show: its epoch, and the groups a load at it finds. Older frames are skipped."""
+    marks = set()
+    epoch, groups = 0, frozenset[int]()
+    for frame in log:
+        if frame.epoch >= epoch:
+            epoch = frame.epoch
+            groups = groups if frame.group is None else groups | {frame.group}
+            marks.add((epoch, groups))
+    return marks
+
+
+def produce_ready(config: Config, world: World, n: int) -> Steps:
+    """One more group with the same producer: it proves that nobody has initialised since."""
+    node = world.nodes[n]
+    shard = node.produced
+    request = Request(shard, Frame(node.epoch, Kind.READY, None, node.numbers[shard]), None)
+    for answer, how, after in produce(world, n, request):
+        if answer is Answer.DONE:
+            at = At.READY_END if shard + 1 == config.shards else At.READY
+            after = after.node(n, at=at, produced=shard + 1)
+        else:
+            after = idle(after, n)
+        yield f"node {n}: produces READY to shard {shard}{how}", after
+
+
+def end_ready(config: Config, world: World, n: int) -> Steps:
+    """Fenced, failed or unknown: the state is discarded and nobody was told. Doubtful: active, but first a recovery."""
+    for answer, how, after in end_transaction(world, n):
+        if answer is Answer.DONE:
+            after = passed_ready(after, n, At.ACTIVE)
+        elif answer is Answer.DOUBTFUL:
+            after = passed_ready(after, n, after_doubt(config))
+        elif answer is Answer.LATE:
+            after = after.node(n, at=At.READY_LATE)
+        elif answer is not Answer.NONE:
+            after = idle(after, n)
+        yield f"node {n}: EndTxn of READY{how}", after
+
+
+def take_late_ready(config: Config, world: World, n: int) -> Steps:
+    """An answer later than `fence_check_ms` says who was newest then, not who is now."""
+    if config.lacks(Removal.READY_IN_TIME):
+        yield f"node {n}: gets the late answer to READY: active", passed_ready(world, n, At.ACTIVE)
+    else:
+        yield f"node {n}: gets the answer to READY too late: discards the state", idle(world, n)
+
+
+def passed_ready(world: World, n: int, at: At) -> World:
+    """READY is committed: the node is active."""
+    return world.node(n, at=at, produced=0, numbers=tuple(number + 1 for number in world.nodes[n].numbers))
+
+
+def after_doubt(config: Config) -> At:
+    """A commit that succeeded but met a transport error is followed by check, init, check."""
+    if config.lacks(Removal.CHECK_AFTER_DOUBT):
+        return At.ACTIVE
+    return At.REINIT if config.lacks(Removal.CHECK_BEFORE_INIT) else At.CHECK
+
+
+def idle(world: World, n: int) -> World:
+    """The node has nothing any more, but for the number of its activations (the nonce is never used twice)."""
+    return world.node(n, **Node(activation=world.nodes[n].activation)._asdict())
+
+
+def last_numbers(world: World) -> tuple[int, ...]:
+    """Per shard the number of the last committed frame."""
+    return tuple(log[-1].previous + 1 if log else 0 for log in world.broker.wal)
+
+
+def _names(loaded: tuple[frozenset[int], ...]) -> str:
+    return " and ".join(f"groups {sorted(groups)}" if groups else "nothing" for groups in loaded)
