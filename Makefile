@@ -27,3 +27,8 @@ proto: venv  ## generate the protobuf module and descriptor set from journal/v1/
 		--descriptor_set_out=journal/v1/journal.desc journal/v1/journal.proto
 
 .PHONY: proto
+
+model: venv  ## the fencing model, every bound and every removal (about 6 minutes)
+	$(BIN)/python -m tests.model
+
+.PHONY: model

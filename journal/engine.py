@@ -101,19 +101,25 @@ class Fold:
         self._boundary = frame.last
         return True
 
-    def skip(self, row: Skipped, timestamp: int, frame: Frame | None) -> None:
-        """Leave out the WAL record that `row` keeps, because an operator says so. `frame` if it parses as one.
+    def skip(self, row: Skipped, timestamp: int, frame: Frame | None) -> bool:
+        """Leave out the WAL record that `row` keeps, because an operator says so; False if the mark already covers it.
 
-        A frame that follows the mark's is left out of the chain too, so that its successor follows it; what is no
-        frame, or is out of sequence, leaves the chain as it was.
+        `frame` if it parses as one. A frame that follows the mark's is left out of the chain too, so that its
+        successor follows it, and the ids it says were issued stay issued; what is no frame, is stale, or is out of
+        sequence, leaves the chain as it was.
         """
         mark = self.mark
+        if row.offset <= mark.offset:
+            return False
         mark.skipped += 1
         mark.offset, mark.timestamp = row.offset, timestamp
-        if frame is not None and frame.previous == mark.number:
+        if frame is not None and frame.epoch >= mark.epoch and frame.previous == mark.number:
             mark.number, mark.group = frame.number, frame.group
+            if frame.issued > mark.issued:
+                mark.issued = frame.issued
             self._boundary = frame.last
         self._skipped.append(row)
+        return True
 
     def _begin_epoch(self, frame: Frame) -> None:
         mark = self.mark

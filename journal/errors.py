@@ -97,6 +97,10 @@ class TransactionPreparedError(CallerError):
     """Raised by an operation or a second prepare for a transaction that is already prepared."""
 
 
+class RolledBackError(CallerError):
+    """Raised by completions of operations whose transaction was rolled back."""
+
+
 class IdsExhaustedError(CallerError):
     """Raised when a virtual shard has no sequence left, or a caller-chosen id space is used up."""
 

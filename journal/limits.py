@@ -69,6 +69,9 @@ class Limits(BaseModel):
     checkpoint_bytes_max: int = Field(default=64 * 1024 * 1024, ge=4096)
     """WAL bytes a worker gathers for one shard before it checkpoints, whatever the interval."""
 
+    held_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
+    """Rows that a replica holds back until their mark: those of one checkpoint, whose largest settles a transaction."""
+
     fetch_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     """What one consumer of ours buffers."""
 

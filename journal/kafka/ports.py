@@ -1,8 +1,8 @@
 """What the journal asks of Kafka, as protocols: the shells are written against these.
 
 `journal.kafka.clients` implements them with confluent-kafka; the simulation implements them with faults. Every call
-that waits takes a limit in seconds and raises DeadlineError (KafkaUnavailableError if no broker answers) past it. No call retries by
-itself beyond what its docstring says, and none resets an offset.
+that waits takes a limit in seconds and raises DeadlineError (KafkaUnavailableError if no broker answers) past it. No
+call retries by itself beyond what its docstring says, and none resets an offset.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class ProducerError(JournalError):
 
 
 class RetriableProducerError(ProducerError, OperatingError):
-    """The call did nothing; the same call may be made again."""
+    """The call did nothing that a repetition would repeat; the same call may be made again. An `init` that timed out
+    raises it too, and may still take effect."""
 
 
 class AbortableProducerError(ProducerError, OperatingError):
@@ -64,11 +65,16 @@ class TransactionalProducer(Protocol):
     def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
         """Begin a transaction and produce `records` in it; returns their offsets once all have delivery reports.
 
-        At least one record. Raises a ProducerError; then the transaction is still open (unless fatal).
+        At least one record. Raises a ProducerError: a record that is not delivered is fatal to the instance.
         """
 
-    def commit_transaction(self, timeout_s: float) -> None:
-        """Commit it. After any error but RetriableProducerError the outcome is unknown."""
+    def commit_transaction(self, timeout_s: float) -> bool:
+        """Commit it. After any error the outcome is unknown (retriable ones are not raised: a repetition would be a
+        second EndTxn).
+
+        False says that it is committed, but took so long, or met a transport error, that the request may have been
+        repeated and a copy of it may still arrive: check, init, check before the next send.
+        """
 
     def abort_transaction(self, timeout_s: float) -> None:
         """Abort it. Only when `send` has been called and no commit was."""
@@ -93,7 +99,8 @@ class Reader(Protocol):
         """Read these partitions, and no others, from these offsets on."""
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
-        """What has arrived, at least one record unless the time passes (then none); each partition's in offset order.
+        """What has arrived, each partition's in offset order; none if the time passes, or a position moved over markers
+        and aborted records alone.
 
         Raises GapError if a position is outside the log.
         """
@@ -116,6 +123,15 @@ class TopicState(NamedTuple):
     config: Mapping[str, str]
 
 
+class GroupMember(NamedTuple):
+    """A live member of a consumer group."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: Sequence[tuple[str, int]]
+
+
 class Cluster(Protocol):
     """Administration."""
 
@@ -128,6 +144,17 @@ class Cluster(Protocol):
         self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
     ) -> None:
         """Create it and wait until it has leaders; an existing one is left as it is."""
+
+    def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
+        """What each live broker has for a broker setting; None where it does not know the setting (an older one)."""
+
+    def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
+        """Live members of a consumer group; none of one that does not exist."""
+
+    def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
+        """Committed offsets of a group by partition of `topic`; a partition without one is left out."""
+
+    def close(self) -> None: ...
 
 
 class Kafka(Protocol):

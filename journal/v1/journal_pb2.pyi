@@ -504,7 +504,6 @@ class Skipped(_message.Message):
     SHARD_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     RAW_FIELD_NUMBER: _builtins.int
-    KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     OPERATOR_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
@@ -512,7 +511,6 @@ class Skipped(_message.Message):
     offset: _builtins.int
     raw: _builtins.bytes
     """the record's value as it was"""
-    key: _builtins.bytes
     reason: _builtins.str
     """why the shard had stopped"""
     operator: _builtins.str
@@ -525,14 +523,13 @@ class Skipped(_message.Message):
         shard: _builtins.int = ...,
         offset: _builtins.int = ...,
         raw: _builtins.bytes = ...,
-        key: _builtins.bytes = ...,
         reason: _builtins.str = ...,
         operator: _builtins.str = ...,
         timestamp: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "offset", b"offset", "operator", b"operator", "raw", b"raw", "reason", b"reason", "shard", b"shard", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "operator", b"operator", "raw", b"raw", "reason", b"reason", "shard", b"shard", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,6 +29,8 @@ _STAGED = struct.Struct(">cQHQI")
 _MARK = struct.Struct(">cH")
 _SKIPPED = struct.Struct(">cHQ")
 
+RECORD_KEY_BYTES = _RECORD.size
+
 
 class RowType(Enum):
     """What a key's row is."""

@@ -1,0 +1,309 @@
+"""Acceptance: whether the active node may append an operation, and what that appends. Pure; one owner at a time.
+
+Keeps the ids of live records as accepted so far (a bitmap, about two bytes a record), the open and prepared
+transactions, and their locks. A refusal raises a CallerError (or FullError) and changes nothing.
+
+A transaction is buffered here until it commits; then it becomes plain operations of one group, without those records
+that it both added and deleted. One that outgrows its bounds, and every one that is prepared, is staged in the WAL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyroaring import BitMap64
+
+from journal.errors import (
+    FullError,
+    InvalidOperationError,
+    RecordExistsError,
+    RecordMissingError,
+    TransactionPreparedError,
+    TransactionUnknownError,
+)
+from journal.limits import ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
+from journal.locks import Locks
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, OperationType
+from journal.wire.ids import home_shard_of, shard_of
+
+
+class Append(NamedTuple):
+    """An operation on its way into a frame of `shard`."""
+
+    shard: int
+    type: OperationType.ValueType
+    id: int = 0
+    kind: int = 0
+    data: bytes = b""
+    replaceable: bool = False
+    subject: int = 0
+    tx: int = 0
+    covers: int = 0
+    shards: int = 0
+
+    @property
+    def size(self) -> int:
+        """An upper bound of its bytes in a frame."""
+        return len(self.data) + OPERATION_OVERHEAD_BYTES
+
+
+@dataclass(slots=True)
+class OpenTransaction:
+    """A transaction as the active node knows it."""
+
+    tx: int
+    buffered: list[Append] = field(default_factory=list)
+    added: set[int] = field(default_factory=set)
+    deleted: set[int] = field(default_factory=set)
+    covers: dict[int, int] = field(default_factory=dict)
+    operations: int = 0
+    bytes: int = 0
+    staged: bool = False
+    prepared: bool = False
+
+
+class Acceptance:
+    """What may be appended next. The caller appends what each method returns, in that order, or calls none."""
+
+    def __init__(self, shards: int, limits: Limits) -> None:
+        self._shards = shards
+        self._limits = limits
+        self._live = BitMap64()
+        self._locks = Locks()
+        self._open: dict[int, OpenTransaction] = {}
+        self._staged_operations = 0
+        self._staged_bytes = 0
+
+    # ---- what a load tells ---------------------------------------------------------------------------------------
+
+    def load_records(self, record_ids: Iterable[int]) -> None:
+        self._live.update(record_ids)
+
+    def load_prepared(self, tx: int, operations: Iterable[Append], covers: dict[int, int]) -> None:
+        """A prepared transaction that the load found: its locks are taken again."""
+        opened = OpenTransaction(tx, staged=True, prepared=True, covers=dict(covers))
+        for op in operations:
+            self._take(op._replace(tx=tx), opened)
+            opened.operations += 1
+            opened.bytes += op.size
+        self._staged_operations += opened.operations
+        self._staged_bytes += opened.bytes
+        self._open[tx] = opened
+
+    # ---- what a caller sees --------------------------------------------------------------------------------------
+
+    def __contains__(self, record_id: int) -> bool:
+        return record_id in self._live
+
+    @property
+    def records(self) -> int:
+        return len(self._live)
+
+    def is_open(self, tx: int) -> bool:
+        return tx in self._open
+
+    def prepared(self) -> list[int]:
+        return sorted(tx for tx, opened in self._open.items() if opened.prepared)
+
+    # ---- records, outside of transactions ------------------------------------------------------------------------
+
+    def check_operation(self, record_id: int, kind: int, data: bytes, subject: int) -> None:
+        """Raises InvalidOperationError for arguments that no frame can carry."""
+        if not 0 < record_id <= ID_MAX:
+            raise InvalidOperationError(f"id {record_id} is not in 1 to 2^63 - 1")
+        if not 0 <= kind <= KIND_MAX:
+            raise InvalidOperationError(f"kind {kind} is not in 0 to {KIND_MAX}")
+        if not 0 <= subject <= SUBJECT_MAX:
+            raise InvalidOperationError(f"subject {subject} is not in 0 to 2^63 - 1")
+        if len(data) > self._limits.data_bytes_max:
+            raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._limits.data_bytes_max}")
+
+    def add(self, record_id: int) -> None:
+        if record_id in self._live:
+            raise RecordExistsError(f"record {record_id} exists")
+        if self._open:
+            self._locks.check_record(record_id, 0)
+        self._live.add(record_id)
+
+    def update(self, record_id: int, kind: int, subject: int) -> None:
+        if record_id not in self._live:
+            raise RecordMissingError(f"no record {record_id}")
+        if self._open:
+            self._locks.check_update(record_id, kind, subject, 0)
+
+    def delete(self, record_id: int) -> None:
+        if record_id not in self._live:
+            raise RecordMissingError(f"no record {record_id}")
+        if self._open:
+            self._locks.check_record(record_id, 0)
+        self._live.discard(record_id)
+
+    # ---- transactions --------------------------------------------------------------------------------------------
+
+    def begin(self, tx: int) -> OpenTransaction:
+        """The open transaction `tx`, begun now if it is not. Raises TransactionPreparedError if it is prepared."""
+        if not 0 < tx <= ID_MAX:
+            raise InvalidOperationError(f"tx {tx} is not in 1 to 2^63 - 1")
+        opened = self._open.get(tx)
+        if opened is None:
+            if len(self._open) >= self._limits.transactions_max:
+                raise FullError(f"{len(self._open)} transactions are open: settle some (transactions_max)")
+            opened = self._open[tx] = OpenTransaction(tx)
+        elif opened.prepared:
+            raise TransactionPreparedError(f"transaction {tx} is prepared: commit it or roll it back")
+        return opened
+
+    def operate(self, op: Append) -> list[Append]:
+        """An add, update or delete with a tx: what is appended now (nothing while the transaction is buffered)."""
+        known = self.is_open(op.tx)
+        opened = self.begin(op.tx)
+        try:
+            self._check(op, opened)
+            self._check_bounds(opened, op)
+        except BaseException:
+            if not known:
+                del self._open[op.tx]
+            raise
+        self._take(op, opened)
+        opened.operations += 1
+        opened.bytes += op.size
+        limits = self._limits
+        if opened.staged:
+            return self._stage(opened, [op])
+        opened.buffered.append(op)
+        over_count = opened.operations > limits.transaction_buffer_operations_max
+        if over_count or opened.bytes > limits.transaction_buffer_bytes_max:
+            return self._stage_buffered(opened)
+        return []
+
+    def prepare(self, tx: int, data: bytes) -> list[Append]:
+        """Everything staged, and a PREPARE for every shard touched and the home shard. Begins `tx` if need be."""
+        if len(data) > self._limits.data_bytes_max:
+            raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._limits.data_bytes_max}")
+        opened = self.begin(tx)
+        appends = [] if opened.staged else self._stage_buffered(opened)
+        home = home_shard_of(tx, self._shards)
+        opened.covers.setdefault(home, 0)
+        for shard, covers in sorted(opened.covers.items()):
+            payload = data if shard == home else b""
+            appends.append(Append(shard, PREPARE, data=payload, tx=tx, covers=covers, shards=len(opened.covers)))
+        opened.prepared = True
+        return appends
+
+    def commit(self, tx: int) -> list[Append]:
+        """What settles `tx` by commit: its operations, or a COMMIT for every shard touched."""
+        opened = self._settled(tx)
+        for record_id in opened.deleted:
+            self._live.discard(record_id)
+        self._live.update(opened.added)
+        if opened.staged:
+            return [Append(shard, COMMIT, tx=tx, covers=covers) for shard, covers in sorted(opened.covers.items())]
+        return [op._replace(tx=0) for op in _without_cancelled(opened.buffered)]
+
+    def rollback(self, tx: int) -> list[Append]:
+        """What settles `tx` by rollback: nothing, or a ROLLBACK for every shard touched."""
+        opened = self._settled(tx)
+        if not opened.staged:
+            return []
+        return [Append(shard, ROLLBACK, tx=tx, covers=covers) for shard, covers in sorted(opened.covers.items())]
+
+    def size_of(self, tx: int) -> tuple[int, int]:
+        """Upper bounds of what preparing or committing `tx` appends now: operations and bytes."""
+        opened = self._open.get(tx)
+        if opened is None:
+            return self._shards, self._shards * OPERATION_OVERHEAD_BYTES
+        settling = len(opened.covers) + self._shards
+        buffered = 0 if opened.staged else opened.bytes
+        return len(opened.buffered) + settling, buffered + settling * OPERATION_OVERHEAD_BYTES
+
+    # ---- inside --------------------------------------------------------------------------------------------------
+
+    def _check(self, op: Append, opened: OpenTransaction) -> None:
+        exists = op.id in opened.added or (op.id in self._live and op.id not in opened.deleted)
+        if op.type == ADD and exists:
+            raise RecordExistsError(f"record {op.id} exists")
+        if op.type != ADD and not exists:
+            raise RecordMissingError(f"no record {op.id} in transaction {op.tx}")
+        if op.type == UPDATE:
+            self._locks.check_update(op.id, op.kind, op.subject, op.tx)
+        else:
+            self._locks.check_record(op.id, op.tx)
+
+    def _check_bounds(self, opened: OpenTransaction, op: Append) -> None:
+        limits = self._limits
+        if opened.operations >= limits.staged_operations_max or opened.bytes + op.size > limits.staged_bytes_max:
+            raise FullError(
+                f"transaction {op.tx} is at its limit: commit or roll back (staged_operations_max, _bytes_max)"
+            )
+        newly = 1 if opened.staged else opened.operations + 1
+        newly_bytes = op.size if opened.staged else opened.bytes + op.size
+        if (
+            self._staged_operations + newly > limits.staged_total_operations_max
+            or self._staged_bytes + newly_bytes > limits.staged_total_bytes_max
+        ):
+            raise FullError(
+                "staged transactions are at their limit: settle some (staged_total_operations_max, _bytes_max)"
+            )
+
+    def _take(self, op: Append, opened: OpenTransaction) -> None:
+        if op.type == UPDATE:
+            self._locks.take_update(op.id, op.kind, op.subject, op.tx)
+            return
+        self._locks.take_record(op.id, op.tx)
+        if op.type == ADD:
+            opened.added.add(op.id)
+            return
+        opened.added.discard(op.id)
+        if op.id in self._live:
+            opened.deleted.add(op.id)
+
+    def _stage(self, opened: OpenTransaction, ops: list[Append]) -> list[Append]:
+        for op in ops:
+            opened.covers[op.shard] = opened.covers.get(op.shard, 0) + 1
+            self._staged_operations += 1
+            self._staged_bytes += op.size
+        return ops
+
+    def _stage_buffered(self, opened: OpenTransaction) -> list[Append]:
+        opened.staged = True
+        ops, opened.buffered = opened.buffered, []
+        return self._stage(opened, ops)
+
+    def _settled(self, tx: int) -> OpenTransaction:
+        opened = self._open.pop(tx, None)
+        if opened is None:
+            raise TransactionUnknownError(f"no transaction {tx} is open or prepared")
+        self._locks.release(tx)
+        if opened.staged:
+            self._staged_operations -= opened.operations
+            self._staged_bytes -= opened.bytes
+        return opened
+
+
+def record_append(
+    shards: int,
+    kind_of: OperationType.ValueType,
+    record_id: int,
+    *,
+    kind: int = 0,
+    data: bytes = b"",
+    **more: int | bool,
+) -> Append:
+    """An add, update or delete, in its record's shard."""
+    return Append(shard_of(record_id, shards), kind_of, record_id, kind, data, **more)  # type: ignore[arg-type]
+
+
+def _without_cancelled(ops: list[Append]) -> list[Append]:
+    """Operations less those of records that the same transaction both adds and deletes, from add to delete."""
+    since_add: dict[int, list[int]] = {}
+    cancelled: set[int] = set()
+    for place, op in enumerate(ops):
+        if op.type == ADD:
+            since_add[op.id] = [place]
+        elif op.id in since_add:
+            since_add[op.id].append(place)
+            if op.type == DELETE:
+                cancelled.update(since_add.pop(op.id))
+    return [op for place, op in enumerate(ops) if place not in cancelled]

@@ -1,0 +1,282 @@
+"""Activation: how a node becomes the one that may write. Fence, claim, gate, load, READY, in this order.
+
+    fence   initialise the journal's transactional id: the predecessor is fenced at the broker, its open group settled
+    claim   after that (and after every later init) read the epoch counter and each shard's last frame, and write the
+            counter's next epoch and a marker to every shard in one transaction
+    gate    wait until every shard's mark stands at exactly this epoch
+    load    tell the loader the state of one snapshot taken then
+    READY   commit one more group with the same producer; whoever cannot, in time, has told nobody and discards all
+
+It lives beside the writer rather than among the loaders: steps, order and producer are the writer's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from journal.acceptance import Acceptance, Append
+from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError
+from journal.fencing import Claim, Fence, Standing, Timing
+from journal.gate import Gate
+from journal.group import FrameNumbers, Group, Origin
+from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
+from journal.kafka.ports import Kafka, Sent, TransactionalProducer
+from journal.limits import Limits
+from journal.loading import LoadCounts, LoadedUpdate, Loader, load, prepared_transactions
+from journal.local.ports import LocalStore, Snapshot
+from journal.replica import Replica
+from journal.v1.journal_pb2 import MARKER, Epoch
+from journal.wal import Tail, WalReader
+from journal.wire.ids import shard_of
+from journal.writer import Writer, WriterConfig
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+"""Called with a step's name, what is done of it, and how much there is (0: not known)."""
+
+_LOAD_CHUNK = 4096
+
+
+@dataclass(slots=True)
+class ActivationReport:
+    """What an activation did, times in seconds."""
+
+    epoch: int = 0
+    fence_s: float = 0.0
+    claim_s: float = 0.0
+    gate_s: float = 0.0
+    load_s: float = 0.0
+    ready_s: float = 0.0
+    counts: LoadCounts | None = None
+    in_doubt: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Activated:
+    """What an activation gives: all that appending needs."""
+
+    writer: Writer
+    acceptance: Acceptance
+    issued: int
+    report: ActivationReport
+
+
+class Activation:
+    """One attempt of one node. Blocking; used by one thread, which owns `replica` and `store` meanwhile."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        config: WriterConfig,
+        limits: Limits,
+        claim_as: Callable[[int], Claim],
+        replica: Replica,
+        store: LocalStore,
+        timing: Timing,
+        *,
+        gate_s: float,
+        wall_ms: Callable[[], float],
+        progress: Progress,
+    ) -> None:
+        """`claim_as` makes the claim for an epoch, with a nonce of its own."""
+        self._kafka = kafka
+        self._config = config
+        self._limits = limits
+        self._claim_as = claim_as
+        self._replica = replica
+        self._store = store
+        self._timing = timing
+        self._gate_s = gate_s
+        self._wall_ms = wall_ms
+        self._progress = progress
+        self._fence = Fence(kafka, config.journal, timing)
+        self.report = ActivationReport()
+
+    def run(self, loader: Loader) -> Activated:
+        """All steps. Raises FencedError if another node activates, and whatever `loader` raises."""
+        clock, report = self._timing.clock, self.report
+        times = [clock()]
+        producer = self._fence.initialise(clock() + self._timing.recovery_s)
+        times.append(clock())
+        writer = self._claim(producer)
+        report.epoch = writer.claim.epoch
+        times.append(clock())
+        try:
+            self._pass_gate(writer.claim.epoch)
+            times.append(clock())
+            acceptance = self._load(loader)
+            times.append(clock())
+            self._write_ready(writer)
+        except BaseException:
+            writer.close()
+            raise
+        times.append(clock())
+        parts = [later - earlier for earlier, later in pairwise(times)]
+        report.fence_s, report.claim_s, report.gate_s, report.load_s, report.ready_s = parts
+        issued = max(mark.issued for mark in self._replica.marks().values())
+        return Activated(writer, acceptance, issued, report)
+
+    # ---- claim -----------------------------------------------------------------------------------------------------
+
+    def _claim(self, producer: TransactionalProducer) -> Writer:
+        """Counter and markers in one transaction; of unknown outcome: check, init, check."""
+        until = self._timing.clock() + self._timing.recovery_s
+        while True:
+            claim, tails = self._read_claim(producer)
+            last, records = self._markers(claim, tails)
+            standing = Standing.OWN
+            try:
+                producer.send(records, self._timing.request_s)
+                clean = producer.commit_transaction(self._timing.request_s)
+            except OperatingError as error:
+                producer, standing = self._resolve(producer, claim, until, str(error))
+            else:
+                if not clean:
+                    producer, standing = self._resolve(producer, claim, until, "the commit may have been sent twice")
+            if standing is Standing.OWN:
+                ends = [tail.end for tail in tails]
+                return Writer(self._kafka, self._config, claim, self._fence, producer, last, ends, self._timing)
+
+    def _read_claim(self, producer: TransactionalProducer) -> tuple[Claim, list[Tail]]:
+        """The next epoch and each shard's last frame, both read after the init of `producer`."""
+        config, timing = self._config, self._timing
+        try:
+            claim = self._claim_as(self._fence.counter().epoch + 1)
+            reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
+            try:
+                return claim, [reader.tail(shard, timing.request_s) for shard in range(config.shards)]
+            finally:
+                reader.close()
+        except BaseException:
+            producer.close()
+            raise
+
+    def _markers(self, claim: Claim, tails: list[Tail]) -> tuple[FrameNumbers, list[Sent]]:
+        config = self._config
+        group = Group(config.shards, self._limits.frame_bytes_max)
+        for shard in range(config.shards):
+            group.put(shard, MARKER, 0, 0, claim.nonce)
+        before = FrameNumbers(tuple(tail.number for tail in tails), max(tail.group for tail in tails))
+        last = group.seal(Origin(config.uuid, claim.epoch, claim.node), before)
+        counter = Epoch(
+            journal=config.uuid,
+            epoch=claim.epoch,
+            node=claim.node,
+            nonce=claim.nonce,
+            timestamp=int(self._wall_ms()),
+        )
+        row = control_row(config.journal, EPOCH_KEY, counter)
+        return last, [row, *group.records(wal_topic(config.journal))]
+
+    def _resolve(
+        self, producer: TransactionalProducer, claim: Claim, until: float, reason: str
+    ) -> tuple[TransactionalProducer, Standing]:
+        """Whose the counter is now, with a new producer. Raises FencedError if it is another activation's."""
+        log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
+        producer.close()
+        renewed, standing = self._fence.check_init_check(claim, until)
+        if renewed is None:
+            raise FencedError("another node activated at the same time", epoch=claim.epoch)
+        return renewed, standing
+
+    # ---- gate ------------------------------------------------------------------------------------------------------
+
+    def _pass_gate(self, epoch: int) -> None:
+        clock = self._timing.clock
+        gate = Gate(epoch, self._config.shards)
+        until = clock() + self._gate_s
+        while not (self._replica.readable and gate.offer(self._replica.marks())):
+            left = until - clock()
+            if left <= 0:
+                raise self._gate_timeout(gate, epoch)
+            passed = self._config.shards - len(gate.waiting())
+            self._progress("gate", passed, self._config.shards)
+            self._replica.poll(min(left, 0.5))
+        self._progress("gate", self._config.shards, self._config.shards)
+
+    def _gate_timeout(self, gate: Gate, epoch: int) -> GateTimeoutError:
+        config, timing = self._config, self._timing
+        waiting = gate.waiting()
+        shard = waiting[0] if waiting else 0
+        reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
+        try:
+            _, end = reader.bounds(shard, timing.request_s)
+        finally:
+            reader.close()
+        mark = self._replica.marks()[shard]
+        return GateTimeoutError(
+            f"{len(waiting)} of {config.shards} shards did not reach epoch {epoch} in {self._gate_s:g} s; "
+            f"shard {shard} stands at epoch {mark.epoch}, WAL offset {mark.offset} of {end}: is a worker running? "
+            f"(kafka-journal worker -j {config.journal})"
+        )
+
+    # ---- load ------------------------------------------------------------------------------------------------------
+
+    def _load(self, loader: Loader) -> Acceptance:
+        """Tell the loader, and acceptance, the state of one snapshot."""
+        marks = self._replica.marks()
+        acceptance = Acceptance(self._config.shards, self._limits)
+        snapshot = self._store.snapshot()
+        try:
+            total = sum(mark.records for mark in marks.values())
+            tee = _Tee(loader, acceptance, total, self._progress)
+            self.report.counts = load(snapshot, marks, tee)
+            tee.flush()
+            self._load_prepared(snapshot, acceptance)
+        finally:
+            snapshot.close()
+        self.report.in_doubt = acceptance.prepared()
+        return acceptance
+
+    def _load_prepared(self, snapshot: Snapshot, acceptance: Acceptance) -> None:
+        shards = self._config.shards
+        for tx, _, operations, parts in prepared_transactions(snapshot):
+            appends = [
+                Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
+                for op in operations
+            ]
+            acceptance.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
+
+    # ---- READY -----------------------------------------------------------------------------------------------------
+
+    def _write_ready(self, writer: Writer) -> None:
+        group = Group(self._config.shards, self._limits.frame_bytes_max)
+        for shard in range(self._config.shards):
+            group.put_heartbeat(shard)
+        try:
+            writer.write_ready(group)
+        except OperatingError as error:
+            raise OutcomeUnknownError(f"READY of epoch {writer.claim.epoch} was not confirmed: {error}") from error
+
+
+class _Tee:
+    """A loader that also collects the live ids, in chunks, and shows progress."""
+
+    def __init__(self, loader: Loader, acceptance: Acceptance, total: int, progress: Progress) -> None:
+        self.begin = loader.begin
+        self.prepared = loader.prepared
+        self.complete = loader.complete
+        self._tell = loader.record
+        self._acceptance = acceptance
+        self._ids: list[int] = []
+        self._done = 0
+        self._total = total
+        self._progress = progress
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._tell(record_id, kind, data, updates, position)
+        self._ids.append(record_id)
+        if len(self._ids) == _LOAD_CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        self._acceptance.load_records(self._ids)
+        self._done += len(self._ids)
+        self._ids.clear()
+        self._progress("load", self._done, self._total)

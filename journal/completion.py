@@ -1,0 +1,92 @@
+"""Completions: what an append gives back. One object a group, shared by all its operations.
+
+A completion can be awaited (any event loop, any number of tasks), waited for in a thread, or called back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Generator
+
+from journal.errors import DeadlineError, JournalError
+
+
+class Completion:
+    """Done when the group's fate is known: without an error only if Kafka has committed it."""
+
+    __slots__ = ("_callbacks", "_condition", "_done", "_error", "_waiters")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._error: JournalError | None = None
+        self._condition = threading.Condition(threading.Lock())
+        self._waiters: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        self._callbacks: list[Callable[[JournalError | None], None]] = []
+
+    @property
+    def done(self) -> bool:
+        return self._done
+
+    @property
+    def error(self) -> JournalError | None:
+        """Why it is not in the journal (or not known to be); None while pending and after success."""
+        return self._error
+
+    def resolve(self, error: JournalError | None = None) -> None:
+        """Tell the outcome, once. Called by the writer."""
+        with self._condition:
+            if self._done:
+                raise AssertionError("a group's outcome was told twice")
+            self._error = error
+            self._done = True
+            waiters, self._waiters = self._waiters, {}
+            callbacks, self._callbacks = self._callbacks, []
+            self._condition.notify_all()
+        for loop, futures in waiters.items():
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_release, futures)
+        for callback in callbacks:
+            callback(error)
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Block until done; raises the group's error, or DeadlineError when `timeout_s` passes first."""
+        with self._condition:
+            if not self._condition.wait_for(lambda: self._done, timeout_s):
+                raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
+        if self._error is not None:
+            raise self._error
+
+    def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
+        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick and must not raise."""
+        with self._condition:
+            if not self._done:
+                self._callbacks.append(callback)
+                return
+        callback(self._error)
+
+    def __await__(self) -> Generator[object, None, None]:
+        if not self._done:
+            loop = asyncio.get_running_loop()
+            future = loop.create_future()
+            with self._condition:
+                pending = not self._done
+                if pending:
+                    self._waiters.setdefault(loop, []).append(future)
+            if pending:
+                yield from future
+        if self._error is not None:
+            raise self._error
+
+
+def completed(error: JournalError | None = None) -> Completion:
+    """A completion that is done already: for what needs no append, such as the rollback of a buffered transaction."""
+    completion = Completion()
+    completion.resolve(error)
+    return completion
+
+
+def _release(futures: list[asyncio.Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)

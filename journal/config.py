@@ -1,0 +1,148 @@
+"""Settings of every process of a journal: flag, then environment `KAFKA_JOURNAL_*`, then file, then default.
+
+`Settings` is frozen; `client_properties` pass through to every Kafka client unchanged.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from journal.errors import ConfigError
+from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
+
+_NAME = re.compile(r"[a-z0-9-]{1,100}")
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class Settings(BaseSettings):
+    """One process' settings. Times are milliseconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="KAFKA_JOURNAL_", env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
+    )
+
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
+    journal: str = "journal"
+    client_properties: dict[str, str] = Field(default_factory=dict)
+
+    shards: int = Field(default=8, ge=1, le=VIRTUAL_SHARDS)
+    """P, the number of WAL partitions; `init` writes it into the control rows and it never changes."""
+
+    replication: int = Field(default=1, ge=1)
+    """Replication factor of the journal's topics. 3 for anything that must survive a broker."""
+
+    min_insync: int = Field(default=0, ge=0)
+    """`min.insync.replicas` of the topics; 0 means one less than the replication, at least 1."""
+
+    node: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
+    """Name of this node in epochs, frames and status."""
+
+    directory: Path = Field(default_factory=lambda: _state_home() / "kafka-journal")
+    """Local copies live under it; they may be deleted at any time while no process uses them."""
+
+    checkpoint_interval_ms: int = Field(default=100, ge=1)
+    """How long a worker gathers frames. Longer: fewer rows for short-lived records; shorter: less lag."""
+
+    transaction_timeout_ms: int = Field(default=10_000, ge=1000)
+    """How long a crashed producer may block readers of committed records."""
+
+    fence_check_ms: int = Field(default=3000, ge=100)
+    """An active node commits at least this often; one that could not hands out nothing."""
+
+    commit_pause_ms: float = Field(default=1.0, ge=0)
+    """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
+
+    request_timeout_ms: int = Field(default=15_000, ge=100)
+    """Limit of one Kafka request or transaction."""
+
+    recovery_timeout_ms: int = Field(default=120_000, ge=1000)
+    """How long an active node tries to learn the fate of a group before it gives up."""
+
+    gate_timeout_ms: int = Field(default=60_000, ge=100)
+    """How long activation waits for all shards to stand at its epoch."""
+
+    session_timeout_ms: int = Field(default=10_000, ge=1000)
+    """Consumer-group session of workers: a dead worker's shards move after it."""
+
+    delete_retention_ms: int = Field(default=7 * DAY_MS, ge=60_000)
+    """`delete.retention.ms` of the compacted topics; a local copy that was away longer is rebuilt."""
+
+    min_compaction_lag_ms: int = Field(default=10 * 60 * 1000, ge=0)
+    """`min.compaction.lag.ms` of the compacted topics: a replica rebuilds in less, or captures the end again."""
+
+    limits: Limits = Limits()
+
+    @field_validator("journal")
+    @classmethod
+    def _journal_is_a_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("must be 1 to 100 of a-z, 0-9 and -")
+        return value
+
+    @field_validator("node")
+    @classmethod
+    def _node_fits_a_frame(cls, value: str) -> str:
+        if not value or len(value.encode()) > NODE_BYTES_MAX:
+            raise ValueError(f"must be 1 to {NODE_BYTES_MAX} bytes")
+        return value
+
+    @model_validator(mode="after")
+    def _relations_hold(self) -> Settings:
+        if self.min_insync > self.replication:
+            raise ValueError("min_insync is larger than replication: nothing could be written")
+        if self.fence_check_ms >= self.transaction_timeout_ms:
+            raise ValueError("fence_check_ms must be below transaction_timeout_ms")
+        return self
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return self.min_insync or max(1, self.replication - 1)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
+
+
+def load_settings(file: Path | None = None, **flags: Any) -> Settings:
+    """Settings from `flags` (those that are not None), the environment, and a TOML file. Raises ConfigError."""
+    if file is not None and not file.is_file():
+        raise ConfigError(f"no configuration file {file}")
+
+    class FileSettings(Settings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        return FileSettings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise ConfigError("; ".join(_fault(fault) for fault in error.errors())) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: {error}") from None
+
+
+def _fault(fault: Any) -> str:
+    where = ".".join(str(part) for part in fault["loc"]) or "settings"
+    return f"{where}: {fault['msg']}"
+
+
+def _state_home() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

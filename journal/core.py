@@ -1,0 +1,325 @@
+"""The active node's appends, without threads of its own: accept, gather in the open group, write a group, step down.
+
+`Journal` calls it from any thread and drives `step` from its writer thread; the simulation drives it directly.
+Acceptance and append are one critical section, so the order of acceptance is the order of the WAL.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from journal.acceptance import Append
+from journal.activation import Activated
+from journal.completion import Completion, completed
+from journal.errors import (
+    ClosedError,
+    FencedError,
+    FullError,
+    JournalError,
+    RolledBackError,
+    StateError,
+)
+from journal.fencing import Timing
+from journal.group import Group
+from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
+from journal.state import JournalState, require_transition
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType
+from journal.wire.ids import make_id, shard_of
+
+log = logging.getLogger(__name__)
+
+_EPOCH_SHIFT = 32
+
+
+class Core:
+    """Appends of one activation at a time. Thread-safe, except `step`: one thread calls that."""
+
+    def __init__(
+        self, shards: int, limits: Limits, timing: Timing, on_critical: Callable[[JournalError], None] | None = None
+    ) -> None:
+        """`on_critical` is called once, when the journal becomes fenced or failed, in the thread that notices."""
+        self.state = JournalState.CREATED
+        self._shards = shards
+        self._limits = limits
+        self._timing = timing
+        self._on_critical = on_critical
+        self._wake = threading.Condition(threading.Lock())
+        self._activated: Activated | None = None
+        self._group = Group(shards, limits.frame_bytes_max)
+        self._in_flight: Completion | None = None
+        self._issued = 0
+        self._next_tx = 0
+        self._transactions: dict[int, Completion] = {}
+        self._room: deque[Completion] = deque()
+        self._closing = False
+        self._error: JournalError | None = None
+
+    # ---- states ----------------------------------------------------------------------------------------------------
+
+    def become(self, state: JournalState) -> None:
+        """Raises StateError for a transition that the table does not have."""
+        with self._wake:
+            self.state = require_transition(self.state, state)
+
+    def activate(self, activated: Activated) -> None:
+        """Appends are accepted from now on."""
+        with self._wake:
+            self.state = require_transition(self.state, JournalState.ACTIVE)
+            self._activated = activated
+            self._issued = activated.issued
+            self._next_tx = activated.writer.claim.epoch << _EPOCH_SHIFT
+
+    def step_down(self, error: JournalError) -> None:
+        """Become fenced or failed for `error`: everything not yet written fails with it."""
+        with self._wake:
+            if self.state not in (JournalState.ACTIVE, JournalState.LOADING):
+                return
+            fenced = isinstance(error, FencedError)
+            self.state = require_transition(self.state, JournalState.FENCED if fenced else JournalState.FAILED)
+            self._error = error
+            pending = self._take_pending()
+        for completion in pending:
+            completion.resolve(error)
+        if self._on_critical is not None:
+            self._on_critical(error)
+
+    def _take_pending(self) -> list[Completion]:
+        """Completions that nothing will resolve any more, each once."""
+        pending = [self._group.completion, *self._transactions.values(), *self._room]
+        self._group = Group(self._shards, self._limits.frame_bytes_max)
+        self._transactions.clear()
+        self._room.clear()
+        self._wake.notify_all()
+        return pending
+
+    def _require_active(self) -> Activated:
+        activated = self._activated
+        if self.state is not JournalState.ACTIVE or self._closing or activated is None:
+            raise self._error or StateError(f"the journal is {'closing' if self._closing else self.state.value}")
+        return activated
+
+    # ---- records ---------------------------------------------------------------------------------------------------
+
+    def add(self, record_id: int, kind: int, data: bytes, tx: int = 0) -> Completion:
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            acceptance.check_operation(record_id, kind, data, 0)
+            if tx:
+                return self._operate(ADD, record_id, kind, data, False, 0, tx)
+            self._require_room(1, len(data) + OPERATION_OVERHEAD_BYTES)
+            acceptance.add(record_id)
+            return self._put(ADD, record_id, kind, data)
+
+    def update(
+        self, record_id: int, kind: int, data: bytes, replaceable: bool = False, subject: int = 0, tx: int = 0
+    ) -> Completion:
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            acceptance.check_operation(record_id, kind, data, subject)
+            if tx:
+                return self._operate(UPDATE, record_id, kind, data, replaceable, subject, tx)
+            self._require_room(1, len(data) + OPERATION_OVERHEAD_BYTES)
+            acceptance.update(record_id, kind, subject)
+            return self._put(UPDATE, record_id, kind, data, replaceable, subject)
+
+    def delete(self, record_id: int, tx: int = 0) -> Completion:
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            acceptance.check_operation(record_id, 0, b"", 0)
+            if tx:
+                return self._operate(DELETE, record_id, 0, b"", False, 0, tx)
+            self._require_room(1, OPERATION_OVERHEAD_BYTES)
+            acceptance.delete(record_id)
+            return self._put(DELETE, record_id, 0, b"")
+
+    def new_id(self, virtual_shard: int) -> int:
+        """An id that no record has had, in a virtual shard (0 to 1023)."""
+        with self._wake:
+            self._require_active()
+            record_id = make_id(self._issued + 1, virtual_shard % VIRTUAL_SHARDS)
+            self._issued += 1
+            return record_id
+
+    def _put(
+        self,
+        type_: OperationType.ValueType,
+        record_id: int,
+        kind: int,
+        data: bytes,
+        replaceable: bool = False,
+        subject: int = 0,
+    ) -> Completion:
+        group = self._group
+        if not group:
+            self._wake.notify()
+        group.put(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject)
+        return group.completion
+
+    # ---- transactions ----------------------------------------------------------------------------------------------
+
+    def begin(self, tx: int | None = None) -> int:
+        """Begin a transaction: `tx`, or one with a number that is free."""
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            if tx is None:
+                self._next_tx += 1
+                while acceptance.is_open(self._next_tx):
+                    self._next_tx += 1
+                tx = self._next_tx
+            acceptance.begin(tx)
+            self._transactions.setdefault(tx, Completion())
+            return tx
+
+    def prepare(self, tx: int, data: bytes) -> Completion:
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            operations, size = acceptance.size_of(tx)
+            self._require_room(operations, size + len(data))
+            return self._settle(acceptance.prepare(tx, data), tx)
+
+    def commit(self, tx: int) -> Completion:
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            self._require_room(*acceptance.size_of(tx))
+            return self._settle(acceptance.commit(tx), tx)
+
+    def rollback(self, tx: int) -> Completion:
+        with self._wake:
+            acceptance = self._require_active().acceptance
+            self._require_room(*acceptance.size_of(tx))
+            completion = self._append(acceptance.rollback(tx))
+            cut_off = self._transactions.pop(tx, None)
+        if cut_off is not None:
+            cut_off.resolve(RolledBackError(f"transaction {tx} was rolled back"))
+        return completion
+
+    def _operate(
+        self,
+        type_: OperationType.ValueType,
+        record_id: int,
+        kind: int,
+        data: bytes,
+        replaceable: bool,
+        subject: int,
+        tx: int,
+    ) -> Completion:
+        """An operation inside a transaction: its completion is the transaction's."""
+        acceptance = self._require_active().acceptance
+        op = Append(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject, tx)
+        operations, size = acceptance.size_of(tx)
+        self._require_room(operations + 1, size + op.size)
+        self._append(acceptance.operate(op))
+        return self._transactions.setdefault(tx, Completion())
+
+    def _settle(self, appends: list[Append], tx: int) -> Completion:
+        """Append what prepares or commits `tx`; its operations complete with that group."""
+        completion = self._append(appends)
+        operations = self._transactions.pop(tx, None)
+        if operations is not None:
+            completion.add_callback(operations.resolve)
+        return completion
+
+    def _append(self, appends: list[Append]) -> Completion:
+        if not appends:
+            return completed()
+        group = self._group
+        if not group:
+            self._wake.notify()
+        for op in appends:
+            group.put_append(op)
+        return group.completion
+
+    # ---- room ------------------------------------------------------------------------------------------------------
+
+    def _require_room(self, operations: int, size: int) -> None:
+        limits, group = self._limits, self._group
+        over_count = group.operations + operations > limits.queue_operations_max
+        if over_count or group.bytes + size > limits.queue_bytes_max:
+            raise FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
+
+    def room(self) -> Completion:
+        """Done when the queue has room again, first come first served."""
+        with self._wake:
+            self._require_active()
+            limits, group = self._limits, self._group
+            half = group.operations * 2 <= limits.queue_operations_max and group.bytes * 2 <= limits.queue_bytes_max
+            if half and not self._room:
+                return completed()
+            waiter = Completion()
+            self._room.append(waiter)
+            return waiter
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def step(self, timeout_s: float) -> bool:
+        """Write what has gathered, or a heartbeat when one is due; waits at most `timeout_s`. False: nothing more."""
+        activated = self._activated
+        if activated is None:
+            return False
+        writer = activated.writer
+        with self._wake:
+            heartbeat_in = writer.committed_at + self._timing.fence_check_s - self._timing.clock()
+            if not self._group and not self._closing and self.state is JournalState.ACTIVE:
+                self._wake.wait(max(0.0, min(timeout_s, heartbeat_in)))
+            if self.state is not JournalState.ACTIVE or (self._closing and not self._group):
+                return False
+            group = self._take_group(writer.numbers.group, writer.committed_at)
+            if group is None:
+                return True
+            waiters = [self._room.popleft() for _ in range(min(len(self._room), self._limits.queue_operations_max))]
+        for waiter in waiters:
+            waiter.resolve()
+        try:
+            writer.write(group)
+        except JournalError as error:
+            self.step_down(error)
+            return False
+        finally:
+            self._in_flight = None
+        return True
+
+    def _take_group(self, last_group: int, committed_at: float) -> Group | None:
+        group = self._group
+        if not group:
+            if self._timing.clock() - committed_at < self._timing.fence_check_s:
+                return None
+            group.put_heartbeat((last_group + 1) % self._shards)
+        group.issued = self._issued
+        self._group = Group(self._shards, self._limits.frame_bytes_max)
+        self._in_flight = group.completion
+        return group
+
+    def flush(self) -> Completion:
+        """Done when everything accepted so far is committed."""
+        with self._wake:
+            if self._group:
+                return self._group.completion
+            return self._in_flight or completed(self._error)
+
+    @property
+    def current(self) -> bool:
+        """Whether this node may hand out what it holds: its last successful commit began recently enough."""
+        activated = self._activated
+        if self.state is not JournalState.ACTIVE or activated is None:
+            return False
+        return self._timing.clock() - activated.writer.committed_at <= self._timing.fence_check_s
+
+    def begin_close(self) -> None:
+        """Refuse appends; `step` writes what is gathered and then returns False."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify_all()
+
+    def end_close(self) -> None:
+        """Everything that was cut off fails with ClosedError."""
+        with self._wake:
+            if self.state is not JournalState.CLOSED:
+                self.state = require_transition(self.state, JournalState.CLOSED)
+            pending = self._take_pending()
+        if self._activated is not None:
+            self._activated.writer.close()
+        for completion in pending:
+            completion.resolve(ClosedError("the journal was closed"))

@@ -1,0 +1,191 @@
+"""Administration with confluent-kafka: topics, settings of topics and brokers, consumer groups."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
+    AdminClient,
+    ConfigEntry,
+    ConfigResource,
+    ConsumerGroupDescription,
+    DescribeClusterResult,
+    NewTopic,
+    ResourceType,
+    TopicDescription,
+)
+
+from journal.errors import ClosedError, KafkaUnavailableError
+from journal.kafka.client_errors import error_of, operating_error
+from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.ports import Clock, GroupMember, TopicState
+
+T = TypeVar("T")
+
+_LEADERS_LOOK_EVERY_S = 0.05
+_ANSWER_MARGIN_S = 1.0
+"""librdkafka ends a request at its own time-out; the wait for its future is only a second line."""
+
+
+class KafkaCluster:
+    """`ports.Cluster`."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        try:
+            self._client: AdminClient | None = AdminClient(
+                {**settings.admin(), **ClientEvents(settings).callbacks()}  # type: ignore[dict-item]
+            )
+        except KafkaException as error:
+            raise config_error(error) from error
+
+    def cluster_id(self, timeout_s: float) -> str:
+        answer = self._describe_cluster(timeout_s).cluster_id
+        if not answer:
+            raise KafkaUnavailableError("the cluster does not tell its id")
+        return answer
+
+    def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
+        deadline = self._clock() + timeout_s
+        described = self._topics(list(topics), timeout_s)
+        configs = self._configs(ResourceType.TOPIC, list(described), deadline - self._clock())
+        return {
+            name: TopicState(
+                str(topic.topic_id),
+                len(topic.partitions),
+                min(len(part.replicas) for part in topic.partitions),
+                configs[name],
+            )
+            for name, topic in described.items()
+            if name in configs
+        }
+
+    def create(
+        self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
+    ) -> None:
+        deadline = self._clock() + timeout_s
+        new = NewTopic(topic, partitions, replication, config=dict(config))
+        asked = self._admin().create_topics([new], request_timeout=timeout_s, operation_timeout=timeout_s)
+        try:
+            asked[topic].result(timeout_s + _ANSWER_MARGIN_S)
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise operating_error(f"create topic {topic}", error_of(error)) from error
+        while not self._has_leaders(topic, deadline - self._clock()):
+            if self._clock() >= deadline:
+                raise KafkaUnavailableError(f"topic {topic} has no leaders after {timeout_s} s")
+            time.sleep(_LEADERS_LOOK_EVERY_S)
+
+    def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
+        deadline = self._clock() + timeout_s
+        brokers = [str(node.id) for node in self._describe_cluster(timeout_s).nodes]
+        configs = self._configs(ResourceType.BROKER, brokers, deadline - self._clock())
+        return {int(broker): config.get(name) for broker, config in configs.items()}
+
+    def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
+        asked = self._admin().describe_consumer_groups([group], request_timeout=_positive(timeout_s))
+        try:
+            answer: ConsumerGroupDescription = _result(asked[group], timeout_s)
+        except KafkaException as error:
+            # Brokers before 4.0 describe an unknown group as a dead one.
+            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return []
+            raise operating_error(f"describe group {group}", error_of(error)) from error
+        if answer.state == ConsumerGroupState.DEAD:
+            return []
+        return [
+            GroupMember(
+                member.member_id,
+                member.client_id,
+                member.host,
+                tuple((part.topic, part.partition) for part in member.assignment.topic_partitions),
+            )
+            for member in answer.members
+        ]
+
+    def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
+        request = [ConsumerGroupTopicPartitions(group)]
+        asked = self._admin().list_consumer_group_offsets(request, request_timeout=_positive(timeout_s))
+        try:
+            answer: ConsumerGroupTopicPartitions = _result(asked[group], timeout_s)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise operating_error(f"offsets of group {group}", error_of(error)) from error
+        parts = answer.topic_partitions or []
+        return {part.partition: part.offset for part in parts if part.topic == topic and part.offset >= 0}
+
+    def close(self) -> None:
+        self._client = None
+
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            raise ClosedError("this cluster client is closed")
+        return self._client
+
+    def _describe_cluster(self, timeout_s: float) -> DescribeClusterResult:
+        try:
+            answer: DescribeClusterResult = _result(
+                self._admin().describe_cluster(request_timeout=_positive(timeout_s)), timeout_s
+            )
+        except KafkaException as error:
+            raise operating_error("describe the cluster", error_of(error)) from error
+        return answer
+
+    def _topics(self, topics: list[str], timeout_s: float) -> dict[str, TopicDescription]:
+        """Those that exist."""
+        if not topics:
+            return {}
+        asked = self._admin().describe_topics(TopicCollection(topics), request_timeout=_positive(timeout_s))
+        found = {}
+        for name, future in asked.items():
+            try:
+                found[name] = _result(future, timeout_s)
+            except KafkaException as error:
+                if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise operating_error(f"describe topic {name}", error_of(error)) from error
+        return found
+
+    def _has_leaders(self, topic: str, timeout_s: float) -> bool:
+        described = self._topics([topic], timeout_s).get(topic)
+        return described is not None and all(part.leader is not None for part in described.partitions)
+
+    def _configs(self, kind: ResourceType, names: list[str], timeout_s: float) -> dict[str, dict[str, str]]:
+        """Effective settings (defaults included) of what exists; secret ones, which have no value, are left out."""
+        if not names:
+            return {}
+        resources = [ConfigResource(kind, name) for name in names]
+        asked = self._admin().describe_configs(resources, request_timeout=_positive(timeout_s))
+        found = {}
+        for resource, future in asked.items():
+            try:
+                entries: dict[str, ConfigEntry] = _result(future, timeout_s)
+            except KafkaException as error:
+                if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise operating_error(f"settings of {resource.name}", error_of(error)) from error
+            else:
+                found[resource.name] = {key: e.value for key, e in entries.items() if e.value is not None}
+        return found
+
+
+def _positive(timeout_s: float) -> float:
+    """librdkafka takes no time-out below a millisecond."""
+    return max(0.001, timeout_s)
+
+
+def _result(future: Future[T], timeout_s: float) -> T:
+    try:
+        return future.result(max(0.0, timeout_s) + _ANSWER_MARGIN_S)
+    except FutureTimeoutError as error:
+        raise KafkaUnavailableError(f"no answer within {timeout_s} s") from error

@@ -1,0 +1,105 @@
+"""Sorts librdkafka's errors into ours: by code and by librdkafka's own three-way sorting, never by text."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaError, KafkaException
+
+from journal.errors import GapError, KafkaRefusedError, KafkaUnavailableError, OperatingError, TopicError
+from journal.kafka.ports import (
+    AbortableProducerError,
+    FatalProducerError,
+    ProducerError,
+    RetriableProducerError,
+)
+
+_FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+
+_UNAVAILABLE = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+    }
+)
+
+_NO_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+
+_OUTSIDE_LOG = frozenset({KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
+
+
+def error_of(exception: KafkaException) -> KafkaError:
+    error = exception.args[0]
+    assert isinstance(error, KafkaError)
+    return error
+
+
+def producer_error(doing: str, error: KafkaError) -> ProducerError:
+    """Sorts what a transactional call raised. What librdkafka puts in none of its three kinds counts as fatal."""
+    reason = f"{doing}: {error.str()} ({error.name()})"
+    if error.txn_requires_abort():
+        return AbortableProducerError(reason)
+    if error.retriable() and not error.fatal():
+        return RetriableProducerError(reason)
+    return FatalProducerError(reason, fenced=error.code() in _FENCED)
+
+
+def delivery_error(error: KafkaError) -> FatalProducerError:
+    """What a failed delivery report of a transaction comes to: the instance is done, whatever the code.
+
+    If the record may still be on its way, an abort could overtake it; if the broker refused it, librdkafka goes on with
+    a gap in its sequence numbers, and the next transaction on that partition fails too. A new instance's init settles
+    both.
+    """
+    reason = f"a record was not delivered: {error.str()} ({error.name()})"
+    return FatalProducerError(reason, fenced=error.code() in _FENCED)
+
+
+def operating_error(doing: str, error: KafkaError) -> OperatingError:
+    """Sorts what any other call met (but positions outside the log: `gap_error`)."""
+    reason = f"{doing}: {error.str()} ({error.name()})"
+    code = error.code()
+    if code in _UNAVAILABLE:
+        return KafkaUnavailableError(reason)
+    if code in _NO_TOPIC:
+        return TopicError(f"{reason}: run `kafka-journal init`")
+    return KafkaRefusedError(reason)
+
+
+def is_outside_log(error: KafkaError) -> bool:
+    return error.code() in _OUTSIDE_LOG
+
+
+def gap_error(error: KafkaError, topic: str, partition: int, offset: int) -> GapError:
+    return GapError(
+        f"this offset is outside the log: {error.str()} ({error.name()})",
+        topic=topic,
+        partition=partition,
+        offset=offset,
+    )

@@ -1,0 +1,191 @@
+"""Producers with confluent-kafka: transactional ones, and plain acknowledged writes.
+
+Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file:
+
+- A fenced instance learns it at its next request, from AddPartitionsToTxn, Produce or EndTxn alike, and always as fatal
+  _FENCED. A coordinator time-out looks exactly the same: it bumps the epoch, and the bumped epoch is nobody's.
+- A fatal error is raised by whatever call serves callbacks next. When a delivery report is served in the same call, the
+  C code loses the exception and Python raises SystemError instead.
+- `Producer.close()` aborts the open transaction and flushes without limit. Dropping the last reference does neither and
+  takes less than a millisecond, an open transaction or a dead broker notwithstanding. So `close` here only drops.
+- The first init, or plain send, of a cold instance takes half a second, that of a connected one 4 ms; so they connect
+  first. An init that settles an open transaction meets CONCURRENT_TRANSACTIONS and takes half a second all the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaUnavailableError
+from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
+from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
+from journal.kafka.ports import Clock, FatalProducerError, RetriableProducerError, Sent
+
+T = TypeVar("T")
+
+
+class Deliveries:
+    """The delivery reports of one send: offsets in the order of its records, and the first error.
+
+    An offset stays -1 when the broker does not say it: it had the record already, from a request whose answer was lost.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.offsets = [-1] * count
+        self.first_error: KafkaError | None = None
+        self.waiting = 0
+
+    def report(self, index: int, error: KafkaError | None, message: Message) -> None:
+        self.waiting -= 1
+        if error is None:
+            offset = message.offset()
+            if offset is not None:
+                self.offsets[index] = offset
+        elif self.first_error is None:
+            self.first_error = error
+
+
+class _Instance:
+    """One confluent-kafka producer, its callbacks, and the sending that both kinds share."""
+
+    def __init__(self, settings: ClientSettings, config: dict[str, object], clock: Clock) -> None:
+        self.events = ClientEvents(settings)
+        self._clock = clock
+        try:
+            self._producer: Producer | None = Producer({**config, **self.events.callbacks()})
+        except KafkaException as error:
+            raise config_error(error) from error
+
+    @property
+    def producer(self) -> Producer:
+        if self._producer is None:
+            raise ClosedError("this producer is closed")
+        return self._producer
+
+    def connect(self, timeout_s: float) -> None:
+        """Waits until a broker has told its metadata. That none did is for the call that follows to find."""
+        with suppress(KafkaException):
+            self.producer.cluster_id(timeout_s)
+
+    def deliver(self, records: Sequence[Sent], deadline: float) -> Deliveries:
+        """Produces and waits for the delivery reports; some are still `waiting` when the deadline came first."""
+        producer = self.producer
+        deliveries = Deliveries(len(records))
+        for index, (topic, part, key, value) in enumerate(records):
+            report = partial(deliveries.report, index)
+            while True:
+                try:
+                    producer.produce(topic, value, key, part, report)
+                except BufferError:
+                    # librdkafka's queue is full: make room by waiting for reports of what is in it.
+                    if self._clock() >= deadline:
+                        return deliveries
+                    producer.poll(max(0.0, min(0.1, deadline - self._clock())))
+                else:
+                    deliveries.waiting += 1
+                    break
+        if deliveries.waiting:
+            producer.flush(max(0.0, deadline - self._clock()))
+        return deliveries
+
+    def discard(self) -> None:
+        self._producer = None
+
+
+class KafkaTransactionalProducer:
+    """`ports.TransactionalProducer`."""
+
+    def __init__(self, settings: ClientSettings, transactional_id: str, clock: Clock = time.monotonic) -> None:
+        self._instance = _Instance(settings, settings.transactional(transactional_id), clock)
+        self._clock = clock
+        self._name = transactional_id
+
+    def init(self, timeout_s: float) -> None:
+        deadline = self._clock() + timeout_s
+        self._instance.connect(timeout_s)
+        left = max(0.001, deadline - self._clock())
+        self._call("init", lambda producer: producer.init_transactions(left))
+
+    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
+        if not records:
+            raise InvalidOperationError("a transaction needs at least one record")
+        deadline = self._clock() + timeout_s
+        self._call("begin transaction", lambda producer: producer.begin_transaction())
+        deliveries = self._call("send", lambda _: self._instance.deliver(records, deadline))
+        if deliveries.first_error is not None and not deliveries.waiting:
+            raise delivery_error(deliveries.first_error)
+        if deliveries.waiting or -1 in deliveries.offsets:
+            raise FatalProducerError(
+                f"{self._name}: send: not every record is known to be written, after {timeout_s} s"
+            )
+        return deliveries.offsets
+
+    def commit_transaction(self, timeout_s: float) -> bool:
+        began = self._clock()
+        try:
+            self._call("commit transaction", lambda producer: producer.commit_transaction(timeout_s))
+        except RetriableProducerError as error:
+            # librdkafka would go on with the same EndTxn; what it did is unknown, and the instance not to be trusted.
+            raise FatalProducerError(str(error)) from error
+        return self._clock() - began < REPEATED_AFTER_S
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        try:
+            self._call("abort transaction", lambda producer: producer.abort_transaction(timeout_s))
+        except RetriableProducerError as error:
+            raise FatalProducerError(str(error)) from error
+
+    def close(self) -> None:
+        self._instance.discard()
+
+    def _call(self, doing: str, call: Callable[[Producer], T]) -> T:
+        what = f"{self._name}: {doing}"
+        try:
+            return call(self._instance.producer)
+        except KafkaException as error:
+            raise producer_error(what, error_of(error)) from error
+        except SystemError as error:
+            # Only a fatal error is lost this way; asked again, a dead instance says what it died of.
+            raise self._cause_of_death(what) from error
+
+    def _cause_of_death(self, what: str) -> FatalProducerError:
+        try:
+            self._instance.producer.begin_transaction()
+        except KafkaException as error:
+            sorted_error = producer_error(what, error_of(error))
+            if isinstance(sorted_error, FatalProducerError):
+                return sorted_error
+        return FatalProducerError(f"{what}: fatal")
+
+
+class KafkaPlainProducer:
+    """`ports.PlainProducer`."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
+        self._instance = _Instance(settings, settings.plain(), clock)
+        self._clock = clock
+
+    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
+        deadline = self._clock() + timeout_s
+        self._instance.connect(timeout_s)
+        try:
+            deliveries = self._instance.deliver(records, deadline)
+        except KafkaException as error:
+            raise operating_error("produce", error_of(error)) from error
+        if deliveries.first_error is not None:
+            raise operating_error("produce", deliveries.first_error)
+        if deliveries.waiting:
+            self._instance.producer.purge()
+            reason = f"produce: not every record had its delivery report within {timeout_s} s"
+            raise KafkaUnavailableError(reason) if self._instance.events.brokers_down else DeadlineError(reason)
+        self._instance.events.brokers_down = False
+        return deliveries.offsets
+
+    def close(self) -> None:
+        self._instance.discard()

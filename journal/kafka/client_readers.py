@@ -1,0 +1,141 @@
+"""A consumer of assigned partitions with confluent-kafka: never in a group, never commits, never resets an offset.
+
+Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file: the end-of-partition event carries the offset
+behind trailing transaction markers and aborted records, and comes again whenever the end has moved; a watermark query
+honours the isolation level, so with read_committed the high watermark it gives is the last stable offset; `consume`
+waits for as many records as it may return, so only `poll` waits here.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from journal.errors import ClosedError, JournalError, KafkaUnavailableError
+from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
+from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.ports import Clock, LogRecord
+
+RECORDS_PER_POLL = 5000
+
+_ASK_AGAIN_S = 1.0
+
+
+class KafkaReader:
+    """`ports.Reader`."""
+
+    def __init__(self, settings: ClientSettings, topic: str, *, committed: bool, clock: Clock = time.monotonic) -> None:
+        self._topic = topic
+        self._clock = clock
+        self._events = ClientEvents(settings)
+        self._unavailable_after_s = settings.unavailable_after_s
+        self._down_since: float | None = None
+        self._positions: dict[int, int] = {}
+        self._error: JournalError | None = None
+        # librdkafka wants a group's name; this one joins no group and commits nothing.
+        config = settings.reader(f"kafka-journal-reader-{uuid.uuid4()}", committed=committed)
+        try:
+            self._consumer: Consumer | None = Consumer({**config, **self._events.callbacks()})
+        except KafkaException as error:
+            raise config_error(error) from error
+
+    def seek(self, positions: Mapping[int, int]) -> None:
+        self._error = None
+        self._positions = dict(positions)
+        self._open().assign([TopicPartition(self._topic, part, offset) for part, offset in positions.items()])
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        if self._error is not None:
+            raise self._error
+        consumer = self._open()
+        deadline = self._clock() + timeout_s
+        records: list[LogRecord] = []
+        left = timeout_s
+        before = dict(self._positions)
+        try:
+            while not records and self._error is None and self._positions == before:
+                first = consumer.poll(left)
+                if first is not None:
+                    self._take([first, *consumer.consume(RECORDS_PER_POLL - 1, 0)], records)
+                left = max(0.0, deadline - self._clock())
+                if first is None and left == 0.0:
+                    break
+        except KafkaException as error:
+            raise operating_error(f"read {self._topic}", error_of(error)) from error
+        if self._error is not None and not records:
+            raise self._error
+        if not records:
+            self._check_brokers()
+        return records
+
+    def position(self, partition: int) -> int:
+        return self._positions[partition]
+
+    def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        what = f"offsets of {self._topic}[{partition}]"
+        try:
+            answer = self._open().get_watermark_offsets(TopicPartition(self._topic, partition), timeout_s, False)
+        except KafkaException as error:
+            raise operating_error(what, error_of(error)) from error
+        self._heard()
+        return answer
+
+    def close(self) -> None:
+        # Dropped, not closed: there is no group to leave, and the reference count ends it in under a millisecond.
+        self._consumer = None
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise ClosedError("this reader is closed")
+        return self._consumer
+
+    def _take(self, messages: list[Message], records: list[LogRecord]) -> None:
+        """Hot path: one pass, no attribute that a local name can hold."""
+        positions = self._positions
+        new = tuple.__new__
+        add = records.append
+        for message in messages:
+            error = message.error()
+            partition = message.partition()
+            offset = message.offset()
+            if error is not None:
+                self._meet(error, partition, offset)
+            elif partition in positions and offset is not None and offset >= positions[partition]:
+                positions[partition] = offset + 1
+                key, value = message.key(), message.value()
+                add(new(LogRecord, (partition, offset, message.timestamp()[1], key, value)))
+        self._heard()
+
+    def _meet(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
+        if error.code() == KafkaError._PARTITION_EOF:
+            if partition in self._positions and offset is not None:
+                self._positions[partition] = max(offset, self._positions[partition])
+        elif self._error is not None:
+            return
+        elif is_outside_log(error):
+            at = -1 if partition is None else partition
+            self._error = gap_error(error, self._topic, at, self._positions.get(at, -1))
+        else:
+            self._error = operating_error(f"read {self._topic}[{partition}]", error)
+
+    def _heard(self) -> None:
+        self._events.brokers_down = False
+        self._down_since = None
+
+    def _check_brokers(self) -> None:
+        """Raises when no broker has been there for `unavailable_after_s`: an outage shorter than that is waited out."""
+        if not self._events.brokers_down:
+            return
+        now = self._clock()
+        if self._down_since is None:
+            self._down_since = now
+        elif now - self._down_since >= self._unavailable_after_s and self._positions:
+            # A broker that is back says nothing while there is nothing to read, so it is asked.
+            try:
+                self.start_and_end(next(iter(self._positions)), _ASK_AGAIN_S)
+            except JournalError as error:
+                reason = f"read {self._topic}: no broker for {now - self._down_since:.0f} s"
+                raise KafkaUnavailableError(reason) from error

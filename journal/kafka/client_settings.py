@@ -1,0 +1,185 @@
+"""How our Kafka clients are configured: the user's properties pass through unchanged, except where safety decides.
+
+Everything the journal's guarantees rest on is set here and cannot be overridden; everything else (security, network,
+compression, buffers) has a default that the user's property replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
+
+from journal.errors import ConfigError
+from journal.limits import Limits
+
+RETRY_BACKOFF_MS = 250
+"""librdkafka repeats a request no sooner than this less its jitter of 20 %. See `REPEATED_AFTER_S`."""
+
+REPEATED_AFTER_S = RETRY_BACKOFF_MS * 0.8 / 1000
+"""A call that one request serves and that took less than this was served by one request. A repetition shows nowhere
+else: librdkafka tells nobody about a connection that closes with one request on its way (it logs it, at INFO, and not
+twice in 30 s)."""
+
+_FIXED_BY_US = frozenset(
+    {
+        "acks",
+        "request.required.acks",
+        "enable.idempotence",
+        "enable.gapless.guarantee",
+        "max.in.flight",
+        "max.in.flight.requests.per.connection",
+        "retries",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "delivery.timeout.ms",
+        "delivery.report.only.error",
+        "message.max.bytes",
+        "transactional.id",
+        "transaction.timeout.ms",
+        "retry.backoff.ms",
+        "retry.backoff.max.ms",
+        "isolation.level",
+        "enable.auto.commit",
+        "auto.commit.enable",
+        "enable.auto.offset.store",
+        "auto.offset.reset",
+        "enable.partition.eof",
+        "check.crcs",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "bootstrap.servers",
+        "metadata.broker.list",
+        "test.mock.num.brokers",
+        "test.mock.broker.rtt",
+    }
+)
+
+_COMMON: Mapping[str, object] = {
+    # Metadata in 14 ms instead of 55: the second connection is not put off for 100 ms.
+    "reconnect.backoff.ms": 10,
+    "reconnect.backoff.max.ms": 1000,
+    "socket.nagle.disable": True,
+    # How long a topic that is not there may still be on its way: `create` has waited for it.
+    "topic.metadata.propagation.max.ms": 3000,
+    "socket.keepalive.enable": True,
+}
+
+_PRODUCER: Mapping[str, object] = {
+    # `send` flushes, and a flush sends at once whatever lingers: a long batch without a delay.
+    "linger.ms": 5,
+    "compression.type": "lz4",
+}
+
+_READER: Mapping[str, object] = {
+    # An idle fetch answers at once when data comes; what waits this long is a seek, behind the fetch on its way.
+    "fetch.wait.max.ms": 10,
+    "fetch.min.bytes": 1,
+    "fetch.queue.backoff.ms": 10,
+    "max.partition.fetch.bytes": 8 * 1024 * 1024,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSettings:
+    """What every client of a process is made from."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    message_bytes_max: int = Limits().message_bytes_max
+    fetch_bytes_max: int = Limits().fetch_bytes_max
+    transaction_timeout_ms: int = 10_000
+    unavailable_after_s: float = 30.0
+    on_throttle: Callable[[float], None] | None = None
+    logger: logging.Logger = field(default_factory=lambda: logging.getLogger(__name__))
+
+    def __post_init__(self) -> None:
+        if not self.bootstrap_servers.strip():
+            raise ConfigError("bootstrap servers are missing: give them with -b or KAFKA_JOURNAL_BOOTSTRAP_SERVERS")
+        taken = sorted(_FIXED_BY_US & self.properties.keys())
+        if taken:
+            raise ConfigError(f"these Kafka client properties are the journal's own and cannot be set: {taken}")
+        if self.transaction_timeout_ms < 1000:
+            raise ConfigError(f"transaction_timeout_ms is {self.transaction_timeout_ms}, must be 1000 or more")
+
+    @property
+    def delivery_timeout_ms(self) -> int:
+        """Below the transaction's time-out: a record has its delivery report while its transaction can be ended."""
+        return self.transaction_timeout_ms * 8 // 10
+
+    def transactional(self, transactional_id: str) -> dict[str, object]:
+        return self._producer() | {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": self.transaction_timeout_ms,
+        }
+
+    def plain(self) -> dict[str, object]:
+        return self._producer()
+
+    def reader(self, group_id: str, *, committed: bool) -> dict[str, object]:
+        return self._common(_READER) | {
+            "group.id": group_id,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "queued.max.messages.kbytes": self.fetch_bytes_max // 1024,
+            # A batch larger than this is still fetched whole, so this bounds nothing but memory.
+            "fetch.max.bytes": max(self.fetch_bytes_max // 2, self.message_bytes_max),
+        }
+
+    def admin(self) -> dict[str, object]:
+        return self._common({})
+
+    def _producer(self) -> dict[str, object]:
+        return self._common(_PRODUCER) | {
+            "acks": "all",
+            "enable.idempotence": True,
+            "message.timeout.ms": self.delivery_timeout_ms,
+            "message.max.bytes": self.message_bytes_max,
+        }
+
+    def _common(self, defaults: Mapping[str, object]) -> dict[str, object]:
+        return {
+            **_COMMON,
+            **defaults,
+            **self.properties,
+            "bootstrap.servers": self.bootstrap_servers,
+            "retry.backoff.ms": RETRY_BACKOFF_MS,
+            "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
+        }
+
+
+class ClientEvents:
+    """What a client's callbacks tell between calls. Holds no reference to the client, so that dropping it ends it."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.brokers_down = False
+        """No broker is connected. Whoever hears from one sets it back."""
+        self._on_throttle = settings.on_throttle
+        self._logger = settings.logger
+
+    def callbacks(self) -> dict[str, object]:
+        return {"error_cb": self.on_error, "throttle_cb": self.on_throttle, "logger": self}
+
+    def on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self.brokers_down = True
+
+    def on_throttle(self, event: ThrottleEvent) -> None:
+        if self._on_throttle is not None:
+            self._on_throttle(event.throttle_time)
+
+    def log(self, level: int, message: str, *arguments: object) -> None:
+        """librdkafka's log. What matters in it reaches callers as exceptions, so nothing here is above INFO."""
+        self._logger.log(min(level, logging.INFO), message, *arguments)
+
+
+def config_error(error: KafkaException) -> ConfigError:
+    """What making a client raises: librdkafka refuses a property or its value."""
+    return ConfigError(f"Kafka client properties: {error.args[0].str()}")

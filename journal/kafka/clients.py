@@ -1,0 +1,67 @@
+"""Kafka through confluent-kafka: `ports.Kafka` for one process, made from one bootstrap address and one set of
+properties.
+
+    KafkaClients -> client_producers, client_readers, client_cluster     the ports, one file each
+                 -> client_settings                                      what they are configured with
+                 -> client_errors                                        what they raise
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from journal.kafka.client_cluster import KafkaCluster
+from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
+from journal.kafka.client_readers import KafkaReader
+from journal.kafka.client_settings import ClientSettings
+from journal.kafka.ports import Clock
+from journal.limits import Limits
+
+LOGGER = logging.getLogger("journal.kafka")
+
+
+class KafkaClients:
+    """`ports.Kafka`. Clients share nothing but settings: each is made for, and used by, one thread.
+
+    Raises ConfigError for a property that is the journal's own, and, when a client is made, for one that librdkafka
+    does not know.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        properties: Mapping[str, str] | None = None,
+        *,
+        limits: Limits | None = None,
+        transaction_timeout_ms: int = 10_000,
+        unavailable_after_s: float = 30.0,
+        on_throttle: Callable[[float], None] | None = None,
+        logger: logging.Logger = LOGGER,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        bounds = limits or Limits()
+        self._clock = clock
+        self._settings = ClientSettings(
+            bootstrap_servers,
+            dict(properties or {}),
+            message_bytes_max=bounds.message_bytes_max,
+            fetch_bytes_max=bounds.fetch_bytes_max,
+            transaction_timeout_ms=transaction_timeout_ms,
+            unavailable_after_s=unavailable_after_s,
+            on_throttle=on_throttle,
+            logger=logger,
+        )
+
+    def transactional_producer(self, transactional_id: str) -> KafkaTransactionalProducer:
+        return KafkaTransactionalProducer(self._settings, transactional_id, self._clock)
+
+    def plain_producer(self) -> KafkaPlainProducer:
+        return KafkaPlainProducer(self._settings, self._clock)
+
+    def reader(self, topic: str, *, committed: bool = True) -> KafkaReader:
+        return KafkaReader(self._settings, topic, committed=committed, clock=self._clock)
+
+    def cluster(self) -> KafkaCluster:
+        return KafkaCluster(self._settings, self._clock)

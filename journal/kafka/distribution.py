@@ -1,0 +1,236 @@
+"""Gets Apache Kafka: the jars named in `jars.txt`, from the user's Maven or from the Ivy that PySpark carries.
+
+Resolving is left to those tools, with their own repositories and mirrors; this module pins what must come out: one
+sha256 for each jar. A jar set is put into the user's cache by one rename after every checksum has matched, so an
+interrupted download leaves nothing that a later start would take for whole.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from xml.etree import ElementTree
+
+from journal.errors import EmbeddedKafkaError
+
+KAFKA_VERSION = "4.3.0"
+JARS_RESOURCE = "jars.txt"
+CACHE_VARIABLE = "KAFKA_JOURNAL_CACHE"
+DOWNLOAD_TIMEOUT_S = 1800.0
+MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One pinned jar."""
+
+    group: str
+    artifact: str
+    version: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.artifact}-{self.version}.jar"
+
+
+def report_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def pinned_jars() -> tuple[Jar, ...]:
+    """The jar set that ships with the package."""
+    return parse_jars(resources.files("journal.kafka").joinpath(JARS_RESOURCE).read_text(encoding="utf-8"))
+
+
+def parse_jars(text: str) -> tuple[Jar, ...]:
+    """Reads lines of `sha256 group:artifact:version`; blank lines and lines that begin with # say nothing."""
+    jars = []
+    for line in text.splitlines():
+        if line.strip() and not line.startswith("#"):
+            sha256, coordinates = line.split()
+            group, artifact, version = coordinates.split(":")
+            jars.append(Jar(group, artifact, version, sha256))
+    return tuple(jars)
+
+
+def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Where jar sets are kept: KAFKA_JOURNAL_CACHE, else kafka-journal under the XDG cache directory."""
+    own = environ.get(CACHE_VARIABLE)
+    if own:
+        return Path(own)
+    base = environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "kafka-journal"
+
+
+def get_kafka(java: Path, *, cache: Path | None = None, report: Report = report_to_stderr) -> Path:
+    """Gives the directory of Apache Kafka's jars, checked; downloads them first when the cache has none.
+
+    Raises EmbeddedKafkaError when they cannot be had, or are not the pinned ones.
+    """
+    cache = cache_directory() if cache is None else cache
+    jars = pinned_jars()
+    target = cache / f"kafka-{KAFKA_VERSION}"
+    if target.is_dir():
+        check_jars(target, jars)
+        return target
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _locked(cache / f"kafka-{KAFKA_VERSION}.lock", report):
+            if not target.is_dir():
+                _download_into(target, jars, java, report)
+    except OSError as error:
+        raise EmbeddedKafkaError(
+            f"cannot write the cache {cache} ({error}): make room there, or set {CACHE_VARIABLE} to another directory"
+        ) from error
+    check_jars(target, jars)
+    return target
+
+
+def check_jars(directory: Path, jars: tuple[Jar, ...]) -> None:
+    """Raises EmbeddedKafkaError unless the directory has every jar with its pinned checksum."""
+    for jar in jars:
+        path = directory / jar.file_name
+        try:
+            found = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise EmbeddedKafkaError(
+                f"{path} cannot be read ({error}): remove {directory}, then start again"
+            ) from error
+        if found != jar.sha256:
+            raise EmbeddedKafkaError(
+                f"{path} is not the jar this version was tested with (sha256 {found}, pinned {jar.sha256}): "
+                f"remove {directory}, check the Maven mirror it came from, then start again"
+            )
+
+
+def _download_into(target: Path, jars: tuple[Jar, ...], java: Path, report: Report) -> None:
+    prefix = target.name + ".part-"
+    for leftover in target.parent.glob(prefix + "*"):  # of a download that was killed; the lock says it is not alive
+        shutil.rmtree(leftover)
+    partial = Path(tempfile.mkdtemp(prefix=prefix, dir=target.parent))
+    try:
+        fetched = partial / "jars"
+        _run_resolver(partial, fetched, jars, java, report)
+        check_jars(fetched, jars)
+        fetched.rename(target)
+    finally:
+        shutil.rmtree(partial)
+
+
+def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, report: Report) -> None:
+    """Tries Maven, then Ivy; what each says goes to stderr as it says it."""
+    failures = []
+    for name, command in (
+        ("Maven", _maven_command(work, fetched, jars)),
+        ("Ivy", _ivy_command(work, fetched, jars, java)),
+    ):
+        if command is None:
+            continue
+        report(f"getting Apache Kafka {KAFKA_VERSION} ({len(jars)} jars, about 40 MB) through {name}")
+        try:
+            status = subprocess.run(
+                command, stdout=sys.stderr.fileno(), timeout=DOWNLOAD_TIMEOUT_S, check=False
+            ).returncode
+        except subprocess.TimeoutExpired:
+            failures.append(f"{name} did not finish in {DOWNLOAD_TIMEOUT_S:.0f} s")
+            continue
+        if status == 0:
+            return
+        failures.append(f"{name} failed (exit {status}, its output is above)")
+    if failures:
+        raise EmbeddedKafkaError(f"cannot get Apache Kafka: {'; '.join(failures)}: check the network, then start again")
+    raise EmbeddedKafkaError(
+        "cannot get Apache Kafka: neither Maven nor PySpark is installed: install Maven (Debian: apt install maven), "
+        "or PySpark, whose Ivy serves too (pip install 'kafka-journal[spark]'), or name your own Kafka with -b"
+    )
+
+
+def _maven_command(work: Path, fetched: Path, jars: tuple[Jar, ...]) -> list[str] | None:
+    maven = shutil.which("mvn")
+    if maven is None:
+        return None
+    pom = work / "pom.xml"
+    pom.write_bytes(render_pom(jars))
+    return [maven, "--batch-mode", "--file", str(pom), MAVEN_GOAL, f"-DoutputDirectory={fetched}"]
+
+
+def _ivy_command(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path) -> list[str] | None:
+    ivy = find_ivy()
+    if ivy is None:
+        return None
+    description = work / "ivy.xml"
+    description.write_bytes(render_ivy(jars))
+    pattern = str(fetched / "[artifact]-[revision].[ext]")
+    main = [str(java), "-cp", str(ivy), "org.apache.ivy.Main"]
+    return [*main, "-cache", str(work / "cache"), "-ivy", str(description), "-retrieve", pattern]
+
+
+def find_ivy() -> Path | None:
+    """The Ivy jar of an installed PySpark, without importing PySpark."""
+    found = importlib.util.find_spec("pyspark")
+    if found is None or found.origin is None:
+        return None
+    return next(iter(sorted((Path(found.origin).parent / "jars").glob("ivy-*.jar"))), None)
+
+
+def render_pom(jars: tuple[Jar, ...]) -> bytes:
+    """A Maven project that depends on exactly these jars; what they depend on is listed, so nothing is transitive."""
+    project = ElementTree.Element("project", xmlns="http://maven.apache.org/POM/4.0.0")
+    own = {"modelVersion": "4.0.0", "groupId": "kafka-journal", "artifactId": "embedded-kafka", "version": "1"}
+    _add_texts(project, {**own, "packaging": "pom"})
+    dependencies = ElementTree.SubElement(project, "dependencies")
+    for jar in jars:
+        dependency = ElementTree.SubElement(dependencies, "dependency")
+        _add_texts(dependency, {"groupId": jar.group, "artifactId": jar.artifact, "version": jar.version})
+        exclusions = ElementTree.SubElement(dependency, "exclusions")
+        _add_texts(ElementTree.SubElement(exclusions, "exclusion"), {"groupId": "*", "artifactId": "*"})
+    return _to_bytes(project)
+
+
+def render_ivy(jars: tuple[Jar, ...]) -> bytes:
+    """The same for Ivy."""
+    module = ElementTree.Element("ivy-module", version="2.0")
+    ElementTree.SubElement(module, "info", organisation="kafka-journal", module="embedded-kafka")
+    dependencies = ElementTree.SubElement(module, "dependencies")
+    for jar in jars:
+        attributes = {"org": jar.group, "name": jar.artifact, "rev": jar.version}
+        ElementTree.SubElement(
+            dependencies, "dependency", {**attributes, "transitive": "false", "conf": "default->master"}
+        )
+    return _to_bytes(module)
+
+
+def _to_bytes(root: ElementTree.Element) -> bytes:
+    document: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
+    return document
+
+
+def _add_texts(parent: ElementTree.Element, texts: Mapping[str, str]) -> None:
+    for tag, text in texts.items():
+        ElementTree.SubElement(parent, tag).text = text
+
+
+@contextmanager
+def _locked(path: Path, report: Report) -> Iterator[None]:
+    """One download at a time; a second start waits for the first one's."""
+    with path.open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("waiting for another process that is getting Apache Kafka")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,381 @@
+"""Apache Kafka on this machine, for those who have none: KRaft brokers as child processes, on the loopback interface.
+
+    with EmbeddedKafka(directory, brokers=3, attached=True) as kafka:
+        kafka.bootstrap_servers            # "127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"
+
+A directory is one cluster: its id, ports and data survive restarts, and whoever opens the directory later, in any
+process, finds the running brokers again. Brokers outlive the process that started them, unless it asked for
+`attached=True`: then they end with it, however it ends. Every failure is an EmbeddedKafkaError that says what to do.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from journal.errors import EmbeddedKafkaError
+from journal.kafka.distribution import Report, get_kafka, report_to_stderr
+from journal.kafka.embedded_config import Cluster, check_request, voter_count
+from journal.kafka.embedded_java import find_java
+from journal.kafka.embedded_ports import choose_free_ports, taken_ports
+from journal.kafka.embedded_process import (
+    ProcessId,
+    end_processes,
+    read_pid_file,
+    start_time,
+    wait_until,
+    write_pid_file,
+)
+from journal.kafka.embedded_ready import answering_brokers
+from journal.kafka.embedded_storage import (
+    BrokerFiles,
+    broker_files,
+    check_formatted,
+    format_data,
+    last_lines,
+    load_cluster,
+    new_cluster_id,
+    save_cluster,
+    write_configuration,
+)
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 20.0
+KILL_TIMEOUT_S = 10.0
+STATUS_TIMEOUT_S = 3.0
+PROGRESS_S = 2.0
+HEAP_MB = 512
+JVM_OPTIONS = (
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-Djava.awt.headless=true",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker: `stopped`, `running` (a member of the cluster that answers) or `unresponsive` (a process only)."""
+
+    broker: int
+    state: str
+    port: int
+    pid: int | None
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaStatus:
+    directory: str
+    cluster_id: str | None
+    bootstrap_servers: str | None
+    brokers: tuple[BrokerStatus, ...]
+
+    @property
+    def running(self) -> bool:
+        return bool(self.brokers) and all(broker.state == "running" for broker in self.brokers)
+
+
+def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """The user's own embedded Kafka: kafka-journal/kafka under the XDG data directory."""
+    base = environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "kafka-journal" / "kafka"
+
+
+class EmbeddedKafka:
+    """The cluster of one directory.
+
+    `brokers` and `ports` default to what the directory holds, else to one broker on a free port. `properties` are
+    broker properties on top of ours, of the brokers started from now on.
+    """
+
+    def __init__(
+        self,
+        directory: Path | str,
+        brokers: int | None = None,
+        ports: Sequence[int] | None = None,
+        properties: Mapping[str, str] | None = None,
+        *,
+        attached: bool = False,
+        heap_mb: int = HEAP_MB,
+        start_timeout_s: float = START_TIMEOUT_S,
+        report: Report = report_to_stderr,
+    ) -> None:
+        self._directory = Path(directory).absolute()
+        self._properties = dict(properties or {})
+        self._ports = None if ports is None else tuple(ports)
+        self._brokers = brokers if brokers is not None or ports is None else len(ports)
+        self._attached = attached
+        self._heap_mb = heap_mb
+        self._start_timeout_s = start_timeout_s
+        self._report = report
+        self._children: list[subprocess.Popen[bytes]] = []
+        self._guard: subprocess.Popen[bytes] | None = None
+        if "," in str(self._directory):
+            raise EmbeddedKafkaError(f"{self._directory}: Kafka takes no directory with a comma in its name")
+        check_request(self._brokers or 1, self._ports, self._properties)
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Host and port of every broker. Raises EmbeddedKafkaError before the first start."""
+        return self._require_cluster().bootstrap_servers
+
+    def start(self) -> str:
+        """Starts what does not run and waits until Kafka answers; gives the bootstrap servers. Blocks."""
+        java = self._java_command()
+        with self._locked():
+            cluster = self._settle_cluster()
+            missing = [broker for broker in cluster.brokers if self._process(broker) is None]
+            if missing:
+                self._check_ports(cluster, missing)
+                self._prepare(java, cluster, missing)
+            self._launch_and_wait(java, cluster, missing)
+        return cluster.bootstrap_servers
+
+    def stop(self) -> bool:
+        """Stops the directory's brokers, whoever started them; says whether any ran. Blocks."""
+        cluster = load_cluster(self._directory)
+        if cluster is None:
+            return False
+        with self._locked():
+            running = [process for broker in cluster.brokers if (process := self._process(broker))]
+            self._end(running, STOP_TIMEOUT_S)
+            self._end_guard()
+        return bool(running)
+
+    def status(self) -> KafkaStatus:
+        """What runs now; asks the brokers themselves. Blocks for a few seconds at most."""
+        cluster = load_cluster(self._directory)
+        if cluster is None:
+            return KafkaStatus(str(self._directory), None, None, ())
+        processes = {broker: self._process(broker) for broker in cluster.brokers}
+        alive = {broker: cluster.ports[broker - 1] for broker, process in processes.items() if process}
+        answering = answering_brokers(alive, STATUS_TIMEOUT_S)
+        rows = []
+        for broker, process in processes.items():
+            state = "stopped" if process is None else "running" if broker in answering else "unresponsive"
+            pid = None if process is None else process.pid
+            log = str(self._files(broker).server_log)
+            rows.append(BrokerStatus(broker, state, cluster.ports[broker - 1], pid, log))
+        return KafkaStatus(str(self._directory), cluster.cluster_id, cluster.bootstrap_servers, tuple(rows))
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL, as a crash would; gives when the process is gone."""
+        process = self._require_process(broker)
+        process.send(signal.SIGKILL)
+        if not wait_until(lambda: not process.is_alive(), KILL_TIMEOUT_S):
+            raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) does not die: look at the machine")
+        self._reap()
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP: the broker keeps its connections and says nothing."""
+        self._require_process(broker).send(signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT, after `pause`."""
+        self._require_process(broker).send(signal.SIGCONT)
+
+    def restart_broker(self, broker: int) -> None:
+        """Stops one broker if it runs, starts it again, and waits until every running broker answers. Blocks."""
+        java = self._java_command()
+        cluster = self._require_cluster()
+        with self._locked():
+            process = self._process(broker)
+            if process is not None:
+                self._end([process], STOP_TIMEOUT_S)
+            self._check_ports(cluster, [broker])
+            self._prepare(java, cluster, [broker])
+            self._launch_and_wait(java, cluster, [broker])
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # ---- the parts of a start, in order --------------------------------------------------------------------------
+
+    def _java_command(self) -> list[str]:
+        """The command line up to the class to run."""
+        java = find_java()
+        jars = get_kafka(java, report=self._report)
+        return [str(java), *JVM_OPTIONS, "-cp", f"{jars}/*"]
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One start or stop of a directory at a time, across processes."""
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            lock = (self._directory / ".lock").open("w", encoding="utf-8")
+        except OSError as error:
+            raise EmbeddedKafkaError(f"{self._directory} cannot be written ({error}): use another directory") from error
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _settle_cluster(self) -> Cluster:
+        """The directory's cluster as it is, with the ports now asked for, or a new one."""
+        cluster = load_cluster(self._directory)
+        if cluster is None:
+            return self._make_cluster()
+        if self._brokers is not None and self._brokers != len(cluster.ports):
+            raise EmbeddedKafkaError(
+                f"{self._directory} holds {len(cluster.ports)} broker(s), {self._brokers} were asked for: "
+                "leave the number out, or use another directory"
+            )
+        if self._ports is None or self._ports == cluster.ports:
+            return cluster
+        if any(self._process(broker) for broker in cluster.brokers):
+            raise EmbeddedKafkaError(
+                f"Kafka in {self._directory} runs on {cluster.bootstrap_servers}: stop it before you change its ports"
+            )
+        moved = replace(cluster, ports=self._ports)
+        save_cluster(self._directory, moved)
+        return moved
+
+    def _make_cluster(self) -> Cluster:
+        brokers = self._brokers or 1
+        voters = voter_count(brokers)
+        ports = self._ports or choose_free_ports(brokers, ())
+        cluster = Cluster(new_cluster_id(), tuple(ports), choose_free_ports(voters, ports))
+        save_cluster(self._directory, cluster)
+        return cluster
+
+    def _check_ports(self, cluster: Cluster, brokers: Sequence[int]) -> None:
+        for broker in brokers:
+            for port in taken_ports(cluster.ports_of(broker)):
+                raise EmbeddedKafkaError(
+                    f"port {port} of broker {broker} is taken by another process: end that one, or choose other ports"
+                )
+
+    def _prepare(self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int]) -> None:
+        unformatted = []
+        for broker in brokers:
+            files = self._files(broker)
+            if not check_formatted(files, cluster, broker):
+                unformatted.append(broker)
+        for broker in brokers:
+            files = self._files(broker)
+            write_configuration(files, cluster, broker, self._properties)
+            if broker in unformatted:
+                format_data(java, files, cluster, broker)
+
+    def _launch_and_wait(self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int]) -> None:
+        launched: dict[int, ProcessId] = {}
+        try:
+            for broker in brokers:
+                launched[broker] = self._launch(java, broker)
+            self._wait_ready(cluster, launched)
+        except BaseException:  # also an interrupt: what this start began must not stay behind half started
+            self._end(list(launched.values()), KILL_TIMEOUT_S)
+            raise
+
+    def _launch(self, java: Sequence[str], broker: int) -> ProcessId:
+        if self._attached:
+            self._ensure_guard()
+        files = self._files(broker)
+        command = [
+            *java[:1],
+            f"-Xmx{self._heap_mb}m",
+            f"-Dlog4j2.configurationFile={files.log4j}",
+            f"-XX:ErrorFile={files.directory}/hs_err.log",
+            *java[1:],
+            "kafka.Kafka",
+            str(files.properties),
+        ]
+        with files.console_log.open("wb") as console:
+            child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, start_new_session=True
+            )
+        self._children.append(child)
+        process = write_pid_file(files.pid_file, child.pid)
+        if process is None:
+            raise self._died(broker)
+        return process
+
+    def _wait_ready(self, cluster: Cluster, launched: Mapping[int, ProcessId]) -> None:
+        """Until every broker that has a process answers as a member; raises when one dies or the time is up."""
+        alive = [broker for broker in cluster.brokers if broker in launched or self._process(broker)]
+        ports = {broker: cluster.ports[broker - 1] for broker in alive}
+        began = time.monotonic()
+        while True:
+            left = self._start_timeout_s - (time.monotonic() - began)
+            silent = ports.keys() - answering_brokers(ports, min(PROGRESS_S, max(left, 0.0)))
+            for broker, process in launched.items():
+                if not process.is_alive():
+                    raise self._died(broker)
+            if not silent:
+                return
+            if left <= 0:
+                raise EmbeddedKafkaError(
+                    f"broker {min(silent)} did not answer within {self._start_timeout_s:.0f} s: the machine may be too "
+                    f"busy, start again; {last_lines(self._files(min(silent)))}"
+                )
+            self._report(f"starting Apache Kafka: {len(ports) - len(silent)} of {len(ports)} brokers answer")
+
+    def _died(self, broker: int) -> EmbeddedKafkaError:
+        return EmbeddedKafkaError(f"broker {broker} ended while starting; {last_lines(self._files(broker))}")
+
+    # ---- processes -----------------------------------------------------------------------------------------------
+
+    def _ensure_guard(self) -> None:
+        if self._guard is not None and self._guard.poll() is None:
+            return
+        started = start_time(os.getpid())
+        assert started is not None, "this process is alive"
+        command = [
+            sys.executable,
+            "-m",
+            "journal.kafka.embedded_guard",
+            str(self._directory),
+            str(os.getpid()),
+            started,
+        ]
+        self._guard = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.terminate()
+            self._guard.wait(KILL_TIMEOUT_S)
+            self._guard = None
+
+    def _end(self, processes: list[ProcessId], timeout_s: float) -> None:
+        end_processes(processes, timeout_s)
+        self._reap()
+
+    def _reap(self) -> None:
+        self._children = [child for child in self._children if child.poll() is None]
+
+    def _files(self, broker: int) -> BrokerFiles:
+        return broker_files(self._directory, broker)
+
+    def _process(self, broker: int) -> ProcessId | None:
+        return read_pid_file(self._files(broker).pid_file)
+
+    def _require_cluster(self) -> Cluster:
+        cluster = load_cluster(self._directory)
+        if cluster is None:
+            raise EmbeddedKafkaError(f"no Kafka in {self._directory} yet: start it first")
+        return cluster
+
+    def _require_process(self, broker: int) -> ProcessId:
+        process = self._process(broker)
+        if process is None:
+            raise EmbeddedKafkaError(f"broker {broker} in {self._directory} does not run: start it first")
+        return process

@@ -1,0 +1,217 @@
+"""What the embedded Apache Kafka is configured to be: the cluster's description, broker properties, logging.
+
+Pure: values in, values and file contents out. `embedded` writes them and runs the brokers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from journal.errors import EmbeddedKafkaError
+
+HOST = "127.0.0.1"
+BROKERS_MAX = 9
+VOTERS_MAX = 3
+CLUSTER_FILE = "cluster.json"
+CLUSTER_FORMAT = 1
+
+# Fixed by how the processes are run; a caller who changes one of them would get brokers that we cannot find again.
+RESERVED_PROPERTIES = frozenset(
+    {
+        "process.roles",
+        "node.id",
+        "broker.id",
+        "listeners",
+        "advertised.listeners",
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "controller.quorum.bootstrap.servers",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What a directory holds, kept in its cluster.json. Brokers count from 1; a voter's controller has its own port."""
+
+    cluster_id: str
+    ports: tuple[int, ...]
+    controller_ports: tuple[int, ...]
+
+    @property
+    def brokers(self) -> range:
+        return range(1, len(self.ports) + 1)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{HOST}:{port}" for port in self.ports)
+
+    def is_voter(self, broker: int) -> bool:
+        return broker <= len(self.controller_ports)
+
+    def ports_of(self, broker: int) -> tuple[int, ...]:
+        """Every port the broker's process listens on."""
+        own = (self.ports[broker - 1],)
+        return (*own, self.controller_ports[broker - 1]) if self.is_voter(broker) else own
+
+    def to_json(self) -> str:
+        return json.dumps({"format": CLUSTER_FORMAT, **asdict(self)}, indent=2) + "\n"
+
+
+def parse_cluster(text: str, path: Path) -> Cluster:
+    """Reads cluster.json. Raises EmbeddedKafkaError for anything else."""
+    try:
+        found = json.loads(text)
+        if found["format"] != CLUSTER_FORMAT:
+            raise ValueError(f"format {found['format']}, this version reads {CLUSTER_FORMAT}")
+        ports = tuple(int(port) for port in found["ports"])
+        controller_ports = tuple(int(port) for port in found["controller_ports"])
+        if len(controller_ports) != voter_count(len(ports)):
+            raise ValueError(f"{len(ports)} brokers and {len(controller_ports)} controllers")
+        return Cluster(str(found["cluster_id"]), ports, controller_ports)
+    except (ValueError, KeyError, TypeError) as error:
+        raise EmbeddedKafkaError(
+            f"{path} does not describe a cluster ({error!r}): use another directory, or remove this one and its data"
+        ) from error
+
+
+def voter_count(brokers: int) -> int:
+    """How many brokers are controllers too. Two voters would need both alive, so two brokers have one."""
+    return VOTERS_MAX if brokers >= VOTERS_MAX else 1
+
+
+def check_request(brokers: int, ports: Sequence[int] | None, properties: Mapping[str, str]) -> None:
+    """Raises EmbeddedKafkaError for an impossible number of brokers, ports or a property that is ours."""
+    if not 1 <= brokers <= BROKERS_MAX:
+        raise EmbeddedKafkaError(f"{brokers} brokers: between 1 and {BROKERS_MAX} are possible")
+    if ports is not None:
+        if len(ports) != brokers or len(set(ports)) != brokers:
+            raise EmbeddedKafkaError(f"ports {list(ports)} for {brokers} broker(s): give each its own")
+        if not all(0 < port < 65536 for port in ports):
+            raise EmbeddedKafkaError(f"ports {list(ports)}: a port is between 1 and 65535")
+    reserved = sorted(RESERVED_PROPERTIES & properties.keys())
+    if reserved:
+        raise EmbeddedKafkaError(f"{', '.join(reserved)}: set by the embedded Kafka itself, not by a property")
+    for key, value in properties.items():
+        if not key or any(char in key for char in " =:\t\r\n") or "\n" in value or "\r" in value:
+            raise EmbeddedKafkaError(f"property {key!r}={value!r}: not a line of a properties file")
+
+
+def own_properties(brokers: int) -> dict[str, str]:
+    """The settings that suit a journal on one machine; a caller's properties override them."""
+    replication = min(3, brokers)
+    return {
+        "auto.create.topics.enable": "false",
+        "unclean.leader.election.enable": "false",
+        "default.replication.factor": str(replication),
+        # One broker may go without stopping writes, and no acknowledged record is on one broker alone.
+        "min.insync.replicas": str(max(1, replication - 1)),
+        "offsets.topic.replication.factor": str(replication),
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": str(replication),
+        "transaction.state.log.min.isr": str(max(1, replication - 1)),
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": str(replication),
+        "share.coordinator.state.topic.min.isr": str(max(1, replication - 1)),
+        "share.coordinator.state.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+        # Few threads: these brokers share the machine with everything that uses them.
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "num.recovery.threads.per.data.dir": "2",
+        "background.threads": "2",
+        "log.cleaner.threads": "1",
+        "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
+        "log.cleaner.backoff.ms": "5000",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        "controller.quorum.election.timeout.ms": "500",
+        "controller.quorum.fetch.timeout.ms": "1000",
+        # A killed broker comes back only when the session of its last life has ended.
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "300",
+    }
+
+
+def broker_properties(cluster: Cluster, broker: int, data: Path, properties: Mapping[str, str]) -> dict[str, str]:
+    """All properties of one broker whose log directory is `data`."""
+    port = cluster.ports[broker - 1]
+    listeners = [f"PLAINTEXT://{HOST}:{port}"]
+    if cluster.is_voter(broker):
+        listeners.append(f"CONTROLLER://{HOST}:{cluster.controller_ports[broker - 1]}")
+    voters = [f"{number}@{HOST}:{its_port}" for number, its_port in enumerate(cluster.controller_ports, start=1)]
+    return {
+        "process.roles": "broker,controller" if cluster.is_voter(broker) else "broker",
+        "node.id": str(broker),
+        "listeners": ",".join(listeners),
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": ",".join(voters),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        **own_properties(len(cluster.ports)),
+        **properties,
+    }
+
+
+def render_properties(properties: Mapping[str, str]) -> str:
+    """A Java properties file; backslashes are the format's own escape, and files are read as Latin-1."""
+    lines = []
+    for key, value in properties.items():
+        escaped = "".join(_escape(char) for char in value.strip())
+        lines.append(f"{key}={escaped}\n")
+    return "".join(lines)
+
+
+def _escape(char: str) -> str:
+    if char == "\\":
+        return "\\\\"
+    if char.isascii() and char.isprintable():
+        return char
+    return "".join(f"\\u{unit:04x}" for unit in _utf16_units(char))
+
+
+def _utf16_units(char: str) -> list[int]:
+    raw = char.encode("utf-16-be")
+    return [int.from_bytes(raw[at : at + 2], "big") for at in range(0, len(raw), 2)]
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Reads the simple properties files that Kafka itself writes (meta.properties)."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def render_log4j(log_file: Path) -> str:
+    """Broker logging: one file, rolled at 20 MB, three kept. Warnings of the start go there too."""
+    return render_properties(
+        {
+            "status": "error",
+            "appender.file.type": "RollingFile",
+            "appender.file.name": "file",
+            "appender.file.fileName": str(log_file),
+            "appender.file.filePattern": f"{log_file}.%i",
+            "appender.file.policies.type": "Policies",
+            "appender.file.policies.size.type": "SizeBasedTriggeringPolicy",
+            "appender.file.policies.size.size": "20MB",
+            "appender.file.strategy.type": "DefaultRolloverStrategy",
+            "appender.file.strategy.max": "3",
+            "appender.file.layout.type": "PatternLayout",
+            "appender.file.layout.pattern": "%d %p %m (%c)%n",
+            "rootLogger.level": "info",
+            "rootLogger.appenderRef.file.ref": "file",
+            # One line for every state change of every partition says nothing that the others do not.
+            "logger.state.name": "state.change.logger",
+            "logger.state.level": "warn",
+        }
+    )

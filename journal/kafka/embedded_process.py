@@ -1,0 +1,111 @@
+"""Processes of the embedded Apache Kafka: found again through pid files, never confused with a reused pid."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+POLL_S = 0.02
+PS_TIMEOUT_S = 10.0
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessId:
+    """A pid and when its process began: together they name one process of this machine, for ever."""
+
+    pid: int
+    started: str
+
+    def is_alive(self) -> bool:
+        return start_time(self.pid) == self.started
+
+    def send(self, number: signal.Signals) -> bool:
+        """Sends the signal if this very process is alive; says whether it was."""
+        if not self.is_alive():
+            return False
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+
+def start_time(pid: int) -> str | None:
+    """When the process began, as text to compare with; None when it is gone or only waits to be reaped."""
+    if _BOOT_ID.exists():
+        return _start_time_linux(pid)
+    answer = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=PS_TIMEOUT_S, check=False
+    )
+    state, _, started = answer.stdout.strip().partition(" ")
+    return started.strip() if state and not state.startswith("Z") else None
+
+
+def _start_time_linux(pid: int) -> str | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = stat[stat.rindex(")") + 2 :].split()  # the name before it may hold anything
+    if fields[0] in "ZX":
+        return None
+    return f"{_BOOT_ID.read_text(encoding='ascii').strip()}/{fields[19]}"
+
+
+def write_pid_file(path: Path, pid: int) -> ProcessId | None:
+    """Records a process just started; None when it has died already."""
+    started = start_time(pid)
+    if started is None:
+        return None
+    process = ProcessId(pid, started)
+    write_atomically(path, json.dumps({"pid": pid, "started": started}) + "\n")
+    return process
+
+
+def read_pid_file(path: Path) -> ProcessId | None:
+    """The live process that the file names, if there is one; a file of a dead one is as good as none."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        process = ProcessId(int(found["pid"]), str(found["started"]))
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return None
+    return process if process.is_alive() else None
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader finds the old content or the new, also after a crash."""
+    partial = path.with_name(path.name + ".part")
+    with partial.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.rename(path)
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float) -> bool:
+    """Polls until the condition holds or the time is up; says whether it holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
+
+
+def end_processes(processes: list[ProcessId], timeout_s: float) -> None:
+    """SIGTERM to all, and SIGKILL to those that are still there when the time is up."""
+    for process in processes:
+        process.send(signal.SIGTERM)
+        process.send(signal.SIGCONT)  # a paused one hears nothing until then
+    if wait_until(lambda: not any(process.is_alive() for process in processes), timeout_s):
+        return
+    for process in processes:
+        process.send(signal.SIGKILL)
+    wait_until(lambda: not any(process.is_alive() for process in processes), timeout_s)

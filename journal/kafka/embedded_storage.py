@@ -1,0 +1,168 @@
+"""A broker's directory: formatted once by Kafka's own tool, checked at every start, never emptied by us.
+
+    DIRECTORY/cluster.json                 cluster id and ports
+    DIRECTORY/broker-N/data                Kafka's log directory
+    DIRECTORY/broker-N/*.properties        written anew at every start
+    DIRECTORY/broker-N/broker.pid          the process, while there is one
+    DIRECTORY/broker-N/server.log          what the broker logs; console.log is what its JVM says
+
+Formatting happens beside `data` and ends in a rename, so that an interrupted one is done again by the next start.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from journal.errors import EmbeddedKafkaError
+from journal.kafka.embedded_config import (
+    CLUSTER_FILE,
+    Cluster,
+    broker_properties,
+    parse_cluster,
+    parse_properties,
+    render_log4j,
+    render_properties,
+)
+from journal.kafka.embedded_process import write_atomically
+
+FORMAT_TIMEOUT_S = 120.0
+LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFiles:
+    """Where one broker keeps what."""
+
+    directory: Path
+
+    @property
+    def data(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.directory / "broker.pid"
+
+    @property
+    def properties(self) -> Path:
+        return self.directory / "server.properties"
+
+    @property
+    def log4j(self) -> Path:
+        return self.directory / "log4j2.properties"
+
+    @property
+    def server_log(self) -> Path:
+        return self.directory / "server.log"
+
+    @property
+    def console_log(self) -> Path:
+        return self.directory / "console.log"
+
+
+def broker_files(directory: Path, broker: int) -> BrokerFiles:
+    return BrokerFiles(directory / f"broker-{broker}")
+
+
+def load_cluster(directory: Path) -> Cluster | None:
+    """The cluster that lives in the directory; None when nothing lives there. Raises when something else does."""
+    path = directory / CLUSTER_FILE
+    try:
+        return parse_cluster(path.read_text(encoding="utf-8"), path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise EmbeddedKafkaError(f"{path} cannot be read ({error}): mend that, or use another directory") from error
+    if directory.is_dir() and any(not entry.name.startswith(".") for entry in directory.iterdir()):
+        raise EmbeddedKafkaError(
+            f"{directory} is not empty and has no {CLUSTER_FILE}: use another directory, or empty this one"
+        )
+    return None
+
+
+def save_cluster(directory: Path, cluster: Cluster) -> None:
+    write_atomically(directory / CLUSTER_FILE, cluster.to_json())
+
+
+def new_cluster_id() -> str:
+    """22 characters, as Kafka's tool makes them; none begins with a dash, which would read as an option."""
+    while True:
+        made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
+        if not made.startswith("-"):
+            return made
+
+
+def check_formatted(files: BrokerFiles, cluster: Cluster, broker: int) -> bool:
+    """Whether the broker's data directory is formatted, for this cluster; raises when it is neither that nor unused."""
+    meta = files.data / "meta.properties"
+    what = f"remove {files.data} (its records are lost), or use another directory"
+    try:
+        found = parse_properties(meta.read_text(encoding="latin-1"))
+    except FileNotFoundError:
+        if not files.data.exists() or not any(files.data.iterdir()):
+            return False
+        raise EmbeddedKafkaError(f"{files.data} is half formatted: files but no meta.properties: {what}") from None
+    except OSError as error:
+        raise EmbeddedKafkaError(f"{meta} cannot be read ({error}): {what}") from error
+    expected = {"cluster.id": cluster.cluster_id, "node.id": str(broker)}
+    for key, value in expected.items():
+        if found.get(key) != value:
+            raise EmbeddedKafkaError(f"{meta} says {key}={found.get(key)}, this broker has {value}: {what}")
+    return True
+
+
+def write_configuration(files: BrokerFiles, cluster: Cluster, broker: int, properties: Mapping[str, str]) -> None:
+    """Writes what the broker's JVM reads when it starts."""
+    files.directory.mkdir(parents=True, exist_ok=True)
+    own = broker_properties(cluster, broker, files.data, properties)
+    files.properties.write_text(render_properties(own), encoding="ascii")
+    files.log4j.write_text(render_log4j(files.server_log), encoding="ascii")
+
+
+def format_data(java: Sequence[str], files: BrokerFiles, cluster: Cluster, broker: int) -> None:
+    """Makes the broker's data directory with Kafka's storage tool; `java` is the command up to the class to run."""
+    making = files.directory / "data.formatting"
+    if making.exists():
+        shutil.rmtree(making)
+    settings = files.directory / "format.properties"
+    settings.write_text(render_properties(broker_properties(cluster, broker, making, {})), encoding="ascii")
+    command = [
+        *java,
+        "kafka.tools.StorageTool",
+        "format",
+        "--cluster-id",
+        cluster.cluster_id,
+        "--config",
+        str(settings),
+    ]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise EmbeddedKafkaError(
+            f"formatting {files.data} took over {FORMAT_TIMEOUT_S:.0f} s, the machine may be too busy: start again"
+        ) from error
+    if done.returncode != 0:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-LAST_LINES:])
+        raise EmbeddedKafkaError(f"Kafka's storage tool could not format {files.data}; it said:\n{said}")
+    if files.data.exists():
+        files.data.rmdir()  # empty, as check_formatted has seen
+    making.rename(files.data)
+    settings.unlink()
+
+
+def last_lines(files: BrokerFiles) -> str:
+    """What the broker said last, for an error message."""
+    for path in (files.console_log, files.server_log):
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            continue
+        if lines:
+            return "\n".join([f"the last lines of {path}:", *lines[-LAST_LINES:]])
+    return f"nothing was written to {files.server_log}"

@@ -1,0 +1,132 @@
+"""The journal's topics and identity: made by `init`, checked at every start.
+
+A journal whose topics could lose what it was promised is refused, with the command that mends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from journal.config import Settings
+from journal.errors import TopicError
+from journal.kafka.control import (
+    IDENTITY_KEY,
+    ControlRows,
+    control_row,
+    control_topic,
+    read_control,
+    table_topic,
+    wal_topic,
+)
+from journal.kafka.ports import Clock, Cluster, Kafka, TopicState
+from journal.v1.journal_pb2 import Identity
+from journal.wire.frames import FORMAT, MAGIC
+
+_UNLIMITED = "-1"
+_VERIFICATION = "transaction.partition.verification.enable"
+
+
+def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
+    """What each topic of the journal is created with."""
+    safe = {
+        "min.insync.replicas": str(settings.min_insync_replicas),
+        "unclean.leader.election.enable": "false",
+        "max.message.bytes": str(settings.limits.message_bytes_max),
+    }
+    wal = safe | {
+        "cleanup.policy": "delete",
+        "retention.ms": _UNLIMITED,
+        "retention.bytes": _UNLIMITED,
+        "message.timestamp.type": "LogAppendTime",
+    }
+    compacted = safe | {
+        "cleanup.policy": "compact",
+        "delete.retention.ms": str(settings.delete_retention_ms),
+        "min.compaction.lag.ms": str(settings.min_compaction_lag_ms),
+        "message.timestamp.type": "LogAppendTime",
+    }
+    name = settings.journal
+    return {wal_topic(name): wal, table_topic(name): compacted, control_topic(name): compacted}
+
+
+def init_journal(
+    kafka: Kafka, settings: Settings, uuid: Callable[[], bytes], *, clock: Clock, wall_ms: Clock, timeout_s: float
+) -> ControlRows:
+    """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it."""
+    cluster = kafka.cluster()
+    for topic, config in topic_configs(settings).items():
+        partitions = 1 if topic == control_topic(settings.journal) else settings.shards
+        cluster.create(topic, partitions, settings.replication, config, timeout_s)
+    rows = read_control(kafka, settings.journal, clock, timeout_s)
+    if rows.identity is None:
+        identity = Identity(
+            magic=MAGIC,
+            format=FORMAT,
+            journal=uuid(),
+            name=settings.journal,
+            shards=settings.shards,
+            created=int(wall_ms()),
+        )
+        producer = kafka.plain_producer()
+        try:
+            producer.send([control_row(settings.journal, IDENTITY_KEY, identity)], timeout_s)
+        finally:
+            producer.close()
+        rows = read_control(kafka, settings.journal, clock, timeout_s)
+    check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
+    return rows
+
+
+def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: float) -> ControlRows:
+    """The control rows of a journal that `init` made, after checking its topics. Raises TopicError."""
+    cluster = kafka.cluster()
+    if control_topic(settings.journal) not in cluster.describe([control_topic(settings.journal)], timeout_s):
+        raise TopicError(f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`")
+    rows = read_control(kafka, settings.journal, clock, timeout_s)
+    check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
+    return rows
+
+
+def check_journal(cluster: Cluster, settings: Settings, identity: Identity, timeout_s: float) -> None:
+    """Raises TopicError for the first topic that is not as the journal needs it, with what mends it."""
+    name = settings.journal
+    expected = topic_configs(settings)
+    found = cluster.describe(expected, timeout_s)
+    for topic, config in expected.items():
+        state = found.get(topic)
+        if state is None:
+            raise TopicError(f"topic {topic} is missing: run `kafka-journal init -j {name}`")
+        partitions = 1 if topic == control_topic(name) else identity.shards
+        if state.partitions != partitions:
+            raise TopicError(
+                f"topic {topic} has {state.partitions} partitions and its control rows say {partitions}: "
+                "it cannot be mended; make a new journal and replay this one into it"
+            )
+        if state.replication < settings.replication:
+            raise TopicError(
+                f"topic {topic} has {state.replication} replicas and {settings.replication} are configured: "
+                "add some with kafka-reassign-partitions, or configure less (replication)"
+            )
+        _check_config(topic, state, config)
+    for broker, value in cluster.broker_config(_VERIFICATION, timeout_s).items():
+        if value != "true":
+            why = "is older than Kafka 3.6" if value is None else f"has {_VERIFICATION}={value}"
+            raise TopicError(f"broker {broker} {why}: a late request could write into a transaction that has ended")
+
+
+def _check_config(topic: str, state: TopicState, expected: dict[str, str]) -> None:
+    for key, wanted in expected.items():
+        value = state.config.get(key, "")
+        if not _is_enough(key, value, wanted):
+            raise TopicError(
+                f"topic {topic} has {key}={value or 'nothing'} and needs {wanted}: "
+                f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {key}={wanted}"
+            )
+
+
+def _is_enough(key: str, value: str, wanted: str) -> bool:
+    """Whether a topic's setting is at least as safe as what the journal asks for."""
+    at_least = ("min.insync.replicas", "max.message.bytes", "delete.retention.ms", "min.compaction.lag.ms")
+    if key in at_least:
+        return value.isdigit() and int(value) >= int(wanted)
+    return value == wanted

@@ -1,0 +1,168 @@
+"""Loading: the state of a snapshot, told to a loader record by record.
+
+Hot path: one scan in key order, in which a record's updates follow it; nothing is kept but the record at hand, so a
+load of any size runs in constant memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from journal.engine import Base
+from journal.errors import RowError
+from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Staged, Transaction, Update, Updates
+from journal.wire.keys import RECORD_KEY_BYTES, staged_prefix
+from journal.wire.rows import unstaged
+
+
+class LoadedUpdate(NamedTuple):
+    """An update of a loaded record; `position` is (offset, index, ordinal) of its last write."""
+
+    kind: int
+    data: bytes
+    replaceable: bool
+    subject: int
+    position: tuple[int, int, int]
+
+
+class LoadedPart(NamedTuple):
+    """How many operations of a prepared transaction a shard holds."""
+
+    shard: int
+    covers: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadCounts:
+    """What a load told."""
+
+    records: int
+    updates: int
+    prepared: int
+    operations: int
+
+
+class Loader(Protocol):
+    """What rebuilds a broker's state. An exception from any method aborts the load, and an activation before READY."""
+
+    def begin(self, marks: Mapping[int, Mark]) -> None:
+        """First: the marks of all shards that the state is of."""
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        """A record, in order of ids, with its updates in order of their last write."""
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
+        """A transaction in doubt, in order of tx, with its operations in order within each shard."""
+
+    def complete(self, counts: LoadCounts) -> None:
+        """Last: everything was told."""
+
+
+class NullLoader:
+    """Keeps nothing: for those who only append."""
+
+    def begin(self, marks: Mapping[int, Mark]) -> None: ...
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None: ...
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None: ...
+
+    def complete(self, counts: LoadCounts) -> None: ...
+
+
+def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
+    """Tell the state of `base`, which is that of `marks`, to `loader`."""
+    loader.begin(marks)
+    records, updates = _load_records(base, loader)
+    prepared = operations = 0
+    for tx, data, staged, _ in prepared_transactions(base):
+        loader.prepared(tx, data, staged)
+        prepared += 1
+        operations += len(staged)
+    counts = LoadCounts(records, updates, prepared, operations)
+    loader.complete(counts)
+    return counts
+
+
+def _load_records(base: Base, loader: Loader) -> tuple[int, int]:
+    tell, parse = loader.record, Record.FromString
+    records = update_count = 0
+    current: Record | None = None
+    updates: list[LoadedUpdate] = []
+    for key, value in base.scan(b"r"):
+        if len(key) > RECORD_KEY_BYTES:
+            _take_updates(key, value, current, updates)
+            continue
+        if current is not None:
+            updates.sort(key=_position_of)
+            tell(current.id, current.kind, current.data, updates, _position(current.position))
+            if updates:
+                update_count += len(updates)
+                updates = []
+        current = parse(value)
+        records += 1
+    if current is not None:
+        updates.sort(key=_position_of)
+        tell(current.id, current.kind, current.data, updates, _position(current.position))
+        update_count += len(updates)
+    return records, update_count
+
+
+def _take_updates(key: bytes, value: bytes, current: Record | None, updates: list[LoadedUpdate]) -> None:
+    if current is None or key[1:9] != current.id.to_bytes(8, "big"):
+        raise RowError(f"row {key.hex()} holds updates of a record that is not there")
+    if len(key) == RECORD_KEY_BYTES + 1:
+        updates.extend(_loaded(update) for update in Updates.FromString(value).updates)
+        return
+    updates.append(_loaded(Update.FromString(value)))
+
+
+def _loaded(update: Update) -> LoadedUpdate:
+    return LoadedUpdate(update.kind, update.data, update.replaceable, update.subject, _position(update.position))
+
+
+def _position_of(update: LoadedUpdate) -> tuple[int, int, int]:
+    return update.position
+
+
+def _position(at: Position) -> tuple[int, int, int]:
+    return at.offset, at.index, at.ordinal
+
+
+def prepared_transactions(base: Base) -> Iterator[tuple[int, bytes, list[Operation], list[LoadedPart]]]:
+    """Prepared transactions in order of tx: data, operations by shard, and their parts.
+
+    Raises RowError for one of which a shard's part is missing.
+    """
+    parts: list[Transaction] = []
+    for _, value in base.scan(b"t"):
+        part = Transaction.FromString(value)
+        if parts and parts[0].tx != part.tx:
+            yield from _whole(base, parts)
+            parts = []
+        parts.append(part)
+    if parts:
+        yield from _whole(base, parts)
+
+
+def _whole(base: Base, parts: list[Transaction]) -> Iterator[tuple[int, bytes, list[Operation], list[LoadedPart]]]:
+    prepared = [part for part in parts if part.prepared]
+    if not prepared:
+        return
+    tx = parts[0].tx
+    if len(prepared) != prepared[0].shards:
+        raise RowError(f"transaction {tx} is prepared in {prepared[0].shards} shards and found in {len(prepared)}")
+    data = b"".join(part.data for part in prepared)
+    operations: list[Operation] = []
+    for part in prepared:
+        found = [unstaged(Staged.FromString(value)) for _, value in base.scan(staged_prefix(tx, part.shard))]
+        if len(found) != part.staged:
+            raise RowError(f"transaction {tx} has {len(found)} of {part.staged} operations in shard {part.shard}")
+        operations += found
+    yield tx, data, operations, [LoadedPart(part.shard, part.staged) for part in prepared]

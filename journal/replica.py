@@ -1,0 +1,253 @@
+"""The replica: a local copy of table partitions, following the table topic.
+
+A copy made from nothing is *building*: rows go straight to the store, which is no state yet and unreadable. A shard is
+readable from the first mark at or beyond the end of its partition as captured when reading began: in a compacted topic
+the rows behind older marks describe no state. From then on its rows are held back until their mark, and written with it
+and the position in one batch, so that what can be read is always the state of a mark.
+
+A copy that exists is used again if it is of the same topic and journal, its position is inside the log, and it stood at
+the end more recently than tombstones are kept. Otherwise it is dropped: it could hold records that were deleted.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from google.protobuf.message import DecodeError
+
+from journal.engine import Change
+from journal.errors import DeadlineError, RowError
+from journal.kafka.ports import Clock, Kafka, LogRecord
+from journal.local.ports import LocalStore
+from journal.v1.journal_pb2 import Mark
+from journal.wire.keys import RowType, mark_key, row_type
+
+_IDENTITY = b"identity"
+_BUILDING = b"building"
+_NUMBER = struct.Struct(">q")
+_YES = b"\x01"
+_NO = b"\x00"
+
+
+class CopyState(Enum):
+    """What a copy of one shard is good for."""
+
+    BUILDING = "building"
+    READABLE = "readable"
+
+
+@dataclass(slots=True)
+class _Shard:
+    position: int
+    end: int
+    end_captured: float
+    state: CopyState
+    mark: Mark
+    held: list[Change] = field(default_factory=list)
+    at_mark: bool = True
+
+
+class Replica:
+    """A copy of `shards` of a table topic in `store`. Not thread-safe: one owner."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        topic: str,
+        shards: Collection[int],
+        store: LocalStore,
+        identity: bytes,
+        *,
+        clock: Clock,
+        wall_ms: Clock,
+        delete_retention_ms: int,
+        min_compaction_lag_ms: int,
+        held_bytes_max: int,
+    ) -> None:
+        """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970."""
+        self._topic = topic
+        self._store = store
+        self._identity = identity
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._retention_ms = delete_retention_ms - delete_retention_ms // 10
+        self._compaction_lag_s = min_compaction_lag_ms / 1000
+        self._held_bytes_max = held_bytes_max
+        self._held_bytes = 0
+        self._reader = kafka.reader(topic)
+        self._numbers = tuple(shards)
+        self._shards: dict[int, _Shard] = {}
+
+    # ---- opening ---------------------------------------------------------------------------------------------------
+
+    def open(self, timeout_s: float) -> None:
+        """Decide whether the copy can be used, and seek to where it stands."""
+        ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
+        if not self._is_usable(ends):
+            self._store.clear()
+            self._store.write((), {_IDENTITY: self._identity, _BUILDING: _YES})
+            self._store.flush()
+        now = self._clock()
+        for shard, (start, end) in ends.items():
+            position = self._stored(b"position", shard)
+            if position is None:
+                self._shards[shard] = _Shard(start, end, now, CopyState.BUILDING, _no_mark(shard))
+            else:
+                self._shards[shard] = _Shard(position, end, now, CopyState.READABLE, self._stored_mark(shard))
+        self._reader.seek({shard: copy.position for shard, copy in self._shards.items()})
+        self._note_ends()
+
+    def _is_usable(self, ends: Mapping[int, tuple[int, int]]) -> bool:
+        store = self._store
+        if store.named(_IDENTITY) != self._identity or store.named(_BUILDING) != _NO:
+            return False
+        for shard, (start, end) in ends.items():
+            position, stood = self._stored(b"position", shard), self._stored(b"stood", shard)
+            if position is None or stood is None or not start <= position <= end:
+                return False
+            missed = end - position > 1  # one offset is a transaction marker: no row, no tombstone
+            if missed and self._wall_ms() - stood > self._retention_ms:
+                return False
+        return True
+
+    def _stored(self, name: bytes, shard: int) -> int | None:
+        value = self._store.named(b"%s/%d" % (name, shard))
+        return None if value is None else int(_NUMBER.unpack(value)[0])
+
+    def _stored_mark(self, shard: int) -> Mark:
+        value = self._store.get(mark_key(shard))
+        return _no_mark(shard) if value is None else Mark.FromString(value)
+
+    # ---- following -------------------------------------------------------------------------------------------------
+
+    def poll(self, timeout_s: float) -> int:
+        """Take in what has arrived, waiting for the first row at most `timeout_s`. How many rows that were."""
+        records = self._reader.poll(timeout_s)
+        direct: list[Change] = []
+        for record in records:
+            self._take(record, direct)
+        if direct:
+            self._store.write(direct, {}, durable=False)
+        self._note_ends()
+        return len(records)
+
+    def _take(self, record: LogRecord, direct: list[Change]) -> None:
+        copy = self._shards[record.partition]
+        key = record.key
+        if key is None:
+            raise self._row_error(record, "a row without a key")
+        try:
+            is_mark = row_type(key) is RowType.MARK
+        except RowError as error:
+            raise self._row_error(record, error.reason) from None
+        copy.at_mark = is_mark
+        if is_mark:
+            self._take_mark(copy, record)
+        if copy.state is CopyState.BUILDING:
+            direct.append((key, record.value))
+            if is_mark and record.offset + 1 >= copy.end:
+                self._store.write(direct, {}, durable=False)
+                direct.clear()
+                self._note_ends({record.partition: record.offset + 1})
+            return
+        copy.held.append((key, record.value))
+        self._held_bytes += len(key) + len(record.value or b"")
+        if is_mark:
+            self._write_held(record.partition, copy, record.offset + 1, record.timestamp)
+        elif self._held_bytes > self._held_bytes_max:
+            raise self._row_error(record, f"more than {self._held_bytes_max} bytes of rows without a mark")
+
+    def _take_mark(self, copy: _Shard, record: LogRecord) -> None:
+        try:
+            mark = Mark.FromString(record.value or b"")
+        except DecodeError as error:
+            raise self._row_error(record, str(error)) from None
+        if not record.value or mark.shard != record.partition:
+            raise self._row_error(record, f"the mark of shard {mark.shard}, or none")
+        if copy.state is CopyState.READABLE and mark.offset < copy.mark.offset:
+            raise self._row_error(record, f"a mark at {mark.offset} behind the mark at {copy.mark.offset}")
+        copy.mark = mark
+
+    def _write_held(self, shard: int, copy: _Shard, position: int, timestamp: int) -> None:
+        self._store.write(copy.held, note_checkpoint(shard, position, timestamp))
+        self._held_bytes -= sum(len(key) + len(value or b"") for key, value in copy.held)
+        copy.held.clear()
+        copy.position = position
+
+    def _note_ends(self, at: Mapping[int, int] | None = None) -> None:
+        """Make building shards readable that stand at a mark at or beyond their captured end.
+
+        `at` has their positions in the middle of a batch; between batches they are the reader's.
+        """
+        now = self._clock()
+        named: dict[bytes, bytes] = {}
+        for shard in self._shards if at is None else at:
+            copy = self._shards[shard]
+            position = self._reader.position(shard) if at is None else at[shard]
+            if copy.state is not CopyState.BUILDING or not copy.at_mark or position < copy.end:
+                continue
+            if now - copy.end_captured > self._compaction_lag_s:
+                copy.end = self._reader.start_and_end(shard, self._compaction_lag_s)[1]
+                copy.end_captured = now
+                continue
+            copy.state = CopyState.READABLE
+            copy.position = position
+            named |= note_checkpoint(shard, position, int(self._wall_ms()))
+        if named:
+            if self.readable:
+                named[_BUILDING] = _NO
+                self._store.flush()
+            self._store.write((), named)
+
+    # ---- what it holds ---------------------------------------------------------------------------------------------
+
+    @property
+    def readable(self) -> bool:
+        """Whether every shard is the state of its mark."""
+        return all(copy.state is CopyState.READABLE for copy in self._shards.values())
+
+    def mark(self, shard: int) -> Mark:
+        """The newest mark of a shard that this copy stands at; an empty one (offset -1) before the first."""
+        copy = self._shards[shard]
+        return copy.mark if copy.state is CopyState.READABLE else _no_mark(shard)
+
+    def marks(self) -> dict[int, Mark]:
+        return {shard: self.mark(shard) for shard in self._shards}
+
+    def lag(self, shard: int) -> int:
+        """Offsets between what this copy holds and the end captured at `open`; 0 or less: caught up with that."""
+        return self._shards[shard].end - self._reader.position(shard)
+
+    def catch_up(self, timeout_s: float) -> None:
+        """Follow until every shard is readable and stands at or beyond the end captured at `open`."""
+        until = self._clock() + timeout_s
+        while not (self.readable and all(self.lag(shard) <= 0 for shard in self._shards)):
+            left = until - self._clock()
+            if left <= 0:
+                behind = max(self._shards, key=self.lag)
+                raise DeadlineError(f"{self._topic}[{behind}]: the copy is {self.lag(behind)} offsets behind")
+            self.poll(left)
+
+    def close(self) -> None:
+        """Stop following. The store stays open: it is its owner's."""
+        self._reader.close()
+
+    def _row_error(self, record: LogRecord, reason: str) -> RowError:
+        return RowError(reason, topic=self._topic, partition=record.partition, offset=record.offset)
+
+
+def copy_identity(cluster_id: str, topic_id: str, partitions: int, journal: bytes) -> bytes:
+    """What a local copy is a copy of."""
+    return f"{cluster_id}/{topic_id}/{partitions}/{journal.hex()}".encode()
+
+
+def note_checkpoint(shard: int, position: int, timestamp: int) -> dict[bytes, bytes]:
+    """Named values of a copy that stands behind the mark before `position`, appended by the broker at `timestamp`."""
+    return {b"position/%d" % shard: _NUMBER.pack(position), b"stood/%d" % shard: _NUMBER.pack(timestamp)}
+
+
+def _no_mark(shard: int) -> Mark:
+    return Mark(shard=shard, offset=-1)

@@ -1,0 +1,86 @@
+"""Reading the WAL: a shard's last frame, and frames between two offsets. Committed records only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from journal.errors import DeadlineError, FrameError
+from journal.kafka.control import wal_topic
+from journal.kafka.ports import Clock, Kafka, LogRecord
+from journal.v1.journal_pb2 import Frame
+from journal.wire.frames import decode_frame
+
+_TAIL_OFFSETS = 16
+
+
+class Tail(NamedTuple):
+    """Where a shard's WAL stands: its last frame (number and group 0 if there is none) and its committed end."""
+
+    number: int
+    group: int
+    end: int
+
+
+class WalReader:
+    """Committed frames of one journal. Records that are no frames are passed over: the worker reports them."""
+
+    def __init__(self, kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock) -> None:
+        self._topic = wal_topic(journal)
+        self._reader = kafka.reader(self._topic)
+        self._uuid = uuid
+        self._shards = shards
+        self._clock = clock
+
+    def bounds(self, shard: int, timeout_s: float) -> tuple[int, int]:
+        """First offset and committed end."""
+        return self._reader.start_and_end(shard, timeout_s)
+
+    def frames(
+        self, shard: int, start: int, end: int, timeout_s: float, *, strict: bool = False
+    ) -> Iterator[tuple[LogRecord, Frame]]:
+        """Frames of one shard from offset `start` to before `end`. Raises DeadlineError if that takes longer.
+
+        With `strict`, FrameError for the first record that is no frame.
+        """
+        until = self._clock() + timeout_s
+        self._reader.seek({shard: start})
+        while self._reader.position(shard) < end:
+            left = until - self._clock()
+            if left <= 0:
+                raise DeadlineError(f"shard {shard} of the WAL could not be read to offset {end} in time")
+            for record in self._reader.poll(left):
+                if record.offset >= end:
+                    return
+                try:
+                    frame = decode_frame(record.value, self._uuid, shard, self._shards)
+                except FrameError as error:
+                    if strict:
+                        topic, offset = self._topic, record.offset
+                        raise FrameError(error.reason, topic=topic, partition=shard, offset=offset) from None
+                    continue
+                yield record, frame
+
+    def tail(self, shard: int, timeout_s: float) -> Tail:
+        """The last committed frame."""
+        return self.tail_until(shard, self.bounds(shard, timeout_s)[1], timeout_s)
+
+    def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:
+        """The last committed frame of the newest epoch before `end`, read backwards in growing steps."""
+        until = self._clock() + timeout_s
+        start, _ = self.bounds(shard, timeout_s)
+        back = _TAIL_OFFSETS
+        while True:
+            since = max(start, end - back)
+            last: Frame | None = None
+            for _, frame in self.frames(shard, since, end, until - self._clock()):
+                if last is None or frame.epoch >= last.epoch:
+                    last = frame
+            if last is not None:
+                return Tail(last.number, last.group, end)
+            if since == start:
+                return Tail(0, 0, end)
+            back *= 16
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,248 @@
+"""The writer: group after group into the WAL, one Kafka transaction each, and the fate of those that met errors.
+
+A group is told done only when it is known to be in the committed WAL, failed only when it is known not to be, and
+otherwise unknown. Nothing is appended behind a newer epoch's marker: the broker fences this node's transactional id,
+and after every error check-init-check (`journal.fencing`) decides by the epoch counter, not by the error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from journal.errors import (
+    CorruptionError,
+    DeadlineError,
+    FencedError,
+    JournalError,
+    OperatingError,
+    OutcomeUnknownError,
+)
+from journal.fencing import Claim, Fence, Standing, Timing
+from journal.group import FrameNumbers, Group, Origin
+from journal.kafka.control import control_topic, wal_topic
+from journal.kafka.ports import AbortableProducerError, Kafka, Sent, TransactionalProducer
+from journal.v1.journal_pb2 import MARKER
+from journal.wal import WalReader
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WriterConfig:
+    """What a writer needs to know of its journal."""
+
+    journal: str
+    uuid: bytes
+    shards: int
+    pace_s: float
+    """At least this long between a commit's answer and the next produce: docs/ARCHITECTURE.md, Pacing."""
+
+
+class Place(NamedTuple):
+    """Where a frame of a group is, or was to be."""
+
+    shard: int
+    number: int
+
+
+class Writer:
+    """The active node's producer. Used by one thread."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        config: WriterConfig,
+        claim: Claim,
+        fence: Fence,
+        producer: TransactionalProducer,
+        numbers: FrameNumbers,
+        ends: Sequence[int],
+        timing: Timing,
+    ) -> None:
+        """`numbers` are the last frames written; `ends` WAL offsets behind which this epoch's next frames will be."""
+        self.claim = claim
+        self.numbers = numbers
+        self.committed_at = timing.clock()
+        """When the last successful commit began."""
+        self._kafka = kafka
+        self._config = config
+        self._fence = fence
+        self._producer: TransactionalProducer | None = producer
+        self._ends = list(ends)
+        self._timing = timing
+        self._topic = wal_topic(config.journal)
+        self._answered_at = timing.clock() - config.pace_s
+
+    def write(self, group: Group) -> None:
+        """Commit a group and tell its completion. Raises FencedError or OutcomeUnknownError after telling it."""
+        origin = Origin(self._config.uuid, self.claim.epoch, self.claim.node)
+        numbers = group.seal(origin, self.numbers)
+        records = group.records(self._topic)
+        places = [Place(*key) for key in group.numbers()]
+        began = self._timing.clock()
+        try:
+            self._commit(records, places)
+        except JournalError as error:
+            self.close()
+            group.completion.resolve(error)
+            raise
+        self.numbers = numbers
+        self.committed_at = began
+        group.completion.resolve()
+
+    def write_ready(self, group: Group) -> None:
+        """Commit READY: no second try. Raises the error that met it; its outcome then does not matter."""
+        origin = Origin(self._config.uuid, self.claim.epoch, self.claim.node)
+        self.numbers = group.seal(origin, self.numbers)
+        began = self._timing.clock()
+        producer = self._producer
+        assert producer is not None
+        producer.send(group.records(self._topic), self._timing.fence_check_s)
+        clean = producer.commit_transaction(self._timing.fence_check_s)
+        if not clean or self._timing.clock() - began > self._timing.fence_check_s:
+            raise DeadlineError("READY was answered too late: another node may be active by now")
+        self.committed_at = began
+        group.completion.resolve()
+
+    def renew_if_disturbed(self) -> None:
+        """After a commit that succeeded but may have been sent twice: check, init, check, before the next group.
+
+        The copy of the first EndTxn could still arrive and commit half of the next group.
+        """
+        if self._producer is not None:
+            return
+        producer, standing = self._fence.check_init_check(self.claim, self._timing.clock() + self._timing.recovery_s)
+        self._require_own(standing)
+        self._producer = producer
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    # ---- committing ------------------------------------------------------------------------------------------------
+
+    def _commit(self, records: list[Sent], places: list[Place]) -> None:
+        self.renew_if_disturbed()
+        producer, timing = self._producer, self._timing
+        assert producer is not None
+        self._keep_pace()
+        try:
+            offsets = self._send(producer, records)
+            clean = producer.commit_transaction(timing.request_s)
+        except OperatingError as error:
+            log.warning("a group met an error; check, init, check: %s", error)
+            self.close()
+            self._recover(records, places)
+            return
+        self._answered_at = timing.clock()
+        for (shard, _), offset in zip(places, offsets, strict=True):
+            self._ends[shard] = offset + 1
+        if not clean:
+            log.warning("a commit may have been sent twice; check, init, check before the next group")
+            self.close()
+
+    def _keep_pace(self) -> None:
+        wait_s = self._answered_at + self._config.pace_s - self._timing.clock()
+        if wait_s > 0:
+            self._timing.pause(wait_s)
+
+    def _send(self, producer: TransactionalProducer, records: list[Sent]) -> list[int]:
+        """Produce the group's frames; one abort and a second try before the outcome is left to recovery."""
+        try:
+            return producer.send(records, self._timing.request_s)
+        except AbortableProducerError as error:
+            log.warning("a group is sent again: %s", error)
+            producer.abort_transaction(self._timing.request_s)
+            return producer.send(records, self._timing.request_s)
+
+    # ---- after an error --------------------------------------------------------------------------------------------
+
+    def _recover(self, records: list[Sent], places: list[Place]) -> None:
+        """Bring the group into the WAL once, or raise what became of it."""
+        timing = self._timing
+        until = timing.clock() + timing.recovery_s
+        while True:
+            try:
+                producer, standing = self._fence.check_init_check(self.claim, until)
+                self._producer = producer
+                if producer is None or standing is not Standing.OWN:
+                    break
+                if self._resend_missing(producer, records, places):
+                    return
+            except DeadlineError as error:
+                raise OutcomeUnknownError(f"group of {len(records)} frames: {error}") from error
+        self._require_not_older(standing)
+        self._tell_fate(places, until)
+
+    def _resend_missing(self, producer: TransactionalProducer, records: list[Sent], places: list[Place]) -> bool:
+        """Read the WAL back and send what is not there, with the numbers it had; False if that met an error too."""
+        timing = self._timing
+        try:
+            there = self._read_back({place.shard for place in places})
+            missing = [n for n, place in enumerate(places) if place not in there.own]
+            if missing:
+                producer.send([records[n] for n in missing], timing.request_s)
+                if not producer.commit_transaction(timing.request_s):
+                    self.close()
+        except OperatingError as error:
+            log.warning("a group is not settled yet: %s", error)
+            self.close()
+            timing.pause(0.1)
+            return False
+        return True
+
+    def _tell_fate(self, places: list[Place], until: float) -> None:
+        """This node is fenced: read what became of the group. Returns if it is done, raises otherwise."""
+        timing = self._timing
+        touched = {place.shard for place in places}
+        while timing.clock() < until:
+            try:
+                there = self._read_back(touched)
+            except OperatingError as error:
+                log.warning("fenced; the group's fate cannot be read yet: %s", error)
+                timing.pause(0.1)
+                continue
+            if there.own.issuperset(places):
+                return
+            if there.newer == touched and there.own.isdisjoint(places):
+                raise FencedError("another node took over; the group is not in the WAL", epoch=self.claim.epoch)
+            timing.pause(0.1)
+        raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
+
+    def _read_back(self, shards: set[int]) -> _ReadBack:
+        """This epoch's frames in the committed WAL behind what was known, up to the first newer marker or the end."""
+        config, timing = self._config, self._timing
+        reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
+        there = _ReadBack(set(), set())
+        try:
+            for shard in sorted(shards):
+                _, end = reader.bounds(shard, timing.request_s)
+                for _, frame in reader.frames(shard, self._ends[shard], end, timing.request_s):
+                    if frame.epoch > self.claim.epoch and frame.operations and frame.operations[0].type == MARKER:
+                        there.newer.add(shard)
+                        break
+                    if frame.epoch == self.claim.epoch:
+                        there.own.add(Place(shard, frame.number))
+        finally:
+            reader.close()
+        return there
+
+    def _require_own(self, standing: Standing) -> None:
+        self._require_not_older(standing)
+        if standing is Standing.NEWER:
+            raise FencedError("another node took over", epoch=self.claim.epoch)
+
+    def _require_not_older(self, standing: Standing) -> None:
+        if standing is Standing.OLDER:
+            self.close()
+            what = f"the epoch counter went back behind epoch {self.claim.epoch}"
+            raise CorruptionError(what, topic=control_topic(self._config.journal), partition=0)
+
+
+class _ReadBack(NamedTuple):
+    own: set[Place]
+    newer: set[int]
