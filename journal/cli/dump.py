@@ -1,0 +1,66 @@
+"""`kafka-journal dump`: a read-only load, as JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import (
+    BootstrapOption,
+    ConfigOption,
+    JournalOption,
+    JsonOption,
+    PropertyOption,
+    errors,
+    exit_codes,
+    settings_from,
+)
+from journal.cli.reading import loaded_snapshot, opened_journal
+from journal.loading import LoadCounts, LoadedUpdate
+from journal.script import prepared_line, record_line
+from journal.v1.journal_pb2 import Mark, Operation
+
+
+class _Printer:
+    """A loader that prints."""
+
+    def begin(self, marks: Mapping[int, Mark]) -> None: ...
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        sys.stdout.write(json.dumps(record_line(record_id, kind, data, updates), separators=(",", ":")) + "\n")
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
+        sys.stdout.write(json.dumps(prepared_line(tx, data, operations), separators=(",", ":")) + "\n")
+
+    def complete(self, counts: LoadCounts) -> None:
+        sys.stdout.flush()
+
+
+def dump(
+    bootstrap: BootstrapOption = None,
+    journal: JournalOption = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Up to the WAL's committed end, whatever the tables hold.")
+    ] = False,
+    properties: PropertyOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The journal's state as JSON lines: records in order of ids, then prepared transactions in order of tx.
+
+    It needs no worker, starts no epoch and disturbs no active node. The output is JSON with and without --json.
+    """
+    with exit_codes():
+        settings = settings_from(bootstrap, journal, properties, config)
+        with opened_journal(settings) as (kafka, rows), loaded_snapshot(settings, kafka, rows, now=now) as state:
+            counts = state.tell(_Printer())
+    if not as_json:
+        errors.print(
+            f"{counts.records} records, {counts.updates} updates, {counts.prepared} prepared transactions", style="dim"
+        )

@@ -1,0 +1,140 @@
+"""`kafka-journal kafka`: the embedded Apache Kafka of a directory, started, stopped and looked at.
+
+Data goes to standard output (with --json one object), progress and errors to standard error. Exit codes: 0 it is so,
+1 it could not be done or does not run, 2 the command line is wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from journal.errors import EmbeddedKafkaError
+from journal.kafka.embedded import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, KafkaStatus, default_directory
+from journal.kafka.embedded_config import BROKERS_MAX
+
+app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, stop, status.")
+
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir", envvar="KAFKA_JOURNAL_KAFKA_DIR", help="Where its data is.  [default: the user's data directory]"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")]
+
+
+@app.command()
+def start(
+    directory: Directory = None,
+    brokers: Annotated[
+        int | None,
+        typer.Option(min=1, max=BROKERS_MAX, help="Broker processes.  [default: what the directory holds, else 1]"),
+    ] = None,
+    ports: Annotated[
+        str | None,
+        typer.Option(help="A port for each broker, commas between.  [default: the last ones, else free ones]"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--property", "-p", metavar="KEY=VALUE", help="A broker property; repeatable.")
+    ] = None,
+    heap_mb: Annotated[int, typer.Option(min=128, help="Java heap of each broker.")] = HEAP_MB,
+    timeout_s: Annotated[float, typer.Option(min=1, help="How long brokers may take to answer.")] = START_TIMEOUT_S,
+    as_json: Json = False,
+) -> None:
+    """Starts it, or says that it runs already; prints the bootstrap servers. It runs on when the command has ended."""
+    chosen = directory or default_directory()
+    own_ports = None if ports is None else parse_ports(ports)
+    properties = parse_settings(settings or [])
+    with _errors_reported(as_json):
+        kafka = EmbeddedKafka(chosen, brokers, own_ports, properties, heap_mb=heap_mb, start_timeout_s=timeout_s)
+        already = kafka.status().running
+        bootstrap_servers = kafka.start()
+    if as_json:
+        answer = {"bootstrap_servers": bootstrap_servers, "directory": str(kafka.directory), "already_running": already}
+        print(json.dumps(answer))
+        return
+    _say(f"Apache Kafka {'runs already' if already else 'runs'}; its data is in {kafka.directory}")
+    print(bootstrap_servers)
+
+
+@app.command()
+def stop(directory: Directory = None, as_json: Json = False) -> None:
+    """Stops it, whoever started it; its data stays. Says so when nothing ran."""
+    chosen = directory or default_directory()
+    with _errors_reported(as_json):
+        stopped = EmbeddedKafka(chosen).stop()
+    if as_json:
+        print(json.dumps({"stopped": stopped, "directory": str(chosen.absolute())}))
+        return
+    _say(f"Apache Kafka in {chosen} {'is stopped' if stopped else 'did not run'}")
+
+
+@app.command()
+def status(directory: Directory = None, as_json: Json = False) -> None:
+    """Shows the brokers; exit code 1 unless all of them answer."""
+    chosen = directory or default_directory()
+    with _errors_reported(as_json):
+        found = EmbeddedKafka(chosen).status()
+    if as_json:
+        print(json.dumps({"running": found.running, **asdict(found)}))
+    else:
+        _show(found)
+    raise typer.Exit(0 if found.running else 1)
+
+
+def parse_ports(text: str) -> list[int]:
+    """Ports with commas between. Raises typer.BadParameter."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is not a list of ports such as 9092,9093", param_hint="--ports") from None
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE each. Raises typer.BadParameter."""
+    properties = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--property")
+        properties[key] = value
+    return properties
+
+
+def _show(found: KafkaStatus) -> None:
+    if not found.brokers:
+        _say(f"no Kafka in {found.directory} yet: kafka-journal kafka start makes one")
+        return
+    table = Table(title=f"Apache Kafka in {found.directory}", title_justify="left")
+    for heading in ("broker", "state", "port", "pid", "log"):
+        table.add_column(heading, overflow="fold")
+    for broker in found.brokers:
+        pid = "" if broker.pid is None else str(broker.pid)
+        table.add_row(str(broker.broker), broker.state, str(broker.port), pid, broker.log)
+    Console().print(table)
+
+
+@contextmanager
+def _errors_reported(as_json: bool) -> Iterator[None]:
+    try:
+        yield
+    except EmbeddedKafkaError as error:
+        if as_json:
+            print(json.dumps({"error": str(error)}))
+        else:
+            _say(f"kafka-journal: {error}")
+        raise typer.Exit(1) from error
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr)

@@ -1,0 +1,37 @@
+"""`kafka-journal`: the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from journal.cli import apply, dump, init, kafka, worker
+from journal.cli.common import set_up_logging
+
+app = typer.Typer(
+    name="kafka-journal",
+    help="A journal service for message brokers, kept in Kafka.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.add_typer(kafka.app, name="kafka")
+app.command("init")(init.init)
+app.command("worker")(worker.worker)
+app.command("up")(worker.up)
+app.command("apply")(apply.apply)
+app.command("dump")(dump.dump)
+
+
+@app.callback()
+def options(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
+) -> None:
+    set_up_logging(verbose)
+
+
+def main() -> None:
+    """The console script."""
+    app()

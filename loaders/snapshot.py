@@ -1,0 +1,113 @@
+"""The read-only load: the journal's state without a worker, an epoch, or anybody noticing.
+
+A snapshot of the tables stands at one mark a shard, and marks of different shards are of different groups. So the WAL's
+committed frames are folded over it, with the engine, up to one group: the highest that any mark shows, or (`now`) the
+highest in the WAL. A group's frames become visible shard by shard, so each shard is read to a high watermark that was
+asked for after that group had been seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from journal.config import Settings
+from journal.engine import Change, Fold
+from journal.errors import FullError, GapError
+from journal.kafka.control import wal_topic
+from journal.kafka.ports import Kafka
+from journal.loading import LoadCounts, Loader, load
+from journal.local.ports import LocalStore
+from journal.replica import Replica
+from journal.v1.journal_pb2 import Identity, Mark
+from journal.wal import WalReader
+from loaders.overlay import Overlay
+
+OVERLAY_BYTES_MAX = 512 * 1024 * 1024
+"""WAL bytes that a read-only load folds in memory; further behind, a worker has to catch up first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotState:
+    """A consistent state: rows, and the marks they are the fold of."""
+
+    base: Overlay
+    marks: Mapping[int, Mark]
+    group: int
+
+    def tell(self, loader: Loader) -> LoadCounts:
+        return load(self.base, self.marks, loader)
+
+
+def read_snapshot(
+    kafka: Kafka,
+    settings: Settings,
+    identity: Identity,
+    replica: Replica,
+    store: LocalStore,
+    *,
+    now: bool,
+    timeout_s: float,
+) -> SnapshotState:
+    """The state up to the highest group of any mark, or up to the WAL's committed end.
+
+    `replica` follows all shards into `store`. Raises FullError if the tables are too far behind the WAL.
+    """
+    replica.catch_up(timeout_s)
+    marks = replica.marks()
+    snapshot = store.snapshot()
+    folds = {
+        shard: Fold(mark, snapshot, updates_row_bytes_max=settings.limits.updates_row_bytes_max)
+        for shard, mark in marks.items()
+    }
+    wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, time.monotonic)
+    try:
+        group = max(mark.group for mark in marks.values())
+        if now:
+            group = max(group, _highest_group(kafka, wal, settings.journal, marks, timeout_s))
+        size = 0
+        for shard, end in _high_watermarks(kafka, settings.journal, identity.shards, timeout_s).items():
+            size += _fold_to(wal, folds[shard], settings.journal, group, end, timeout_s, OVERLAY_BYTES_MAX - size)
+    finally:
+        wal.close()
+    changes: list[Change] = []
+    for fold in folds.values():
+        changes += fold.changes()
+    return SnapshotState(Overlay(snapshot, changes), {shard: fold.mark for shard, fold in folds.items()}, group)
+
+
+def _high_watermarks(kafka: Kafka, journal: str, shards: int, timeout_s: float) -> dict[int, int]:
+    reader = kafka.reader(wal_topic(journal), committed=False)
+    try:
+        return {shard: reader.start_and_end(shard, timeout_s)[1] for shard in range(shards)}
+    finally:
+        reader.close()
+
+
+def _highest_group(kafka: Kafka, wal: WalReader, journal: str, marks: Mapping[int, Mark], timeout_s: float) -> int:
+    """The highest group that is committed somewhere, as of now."""
+    highest = 0
+    for shard, end in _high_watermarks(kafka, journal, len(marks), timeout_s).items():
+        highest = max(highest, wal.tail_until(shard, end, timeout_s).group)
+    return highest
+
+
+def _fold_to(wal: WalReader, fold: Fold, journal: str, group: int, end: int, timeout_s: float, bytes_left: int) -> int:
+    """Fold a shard's frames behind its mark up to a group; how many bytes that were."""
+    shard, start = fold.mark.shard, fold.mark.offset + 1
+    first, _ = wal.bounds(shard, timeout_s)
+    if first > start:
+        raise GapError("frames behind the mark are gone", topic=wal_topic(journal), partition=shard, offset=start)
+    size = 0
+    for record, frame in wal.frames(shard, start, end, timeout_s, strict=True):
+        if frame.group > group:
+            break
+        fold.apply(record.offset, record.timestamp, frame)
+        size += len(record.value or b"")
+        if size > bytes_left:
+            raise FullError(
+                f"the tables are more than {OVERLAY_BYTES_MAX} bytes behind the WAL: run a worker "
+                f"(kafka-journal worker -j {journal}), then try again"
+            )
+    return size

@@ -1,0 +1,324 @@
+"""The worker as a Faust app: which shards are whose, what the WAL delivers, when to stop.
+
+It drives the worker's shell and decides nothing. Every call of the shell is made in one thread, in order, so the shell
+may block and the group's heartbeats go on. The first error of the shell, or of reading, ends the worker: no call
+follows it, the group is left at once, and whoever runs the worker gets the error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import monotonic
+from typing import Any, Protocol, TypeVar
+
+from mode import Service
+
+from journal.errors import DeadlineError, JournalError
+from streams.source import Record, SourceSettings, WalApp, WalTransport
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+QUIET_LEVELS = {
+    "faust": logging.WARNING,
+    "mode": logging.WARNING,
+    "streams.source": logging.WARNING,
+    "aiokafka": logging.ERROR,
+}
+"""Below these a worker process does not tell of Faust's inner life; aiokafka warns of every rebalance."""
+
+IDLE_WAIT_S = 0.2
+"""How soon a worker without shards notices that it got some."""
+
+
+class WorkerShell(Protocol):
+    """The worker's shell. All calls come from one thread, one after the other, and may block.
+
+    A call that raises ends the worker, and nothing is called after it, not even `stop`.
+    """
+
+    def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
+        """Take these shards: fence, recover. The WAL offset to read each from; a shard left out is not read."""
+
+    def revoked(self, shards: Collection[int]) -> None:
+        """Checkpoint what these shards have and let them go. They may be assigned again right afterwards."""
+
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
+        """Committed records of a shard in offset order, beginning where `assigned` said."""
+
+    def tick(self) -> float:
+        """Checkpoint what is due. Seconds until this wants to be called again."""
+
+    def applied(self) -> Mapping[int, int]:
+        """Per shard the next WAL offset after a committed mark; a shard stays named after `revoked` until assigned."""
+
+    def stop(self) -> None:
+        """The final checkpoint; the last call."""
+
+
+class ShellStopped(Exception):
+    """Raised by a call that raised, and instead of every later one; and instead of any after the last."""
+
+
+class ShellThread:
+    """The one thread in which the shell is called."""
+
+    def __init__(self, on_error: Callable[[Exception], None]) -> None:
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker-shell")
+        self._on_error = on_error
+        self._stopped = False
+
+    async def call(self, function: Callable[..., T], *arguments: Any, last: bool = False) -> T:
+        """Calls run in the order in which this was called, also when the caller is cancelled meanwhile."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, self._call, loop, function, arguments, last)
+
+    def _call(
+        self, loop: asyncio.AbstractEventLoop, function: Callable[..., T], arguments: tuple[Any, ...], last: bool
+    ) -> T:
+        if self._stopped:
+            raise ShellStopped
+        self._stopped = last
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self._stopped = True
+            loop.call_soon_threadsafe(self._on_error, error)
+            raise ShellStopped from error
+
+    def close(self) -> None:
+        self._executor.shutdown()
+
+
+class StreamWorker:
+    """One worker in the running event loop: `start`, `wait_failed`, `stop`."""
+
+    def __init__(self, shell: WorkerShell, settings: SourceSettings) -> None:
+        self._shell = shell
+        self._settings = settings
+        self._thread = ShellThread(self.failed)
+        self._failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._turn = 0
+        """Counts revocations: what was fetched or recovered for an older turn is not ours any more."""
+        self._assigned: frozenset[int] = frozenset()
+        self._given: frozenset[int] = frozenset()
+        """Handed to the shell by `assigned` and not yet taken back."""
+        self._begin: Mapping[int, int] = {}
+        """Where to read recovered shards from. The feed seeks, between its fetches: one under way would move on."""
+        self._reading: frozenset[int] = frozenset()
+        self._applied: Mapping[int, int] = {}
+        self.app = WalApp(settings, self)
+        self.app.transport = WalTransport(self.app.conf.broker_consumer, self.app)
+        self.app.topics.add(self.app.topic(settings.topic, value_serializer="raw", acks=False))
+        self.app.on_partitions_assigned.connect(self._on_assigned, weak=True)
+        self.app.on_partitions_revoked.connect(self._on_revoked, weak=True)
+        self.app.on_rebalance_complete.connect(self._on_rebalance_complete, weak=True)
+        self.app.on_before_shutdown.connect(self._on_before_shutdown, weak=True)
+        self._starting: asyncio.Task[None] | None = None
+
+    # ---- lifecycle ---------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when the group is joined and the first shards are recovered and read, or the worker has failed."""
+        self._starting = asyncio.create_task(self.app.start())
+        await asyncio.wait([self._starting, self._failed], return_when=asyncio.FIRST_COMPLETED)
+        error = self._starting.exception() if self._starting.done() else None
+        if error is not None:
+            self.failed(error)
+
+    async def ended(self) -> BaseException | None:
+        """Waits until it is stopped (None), or failed: the error of the shell, of reading, or of Faust itself."""
+        down = asyncio.ensure_future(self.app.wait_until_stopped())
+        await asyncio.wait([self._failed, down], return_when=asyncio.FIRST_COMPLETED)
+        down.cancel()
+        if self._failed.done():
+            failure: BaseException = self._failed.result()
+            return failure
+        return self.app.crash_reason
+
+    async def stop(self) -> None:
+        """The final checkpoint (unless the worker failed), its group offsets, and out of the group."""
+        try:
+            await self.app.stop()
+            if self._starting is not None:
+                await asyncio.wait([self._starting])
+        finally:
+            self._thread.close()
+
+    # ---- rebalances, in the order in which Faust tells them -------------------------------------------------
+
+    async def _on_revoked(self, _app: Any, /, *places: Any, **_: Any) -> None:
+        """Awaited before the group is joined again; heartbeats go on, up to the rebalance time-out."""
+        self._turn += 1
+        self._assigned = self._reading = frozenset()
+        self._begin = {}
+        given, self._given = self._given, frozenset()
+        if given:
+            try:
+                self._applied = await self._thread.call(self._revoke, given)
+            except ShellStopped:
+                return
+            log.info("%s: gave back %s", self._settings.topic, sorted(given))
+            await self.app.wal_consumer().force_commit()
+
+    async def _on_assigned(self, _app: Any, /, *places: Any, **_: Any) -> None:
+        """No heartbeats are sent until this returns, so recovering waits for `_on_rebalance_complete`."""
+        self._assigned = frozenset(place.partition for place in places[0] if place.topic == self._settings.topic)
+
+    async def _on_rebalance_complete(self, _app: Any, /, *_args: Any, **_: Any) -> None:
+        """Awaited before Faust lets records flow again, outside the group's protocol: it may take its time."""
+        turn, shards = self._turn, self._assigned
+        if not shards or shards == self._given:
+            return
+        self._given = shards
+        try:
+            offsets = await self._thread.call(self._shell.assigned, shards)
+        except ShellStopped:
+            return
+        if turn == self._turn:
+            log.info("%s: reading from %s", self._settings.topic, dict(sorted(offsets.items())))
+            self._begin = offsets
+
+    async def _on_before_shutdown(self, _app: Any, /, *_args: Any, **_: Any) -> None:
+        """Awaited while this is still a member of the group; then the consumer leaves it."""
+        self._reading = frozenset()
+        try:
+            self._applied = await self._thread.call(self._stop, last=True)
+        except ShellStopped:
+            return
+        await self.app.wal_consumer().force_commit()
+
+    # ---- the feed --------------------------------------------------------------------------------------------
+
+    async def run(self, fetcher: Service) -> None:
+        """Fetched batches to the shell, and its ticks between them, until the fetcher stops."""
+        try:
+            await self._run(fetcher)
+        except ShellStopped:
+            return
+        except JournalError as error:
+            self.failed(error)
+
+    async def _run(self, fetcher: Service) -> None:
+        consumer = self.app.wal_consumer()
+        wait_s = self._settings.fetch_wait_ms / 1000
+        tick_at = monotonic()
+        while not fetcher.should_stop:
+            if monotonic() >= tick_at:
+                given = self._given
+                seconds, applied = await self._thread.call(self._tick)
+                self._applied = {shard: offset for shard, offset in applied.items() if shard in given}
+                tick_at = monotonic() + seconds
+            left_s = max(0.0, tick_at - monotonic())
+            turn = self._turn
+            if self._begin:
+                begin, self._begin = self._begin, {}
+                if await consumer.seek_shards(begin) and turn == self._turn:
+                    self._reading = frozenset(begin)
+            shards = self._reading
+            if not shards:
+                await fetcher.sleep(min(left_s, IDLE_WAIT_S))
+                continue
+            try:
+                batches = await consumer.fetch(shards, int(min(left_s, wait_s) * 1000))
+            except JournalError:
+                if turn == self._turn:
+                    raise
+                continue  # a rebalance moved the positions under this fetch; they are set anew when it is over
+            for shard, records in batches.items():
+                if turn == self._turn:
+                    await self._thread.call(self._shell.frames, shard, records)
+
+    def failed(self, error: BaseException) -> None:
+        """The first error counts."""
+        if not self._failed.done():
+            self._failed.set_result(error)
+
+    def committable(self) -> Mapping[int, int]:
+        return self._applied
+
+    # ---- in the shell's thread -----------------------------------------------------------------------------
+
+    def _revoke(self, shards: Collection[int]) -> Mapping[int, int]:
+        self._shell.revoked(shards)
+        return dict(self._shell.applied())
+
+    def _tick(self) -> tuple[float, Mapping[int, int]]:
+        seconds = self._shell.tick()
+        return seconds, dict(self._shell.applied())
+
+    def _stop(self) -> Mapping[int, int]:
+        self._shell.stop()
+        return dict(self._shell.applied())
+
+
+async def serve(shell: WorkerShell, settings: SourceSettings, stop: asyncio.Event, started: Callable[[], Any]) -> None:
+    """Run a worker until `stop` is set; raises the error that ended it before. `started` is called when it reads."""
+    worker = StreamWorker(shell, settings)
+    stopping = asyncio.create_task(stop.wait())
+    ended = asyncio.create_task(worker.ended())
+    starting = asyncio.create_task(worker.start())
+    starting.add_done_callback(lambda _: started())
+    try:
+        await asyncio.wait([stopping, ended], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await worker.stop()
+        stopping.cancel()
+    error = await ended
+    if error is not None:
+        raise error
+
+
+def run_worker(shell: WorkerShell, settings: SourceSettings) -> None:
+    """Run a worker in this process until SIGTERM or SIGINT; raises the error that ended it before."""
+
+    async def until_signalled() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await serve(shell, settings, stop, lambda: None)
+
+    for name, level in QUIET_LEVELS.items():
+        logging.getLogger(name).setLevel(level)
+    asyncio.run(until_signalled())
+
+
+class BackgroundWorker:
+    """A worker in a thread of this process, beside whatever else it does."""
+
+    def __init__(self, shell: WorkerShell, settings: SourceSettings) -> None:
+        self._shell = shell
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._started = threading.Event()
+        self._running: Future[None] | None = None
+
+    def start(self, timeout_s: float) -> None:
+        """Returns when the worker reads its shards, or has failed; `stop` tells which."""
+        executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker")
+        self._running = executor.submit(self._run)
+        executor.shutdown(wait=False)
+        if not self._started.wait(timeout_s):
+            raise DeadlineError(f"the worker did not join {self._settings.group_id} in {timeout_s} s")
+
+    def wait(self, timeout_s: float) -> None:
+        """Waits for a worker that ends by itself, and raises why it did."""
+        if self._running is not None:
+            self._running.result(timeout_s)
+
+    def stop(self, timeout_s: float) -> None:
+        """Stops it cleanly; raises the error that ended it before."""
+        if self._running is not None and not self._running.done():
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self.wait(timeout_s)
+
+    def _run(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(serve(self._shell, self._settings, self._stop, self._started.set))

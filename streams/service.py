@@ -1,0 +1,74 @@
+"""The worker as a process: settings to a running Faust app."""
+
+from __future__ import annotations
+
+import time
+
+from journal.config import Settings
+from journal.kafka.control import table_topic, wal_topic, worker_group
+from journal.kafka.ports import Kafka
+from journal.kafka.topics import open_journal
+from journal.local.rocks import RocksStore
+from journal.local.slots import Slot, take_slot
+from journal.replica import copy_identity
+from journal.runtime import kafka_of, wall_ms
+from journal.v1.journal_pb2 import Identity
+from streams.app import run_worker
+from streams.shard import ShardConfig
+from streams.source import SourceSettings
+from streams.worker import Worker
+
+
+def run_service(settings: Settings, name: str | None) -> None:
+    """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting."""
+    kafka = kafka_of(settings)
+    timeout_s = settings.request_timeout_ms / 1000
+    rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s)
+    slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
+    try:
+        shell = make_worker(kafka, settings, rows.require_identity(settings.journal), slot)
+        run_worker(shell, source_settings(settings, slot.path.name))
+    finally:
+        slot.release()
+
+
+def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot) -> Worker:
+    """The shell, with its local copies under `slot`."""
+    timeout_s = settings.request_timeout_ms / 1000
+    cluster = kafka.cluster()
+    topic = table_topic(settings.journal)
+    topic_id = cluster.describe([topic], timeout_s)[topic].topic_id
+    limits = settings.limits
+    config = ShardConfig(
+        journal=settings.journal,
+        journal_uuid=identity.journal,
+        shards=identity.shards,
+        copy_identity=copy_identity(cluster.cluster_id(timeout_s), topic_id, identity.shards, identity.journal),
+        checkpoint_interval_s=settings.checkpoint_interval_ms / 1000,
+        checkpoint_bytes_max=limits.checkpoint_bytes_max,
+        updates_row_bytes_max=limits.updates_row_bytes_max,
+        request_timeout_s=timeout_s,
+        delete_retention_ms=settings.delete_retention_ms,
+        min_compaction_lag_ms=settings.min_compaction_lag_ms,
+        held_bytes_max=limits.held_bytes_max,
+    )
+    return Worker(
+        config,
+        kafka,
+        lambda shard: RocksStore(slot.path / f"shard-{shard}"),
+        clock=time.monotonic,
+        wall_ms=wall_ms,
+        fenced_pause_s=settings.session_timeout_ms / 1000,
+    )
+
+
+def source_settings(settings: Settings, name: str) -> SourceSettings:
+    """How the worker's Faust app joins its group and reads the WAL."""
+    return SourceSettings(
+        settings.bootstrap_servers,
+        wal_topic(settings.journal),
+        worker_group(settings.journal),
+        client_id=f"{worker_group(settings.journal)}.{settings.node}.{name}",
+        session_timeout_ms=settings.session_timeout_ms,
+        request_timeout_ms=settings.request_timeout_ms,
+    )
