@@ -260,7 +260,7 @@ class Update(_message.Message):
     type: Global___OperationType.ValueType
     """always UPDATE"""
     id: _builtins.int
-    """0 inside an Updates row"""
+    """the record; in an element of an Updates row it may be left out"""
     kind: _builtins.int
     data: _builtins.bytes
     replaceable: _builtins.bool

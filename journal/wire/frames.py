@@ -47,7 +47,7 @@ def _header_fault(frame: Frame, journal: bytes) -> str | None:
         return f"frame of another journal: uuid {frame.journal.hex()} instead of {journal.hex()}"
     if frame.count != len(frame.operations):
         return f"frame says {frame.count} operations and has {len(frame.operations)}"
-    if frame.epoch < 1 or frame.group < 1 or frame.number < 1 or not 0 <= frame.previous < frame.number:
+    if frame.epoch < 1 or frame.group < 1 or frame.number < 1 or frame.previous != frame.number - 1:
         return (
             f"frame with impossible numbers: epoch {frame.epoch}, group {frame.group}, "
             f"number {frame.number} after {frame.previous}"
@@ -62,7 +62,8 @@ def _operations_fault(frame: Frame, shard: int, shards: int) -> str | None:
         kind = op.type
         if kind in _RECORD_OPERATIONS:
             record_id = op.id
-            if record_id > 0 and (record_id & _SHARD_MASK) % shards == shard and op.kind <= KIND_MAX and op.tx >= 0:
+            in_shard = record_id > 0 and (record_id & _SHARD_MASK) % shards == shard
+            if in_shard and op.kind <= KIND_MAX and op.tx >= 0 and op.subject >= 0:
                 continue
             return f"operation {index}: {_record_fault(op, shard, shards)}"
         fault = _SETTLING_FAULTS[kind](op, frame) if kind in _SETTLING_FAULTS else f"unknown type {kind}"
@@ -78,6 +79,8 @@ def _record_fault(op: Operation, shard: int, shards: int) -> str:
         return f"kind {op.kind} is beyond {KIND_MAX}"
     if op.tx < 0:
         return f"tx {op.tx} is negative"
+    if op.subject < 0:
+        return f"subject {op.subject} is negative"
     return f"id {op.id} belongs to shard {shard_of(op.id, shards)} and stands in shard {shard}"
 
 

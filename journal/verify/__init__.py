@@ -1,0 +1,12 @@
+"""A second implementation of the journal's meaning, written from docs/FORMAT.md alone, to check the first one with.
+
+It folds the committed WAL (`wal_fold`), reads the table's rows (`table_state`), and names every difference between the
+two, and between the fold and what a load gave (`compare`, `report`). It shares no code with the engine, its frames,
+rows and keys, so that a fault there cannot hide itself here. Pure: no Kafka, no clock.
+"""
+
+from journal.verify.report import Loaded, Report, ShardReport, verify_shard
+from journal.verify.table_state import read_table
+from journal.verify.wal_fold import fold_shard
+
+__all__ = ["Loaded", "Report", "ShardReport", "fold_shard", "read_table", "verify_shard"]

@@ -1,0 +1,57 @@
+"""The differences `verify` names: counted all, kept up to a bound for each sort, so that its output stays bounded."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+
+KEPT_MAX = 100
+TEXT_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not as the WAL says. `what` is its sort; `key` the id, `tx N`, offset or row it concerns."""
+
+    shard: int
+    what: str
+    key: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"shard {self.shard}: {self.what}: {self.key}: expected {self.expected}, found {self.found}"
+
+
+@dataclass(slots=True)
+class Differences:
+    """A shard's differences: how many there are of each sort, and the first `kept_max` of each."""
+
+    shard: int
+    kept_max: int = KEPT_MAX
+    counts: Counter[str] = field(default_factory=Counter)
+    kept: list[Difference] = field(default_factory=list)
+
+    def add(self, what: str, key: str, expected: str, found: str) -> None:
+        """Count one; keep it if its sort has room."""
+        self.counts[what] += 1
+        if self.counts[what] <= self.kept_max:
+            self.kept.append(Difference(self.shard, what, key, _short(expected), _short(found)))
+
+    @property
+    def total(self) -> int:
+        return self.counts.total()
+
+    def lines(self) -> list[str]:
+        """For people: the kept ones, and for each sort how many more there are."""
+        more = {what: count - self.kept_max for what, count in self.counts.items() if count > self.kept_max}
+        return [str(one) for one in self.kept] + [
+            f"shard {self.shard}: {what}: …and {count:,} more" for what, count in more.items()
+        ]
+
+    def to_json(self) -> dict[str, object]:
+        return {"total": self.total, "counts": dict(self.counts), "kept": [asdict(one) for one in self.kept]}
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else text[: TEXT_MAX - 1] + "…"

@@ -1,0 +1,159 @@
+"""`verify_shard`: one pass over a shard's WAL, compared with its tables and a load where each of them stands.
+
+The caller brings the rows and records; shards are checked one at a time, so that memory holds one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from journal.verify.compare import compare_loaded, compare_states
+from journal.verify.differences import Differences
+from journal.verify.state import Finding, ShardState
+from journal.verify.table_state import read_table
+from journal.verify.wal_fold import ShardFold, WalRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load gave: `entries` as `dump` writes them (other shards' are passed over), at WAL offset `until`."""
+
+    until: int
+    entries: Iterable[Mapping[str, Any]]
+
+
+@dataclass(slots=True)
+class ShardReport:
+    """What checking one shard found. `unchecked` says what could not be checked, and why."""
+
+    shard: int
+    offset: int
+    records: int
+    transactions: int
+    wal_records: int
+    rows: int
+    differences: Differences
+    findings: list[Finding] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        return not self.differences.total and not self.findings
+
+    def lines(self) -> list[str]:
+        """For people, one line each; bounded."""
+        found = [f"{f.topic}[{f.partition}]@{f.offset}: {f.reason}" for f in self.findings]
+        cannot = [f"shard {self.shard}: cannot check: {reason}" for reason in self.unchecked]
+        return self.differences.lines() + found + cannot
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "shard": self.shard,
+            "offset": self.offset,
+            "records": self.records,
+            "transactions": self.transactions,
+            "wal_records": self.wal_records,
+            "rows": self.rows,
+            "agrees": self.agrees,
+            "differences": self.differences.to_json(),
+            "findings": [finding._asdict() for finding in self.findings],
+            "unchecked": self.unchecked,
+        }
+
+
+@dataclass(slots=True)
+class Report:
+    """All shards' reports. `verify` exits 0 only if it `agrees`."""
+
+    shards: list[ShardReport] = field(default_factory=list)
+
+    @property
+    def agrees(self) -> bool:
+        return all(shard.agrees for shard in self.shards)
+
+    @property
+    def complete(self) -> bool:
+        """Nothing was left unchecked."""
+        return not any(shard.unchecked for shard in self.shards)
+
+    def lines(self) -> list[str]:
+        return [line for shard in self.shards for line in shard.lines()]
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            "agrees": self.agrees,
+            "complete": self.complete,
+            "differences": sum(shard.differences.total for shard in self.shards),
+            "shards": [shard.to_json() for shard in self.shards],
+        }
+
+
+def verify_shard(
+    shard: int,
+    shards: int,
+    journal_uuid: bytes,
+    *,
+    wal: Iterable[WalRecord],
+    table: Iterable[tuple[bytes, bytes | None]] | None = None,
+    loaded: Loaded | None = None,
+    wal_topic: str = "",
+    rows_in_partition_order: bool = True,
+    kept_max: int = 100,
+) -> ShardReport:
+    """Fold `wal` (offset, timestamp, key, value; read_committed, from the start) and compare.
+
+    `table`: all rows of the shard's partition up to one of its marks, or of a copy that stands at one. Records that
+    its `skipped` rows name are skipped. Reads `wal` no further than the later of the mark and `loaded.until`; with
+    neither it only looks for what would stop the shard.
+    """
+    differences = Differences(shard, kept_max)
+    unchecked: list[str] = []
+    checks: list[tuple[int, str, Callable[[ShardState], None]]] = []
+    rows, skips = 0, frozenset[int]()
+    if table is not None:
+        tables, reader = read_table(shard, shards, table, differences)
+        rows, skips = reader.rows, frozenset(reader.skipped)
+        if rows_in_partition_order and reader.rows_after_mark:
+            unchecked.append(f"the tables: {reader.rows_after_mark} rows follow the last mark, they are no state yet")
+        else:
+            checks.append((tables.mark.offset, "tables", partial(_check_tables, tables, differences)))
+    if loaded is not None:
+        compare = partial(compare_loaded, shard, shards, loaded.entries, differences)
+        checks.append((loaded.until, "loaded state", compare))
+    checks.sort(key=lambda check: check[0])
+
+    fold = ShardFold(shard, shards, journal_uuid, skips, topic=wal_topic, differences=differences)
+    endless = not checks
+    taken = 0
+    for offset, timestamp_ms, _key, value in wal:
+        while checks and offset > checks[0][0]:
+            checks.pop(0)[2](fold.state)
+        if fold.stopped or not (checks or endless):
+            break
+        fold.take(offset, timestamp_ms, value)
+        taken += 1
+    for until, what, check in checks:
+        if fold.stopped or (taken == 0 and until >= 0):
+            unchecked.append(f"the {what}: they stand at offset {until}, where the fold of the WAL did not come")
+        else:
+            check(fold.state)
+    return ShardReport(
+        shard=shard,
+        offset=fold.state.mark.offset,
+        records=len(fold.state.records),
+        transactions=len(fold.state.transactions),
+        wal_records=taken,
+        rows=rows,
+        differences=differences,
+        findings=fold.state.findings,
+        unchecked=fold.state.unchecked + unchecked,
+    )
+
+
+def _check_tables(tables: ShardState, differences: Differences, state: ShardState) -> None:
+    if not state.whole_group:
+        differences.add("mark", "group", "the end of a group", f"the middle of group {state.mark.group}")
+    compare_states(state, tables, differences)

@@ -1,0 +1,68 @@
+"""Today's code writes the frozen bytes of its format version, and reads those of every version."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from journal.errors import RowError
+from journal.wire.frames import FORMAT, decode_frame
+from journal.wire.keys import RowType, row_type
+from journal.wire.rows import decode_row
+from tests.support.fold import fold_entries
+from tests.support.golden import (
+    DIRECTORY,
+    Case,
+    case_of,
+    expected_outcome,
+    frame_of,
+    outcome_of_rows,
+)
+
+FROZEN = {path.stem: json.loads(path.read_text()) for path in sorted((DIRECTORY / "bytes").glob("*.json"))}
+TODAY = FROZEN[f"format-{FORMAT}"]
+
+
+def rows_of(raw: dict[str, Any]) -> dict[bytes, bytes]:
+    return {bytes.fromhex(row["key"]): bytes.fromhex(row["value"]) for row in raw["rows"]}
+
+
+def test_frames_are_written_as_they_were() -> None:
+    described = [entry["frame"] for entry in TODAY["wal"] if "frame" in entry]
+    journal = bytes.fromhex(TODAY["journal"])
+    assert [frame_of(one, journal).SerializeToString().hex() for one in described] == TODAY["frames"]
+
+
+def test_rows_are_written_as_they_were() -> None:
+    case: Case = case_of(TODAY)
+    folded = fold_entries(case.wal[0], case.journal, 0, 1, updates_row_bytes_max=case.updates_row_bytes_max)
+    assert folded.rows == rows_of(TODAY)
+
+
+def test_every_type_of_row_is_frozen() -> None:
+    assert {row["type"] for row in TODAY["rows"]} == {one.value for one in RowType}
+    assert all(row_type(bytes.fromhex(row["key"])).value == row["type"] for row in TODAY["rows"])
+
+
+@pytest.mark.parametrize("version", FROZEN)
+def test_frames_of_every_version_are_read(version: str) -> None:
+    raw = FROZEN[version]
+    journal = bytes.fromhex(raw["journal"])
+    described = [frame_of(entry["frame"], journal) for entry in raw["wal"] if "frame" in entry]
+    assert [decode_frame(bytes.fromhex(frame), journal, 0, 1) for frame in raw["frames"]] == described
+    assert all(frame.startswith("0d4b4a4c31") for frame in raw["frames"])
+
+
+@pytest.mark.parametrize("version", FROZEN)
+def test_rows_of_every_version_are_read(version: str) -> None:
+    raw = FROZEN[version]
+    assert outcome_of_rows(rows_of(raw), 0) == expected_outcome(case_of(raw), 0, lambda data: data)
+    for key, value in rows_of(raw).items():
+        assert decode_row(key, value).ByteSize()
+
+
+def test_a_row_that_does_not_parse_is_an_error_that_names_its_key() -> None:
+    with pytest.raises(RowError, match="72000000"):
+        decode_row(b"r" + bytes(8), b"\xff")

@@ -1,0 +1,93 @@
+"""Drives an engine `Fold` over WAL records as a worker does, with checkpoints where a test wants them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from journal.engine import Fold, Happened
+from journal.errors import FrameError, GapError
+from journal.v1.journal_pb2 import Frame, Mark, Skipped
+from journal.wire.frames import decode_frame
+from journal.wire.keys import mark_key
+from tests.support.build import DictBase
+from tests.support.golden import WalEntry
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a fold left: the table's rows, all that happened, where and why it stopped."""
+
+    rows: dict[bytes, bytes] = field(default_factory=dict)
+    happened: list[Happened] = field(default_factory=list)
+    stopped: tuple[int, str] | None = None
+    at_group_end: bool = True
+
+
+def never(count: int) -> bool:
+    """Checkpoint after this many records? Only at the end."""
+    return False
+
+
+def always(count: int) -> bool:
+    return True
+
+
+def fold_entries(
+    entries: Iterable[WalEntry],
+    journal: bytes,
+    shard: int,
+    shards: int,
+    *,
+    updates_row_bytes_max: int = 4096,
+    checkpoint: Callable[[int], bool] = never,
+    restart: bool = False,
+) -> Folded:
+    """Fold `entries`; `checkpoint(n)` says whether one follows the n-th. `restart`: each starts from rows alone."""
+    table = DictBase()
+    result = Folded()
+
+    def begin() -> Fold:
+        row = table.get(mark_key(shard))
+        mark = Mark.FromString(row) if row else Mark(shard=shard, offset=-1)
+        return Fold(mark, table, updates_row_bytes_max=updates_row_bytes_max, tell=True)
+
+    def take_checkpoint(fold: Fold) -> Fold:
+        result.happened += fold.happened()
+        table.write(fold.changes())
+        if restart:
+            return begin()
+        fold.checkpointed()
+        return fold
+
+    fold = begin()
+    for count, entry in enumerate(entries, 1):
+        try:
+            _take(fold, entry, journal, shard, shards)
+        except GapError:
+            result.stopped = entry.offset, "gap"
+            break
+        except FrameError:
+            result.stopped = entry.offset, "frame"
+            break
+        result.at_group_end = fold.at_group_boundary
+        if checkpoint(count):
+            fold = take_checkpoint(fold)
+    take_checkpoint(fold)
+    result.rows = table.rows
+    return result
+
+
+def _take(fold: Fold, entry: WalEntry, journal: bytes, shard: int, shards: int) -> None:
+    if entry.skip:
+        row = Skipped(shard=shard, offset=entry.offset, raw=entry.value, reason="a test", operator="a test")
+        fold.skip(row, entry.timestamp_ms, _frame_if_any(entry, journal, shard, shards))
+    else:
+        fold.apply(entry.offset, entry.timestamp_ms, decode_frame(entry.value, journal, shard, shards))
+
+
+def _frame_if_any(entry: WalEntry, journal: bytes, shard: int, shards: int) -> Frame | None:
+    try:
+        return decode_frame(entry.value, journal, shard, shards)
+    except FrameError:
+        return None

@@ -1,0 +1,63 @@
+"""How librdkafka's errors are sorted into ours."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from journal.errors import KafkaRefusedError, KafkaUnavailableError, OperatingError, TopicError
+from journal.kafka.client_errors import delivery_error, gap_error, is_outside_log, operating_error, producer_error
+from journal.kafka.ports import AbortableProducerError, FatalProducerError, ProducerError, RetriableProducerError
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (KafkaError(KafkaError._TIMED_OUT, retriable=True), RetriableProducerError),
+        (KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, txn_requires_abort=True), AbortableProducerError),
+        (KafkaError(KafkaError._FENCED, fatal=True), FatalProducerError),
+        (KafkaError(KafkaError._STATE), FatalProducerError),
+        (KafkaError(KafkaError._TIMED_OUT, fatal=True, retriable=True), FatalProducerError),
+    ],
+)
+def test_errors_of_a_transaction_are_sorted_three_ways(error: KafkaError, kind: type[ProducerError]) -> None:
+    assert type(producer_error("call", error)) is kind
+
+
+@pytest.mark.parametrize(
+    ("code", "fenced"),
+    [
+        (KafkaError._FENCED, True),
+        (KafkaError.PRODUCER_FENCED, True),
+        (KafkaError.INVALID_PRODUCER_EPOCH, True),
+        (KafkaError._MSG_TIMED_OUT, False),
+        (KafkaError.INVALID_RECORD, False),
+    ],
+)
+def test_a_record_that_was_not_delivered_is_fatal_and_says_whether_it_was_fenced(code: int, fenced: bool) -> None:
+    assert delivery_error(KafkaError(code)).fenced is fenced
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError._ALL_BROKERS_DOWN, KafkaUnavailableError),
+        (KafkaError._TIMED_OUT, KafkaUnavailableError),
+        (KafkaError.NOT_ENOUGH_REPLICAS, KafkaUnavailableError),
+        (KafkaError.UNKNOWN_TOPIC_OR_PART, TopicError),
+        (KafkaError._UNKNOWN_PARTITION, TopicError),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaRefusedError),
+        (KafkaError._AUTHENTICATION, KafkaRefusedError),
+        (KafkaError.MSG_SIZE_TOO_LARGE, KafkaRefusedError),
+    ],
+)
+def test_other_errors_are_sorted_by_what_the_caller_can_do(code: int, kind: type[OperatingError]) -> None:
+    assert type(operating_error("call", KafkaError(code))) is kind
+
+
+def test_a_position_outside_the_log_is_a_gap_at_its_place() -> None:
+    for code in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
+        error = KafkaError(code)
+        assert is_outside_log(error)
+        gap = gap_error(error, "topic", 3, 7)
+        assert (gap.topic, gap.partition, gap.offset) == ("topic", 3, 7)

@@ -1,0 +1,83 @@
+"""What a user may set on Kafka clients, and what is the journal's own."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from journal.errors import ConfigError
+from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings
+from journal.kafka.clients import KafkaClients
+
+NOWHERE = "127.0.0.1:1"
+
+
+def test_a_users_property_replaces_a_default_and_reaches_every_client() -> None:
+    settings = ClientSettings(NOWHERE, {"compression.type": "zstd", "security.protocol": "ssl"})
+    for config in (settings.transactional("id"), settings.plain(), settings.admin()):
+        assert config["security.protocol"] == "ssl"
+    assert settings.transactional("id")["compression.type"] == "zstd"
+    assert settings.reader("group", committed=True)["security.protocol"] == "ssl"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "acks",
+        "enable.idempotence",
+        "transactional.id",
+        "transaction.timeout.ms",
+        "message.timeout.ms",
+        "isolation.level",
+        "enable.auto.commit",
+        "auto.offset.reset",
+        "group.id",
+        "bootstrap.servers",
+        "retry.backoff.ms",
+        "message.max.bytes",
+        "test.mock.num.brokers",
+    ],
+)
+def test_what_safety_needs_cannot_be_set(name: str) -> None:
+    with pytest.raises(ConfigError, match=name):
+        KafkaClients(NOWHERE, {name: "1"})
+
+
+def test_missing_bootstrap_servers_are_refused() -> None:
+    with pytest.raises(ConfigError, match="bootstrap"):
+        KafkaClients(" ")
+
+
+def test_a_property_that_librdkafka_does_not_know_is_refused_when_a_client_is_made() -> None:
+    kafka = KafkaClients(NOWHERE, {"no.such.property": "1"})
+    makers = (kafka.plain_producer, kafka.cluster, lambda: kafka.reader("t"), lambda: kafka.transactional_producer("i"))
+    for make in makers:
+        with pytest.raises(ConfigError, match=r"no\.such\.property"):
+            make()
+
+
+def test_a_delivery_ends_before_its_transaction_does() -> None:
+    settings = ClientSettings(NOWHERE, transaction_timeout_ms=5000)
+    config = settings.transactional("id")
+    assert config["message.timeout.ms"] == 4000 < 5000 == config["transaction.timeout.ms"]
+
+
+def test_a_repeated_request_takes_longer_than_one_that_was_not() -> None:
+    config = ClientSettings(NOWHERE).transactional("id")
+    backoff_ms, backoff_max_ms = config["retry.backoff.ms"], config["retry.backoff.max.ms"]
+    assert isinstance(backoff_ms, int)
+    assert isinstance(backoff_max_ms, int)
+    # librdkafka's jitter takes up to 20 % off.
+    assert REPEATED_AFTER_S * 1000 <= 0.8 * backoff_ms <= backoff_max_ms
+
+
+def test_a_clients_log_goes_to_the_given_logger_and_is_never_above_info(caplog: pytest.LogCaptureFixture) -> None:
+    events = ClientEvents(ClientSettings(NOWHERE, logger=logging.getLogger("given")))
+    with caplog.at_level(logging.DEBUG, logger="given"):
+        events.log(logging.CRITICAL, "%s is %s", "a", "b")
+        events.log(logging.DEBUG, "c")
+    assert [(r.name, r.levelno, r.getMessage()) for r in caplog.records] == [
+        ("given", logging.INFO, "a is b"),
+        ("given", logging.DEBUG, "c"),
+    ]

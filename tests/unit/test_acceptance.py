@@ -1,0 +1,237 @@
+"""What the active node may append, and what that appends."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.acceptance import Acceptance, Append
+from journal.errors import (
+    FullError,
+    InvalidOperationError,
+    JournalError,
+    LockedError,
+    RecordExistsError,
+    RecordMissingError,
+    TransactionPreparedError,
+    TransactionUnknownError,
+)
+from journal.limits import Limits
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE
+from journal.wire.ids import home_shard_of, shard_of
+
+SHARDS = 4
+
+
+def new(**limits: int) -> Acceptance:
+    return Acceptance(SHARDS, Limits(**limits))
+
+
+def add(record_id: int, tx: int) -> Append:
+    return Append(shard_of(record_id, SHARDS), ADD, record_id, 1, b"data", tx=tx)
+
+
+def update(record_id: int, tx: int, subject: int = 0) -> Append:
+    return Append(shard_of(record_id, SHARDS), UPDATE, record_id, 2, b"more", subject=subject, tx=tx)
+
+
+def delete(record_id: int, tx: int) -> Append:
+    return Append(shard_of(record_id, SHARDS), DELETE, record_id, tx=tx)
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_add_of_an_id_that_is_there_is_refused():
+    accept = new()
+    accept.add(1)
+    with pytest.raises(RecordExistsError):
+        accept.add(1)
+
+
+@pytest.mark.parametrize("operate", [lambda accept: accept.update(1, 2, 0), lambda accept: accept.delete(1)])
+def test_an_update_or_delete_of_an_id_that_is_not_there_is_refused(operate):
+    with pytest.raises(RecordMissingError):
+        operate(new())
+
+
+def test_a_deleted_id_may_be_added_again():
+    accept = new()
+    accept.add(1)
+    accept.delete(1)
+    accept.add(1)
+    assert 1 in accept
+
+
+@pytest.mark.parametrize(
+    ("record_id", "kind", "size", "subject"),
+    [(0, 0, 0, 0), (-1, 0, 0, 0), (2**63, 0, 0, 0), (1, 256, 0, 0), (1, -1, 0, 0), (1, 0, 11, 0), (1, 0, 0, -1)],
+)
+def test_arguments_out_of_range_are_refused(record_id, kind, size, subject):
+    with pytest.raises(InvalidOperationError):
+        new(data_bytes_max=10).check_operation(record_id, kind, b"x" * size, subject)
+
+
+def test_data_of_exactly_the_limit_is_accepted():
+    new(data_bytes_max=10).check_operation(1, 0, b"x" * 10, 0)
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
+
+def test_a_local_transaction_appends_nothing_until_it_commits_and_then_plain_operations():
+    accept = new()
+    assert accept.operate(add(1, 7)) == []
+    assert accept.operate(update(1, 7)) == []
+    assert 1 not in accept
+    assert accept.commit(7) == [add(1, 0), update(1, 0)]
+    assert 1 in accept
+
+
+def test_what_a_transaction_both_adds_and_deletes_is_not_appended():
+    accept = new()
+    for op in (add(1, 7), update(1, 7), add(2, 7), delete(1, 7)):
+        accept.operate(op)
+    assert accept.commit(7) == [add(2, 0)]
+    assert 1 not in accept
+
+
+def test_a_record_deleted_and_added_again_in_one_transaction_lives_after_it():
+    accept = new()
+    accept.add(1)
+    accept.operate(delete(1, 7))
+    accept.operate(add(1, 7))
+    assert accept.commit(7) == [delete(1, 0), add(1, 0)]
+    assert 1 in accept
+
+
+def test_a_rolled_back_buffered_transaction_appends_nothing_and_frees_its_locks():
+    accept = new()
+    accept.operate(add(1, 7))
+    assert accept.rollback(7) == []
+    accept.add(1)
+
+
+def test_a_transaction_that_outgrows_its_buffer_is_staged_and_its_commit_covers_every_operation():
+    accept = new(transaction_buffer_operations_max=2)
+    assert accept.operate(add(1, 7)) == []
+    assert accept.operate(add(2, 7)) == []
+    assert accept.operate(add(5, 7)) == [add(1, 7), add(2, 7), add(5, 7)]
+    assert accept.operate(add(3, 7)) == [add(3, 7)]
+    settled = accept.commit(7)
+    assert [(op.shard, op.type, op.covers) for op in settled] == [(1, COMMIT, 2), (2, COMMIT, 1), (3, COMMIT, 1)]
+
+
+def test_prepare_stages_everything_and_covers_every_shard_and_the_home_shard():
+    accept = new()
+    accept.operate(add(1, 7))
+    accept.operate(add(2, 7))
+    appends = accept.prepare(7, b"xid")
+    assert appends[:2] == [add(1, 7), add(2, 7)]
+    assert home_shard_of(7, SHARDS) == 3
+    assert [(op.shard, op.type, op.covers, op.data, op.shards) for op in appends[2:]] == [
+        (1, PREPARE, 1, b"", 3),
+        (2, PREPARE, 1, b"", 3),
+        (3, PREPARE, 0, b"xid", 3),
+    ]
+    assert [(op.shard, op.type, op.covers) for op in accept.rollback(7)] == [
+        (1, ROLLBACK, 1),
+        (2, ROLLBACK, 1),
+        (3, ROLLBACK, 0),
+    ]
+
+
+def test_an_empty_transaction_can_be_prepared_and_settled():
+    accept = new()
+    assert [(op.shard, op.covers) for op in accept.prepare(7, b"")] == [(3, 0)]
+    assert accept.prepared() == [7]
+    assert [(op.shard, op.type, op.covers) for op in accept.commit(7)] == [(3, COMMIT, 0)]
+
+
+def test_nothing_is_added_to_a_prepared_transaction():
+    accept = new()
+    accept.prepare(7, b"")
+    with pytest.raises(TransactionPreparedError):
+        accept.operate(add(1, 7))
+    with pytest.raises(TransactionPreparedError):
+        accept.prepare(7, b"")
+
+
+@pytest.mark.parametrize("settle", [lambda accept: accept.commit(7), lambda accept: accept.rollback(7)])
+def test_an_unknown_transaction_cannot_be_settled(settle):
+    with pytest.raises(TransactionUnknownError):
+        settle(new())
+
+
+def test_what_another_open_transaction_added_is_not_there_and_is_locked():
+    accept = new()
+    accept.operate(add(1, 7))
+    with pytest.raises(RecordMissingError):
+        accept.operate(update(1, 8))
+    with pytest.raises(LockedError):
+        accept.operate(add(1, 8))
+    with pytest.raises(LockedError):
+        accept.add(1)
+
+
+def test_a_record_deleted_by_an_open_transaction_is_locked_for_all_others():
+    accept = new()
+    accept.add(1)
+    accept.operate(delete(1, 7))
+    with pytest.raises(LockedError):
+        accept.update(1, 2, 0)
+    with pytest.raises(LockedError):
+        accept.delete(1)
+    accept.rollback(7)
+    accept.delete(1)
+
+
+def test_a_refused_first_operation_begins_no_transaction():
+    accept = new()
+    with pytest.raises(RecordMissingError):
+        accept.operate(update(1, 7))
+    assert not accept.is_open(7)
+
+
+def test_staged_operations_are_bounded_for_one_transaction_and_in_all():
+    accept = new(staged_operations_max=2, staged_total_operations_max=3)
+    accept.operate(add(1, 7))
+    accept.operate(add(2, 7))
+    with pytest.raises(FullError, match="transaction 7 is at its limit"):
+        accept.operate(add(3, 7))
+    accept.prepare(7, b"")
+    accept.operate(add(3, 8))
+    with pytest.raises(FullError, match="settle some"):
+        accept.operate(add(4, 8))
+    accept.commit(7)
+    accept.operate(add(4, 8))
+
+
+def test_open_transactions_are_bounded():
+    accept = new(transactions_max=1)
+    accept.begin(7)
+    with pytest.raises(FullError):
+        accept.begin(8)
+
+
+def test_a_loaded_prepared_transaction_holds_its_locks_and_is_settled_with_its_covers():
+    accept = new()
+    accept.load_records([1, 2])
+    accept.load_prepared(7, [delete(1, 7), add(5, 7)], {1: 2, 3: 0})
+    with pytest.raises(LockedError):
+        accept.delete(1)
+    with pytest.raises(LockedError):
+        accept.add(5)
+    assert [(op.shard, op.covers) for op in accept.commit(7)] == [(1, 2), (3, 0)]
+    assert 1 not in accept
+    assert 5 in accept
+
+
+def test_a_refusal_changes_nothing():
+    accept = new()
+    accept.add(1)
+    accept.operate(delete(1, 7))
+    for refused in (lambda: accept.add(1), lambda: accept.delete(1), lambda: accept.operate(add(1, 8))):
+        with pytest.raises(JournalError):
+            refused()
+    assert accept.commit(7) == [delete(1, 0)]
+    accept.add(1)

@@ -1,0 +1,86 @@
+"""Completions: awaited, waited for, called back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from journal.completion import Completion, completed
+from journal.errors import DeadlineError, FencedError
+
+
+def test_any_number_of_tasks_of_several_loops_can_await_one_completion():
+    completion = Completion()
+    waiting = threading.Barrier(3)
+    done: list[int] = []
+
+    async def wait_all(number: int) -> None:
+        async def one() -> None:
+            await completion
+
+        tasks = [asyncio.create_task(one()) for _ in range(5)]
+        await asyncio.sleep(0)
+        waiting.wait()
+        await asyncio.gather(*tasks)
+        done.append(number)
+
+    threads = [threading.Thread(target=asyncio.run, args=(wait_all(number),)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    waiting.wait()
+    completion.resolve()
+    for thread in threads:
+        thread.join()
+    assert sorted(done) == [1, 2]
+
+
+def test_a_cancelled_task_does_not_disturb_the_others():
+    async def scenario() -> None:
+        completion = Completion()
+
+        async def one() -> str:
+            await completion
+            return "done"
+
+        cancelled, other = asyncio.create_task(one()), asyncio.create_task(one())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        await asyncio.sleep(0)
+        completion.resolve()
+        assert await other == "done"
+        assert cancelled.cancelled()
+
+    asyncio.run(scenario())
+
+
+def test_an_error_reaches_everyone_who_asks():
+    completion = Completion()
+    seen: list[object] = []
+    completion.add_callback(seen.append)
+    error = FencedError("another node")
+    completion.resolve(error)
+    completion.add_callback(seen.append)
+    assert seen == [error, error]
+    with pytest.raises(FencedError):
+        completion.wait()
+    with pytest.raises(FencedError):
+        asyncio.run(_await(completion))
+
+
+async def _await(completion: Completion) -> None:
+    await completion
+
+
+def test_a_wait_that_runs_out_of_time_says_so_and_the_completion_stays_pending():
+    completion = Completion()
+    with pytest.raises(DeadlineError):
+        completion.wait(0.0)
+    assert not completion.done
+
+
+def test_an_outcome_is_told_once():
+    completion = completed()
+    with pytest.raises(AssertionError):
+        completion.resolve()

@@ -1,0 +1,67 @@
+"""Groups: operations into numbered frames."""
+
+from __future__ import annotations
+
+from journal.acceptance import Append
+from journal.group import FrameNumbers, Group, Origin
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame
+from journal.wire.frames import decode_frame
+
+UUID = b"u" * 16
+ORIGIN = Origin(UUID, 3, "node-1")
+
+
+def frames(group: Group, shards: int) -> list[Frame]:
+    return [decode_frame(sent.value, UUID, sent.partition, shards) for sent in group.records("j.wal")]
+
+
+def test_a_sealed_group_is_frames_that_follow_the_last_ones_of_their_shards():
+    group = Group(2, 4096)
+    group.put(0, ADD, 2, 7, b"a")
+    group.put(1, ADD, 1, 7, b"b")
+    group.put(0, DELETE, 2, 0, b"")
+    group.issued = 9
+    last = group.seal(ORIGIN, FrameNumbers((4, 0), 11))
+    assert last == FrameNumbers((5, 1), 12)
+    first, second = frames(group, 2)
+    assert (first.number, first.previous, first.group, first.epoch, first.node, first.last) == (
+        5,
+        4,
+        12,
+        3,
+        "node-1",
+        True,
+    )
+    assert [(op.type, op.id, op.data) for op in first.operations] == [(ADD, 2, b"a"), (DELETE, 2, b"")]
+    assert (second.number, second.previous, second.issued, second.count) == (1, 0, 9, 1)
+
+
+def test_a_shard_with_more_than_a_frame_holds_gets_several_and_only_the_last_says_so():
+    group = Group(1, 4096)
+    for number in range(1, 8):
+        group.put(0, ADD, number, 0, b"x" * 1000)
+    group.seal(ORIGIN, FrameNumbers((0,), 0))
+    cut = frames(group, 1)
+    assert [frame.count for frame in cut] == [3, 3, 1]
+    assert [frame.last for frame in cut] == [False, False, True]
+    assert [(frame.previous, frame.number) for frame in cut] == [(0, 1), (1, 2), (2, 3)]
+    assert all(len(sent.value or b"") <= 4096 for sent in group.records("j.wal"))
+    assert group.numbers() == {(0, 1): 0, (0, 2): 1, (0, 3): 2}
+
+
+def test_a_settling_operation_keeps_its_transaction_and_what_it_covers():
+    group = Group(1, 4096)
+    group.put_append(Append(0, COMMIT, tx=7, covers=3))
+    group.seal(ORIGIN, FrameNumbers((0,), 0))
+    (op,) = frames(group, 1)[0].operations
+    assert (op.type, op.tx, op.covers) == (COMMIT, 7, 3)
+
+
+def test_a_heartbeat_is_a_frame_without_operations():
+    group = Group(2, 4096)
+    group.put_heartbeat(1)
+    assert not group
+    assert list(group.shards()) == [1]
+    group.seal(ORIGIN, FrameNumbers((0, 0), 0))
+    (frame,) = frames(group, 2)
+    assert (frame.count, frame.last, frame.number) == (0, True, 1)

@@ -1,0 +1,40 @@
+"""The states of a journal: every pair of them."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from journal.errors import StateError
+from journal.state import JournalState, require_transition, valid_transition
+
+ALLOWED = {
+    ("created", "started"),
+    ("created", "failed"),
+    ("created", "closed"),
+    ("started", "loading"),
+    ("started", "failed"),
+    ("started", "closed"),
+    ("loading", "active"),
+    ("loading", "started"),
+    ("loading", "fenced"),
+    ("loading", "failed"),
+    ("loading", "closed"),
+    ("active", "fenced"),
+    ("active", "failed"),
+    ("active", "closed"),
+    ("fenced", "closed"),
+    ("failed", "closed"),
+}
+
+
+@pytest.mark.parametrize(("now", "then"), list(itertools.product(JournalState, JournalState)))
+def test_a_journal_takes_the_transitions_of_the_table_and_no_others(now, then):
+    allowed = (now.value, then.value) in ALLOWED
+    assert valid_transition(now, then) is allowed
+    if allowed:
+        assert require_transition(now, then) is then
+    else:
+        with pytest.raises(StateError, match=f"{now.value} cannot become {then.value}"):
+            require_transition(now, then)

@@ -1,0 +1,34 @@
+"""Ids carry their virtual shard; a record's shard follows from its id alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.errors import IdsExhaustedError
+from journal.limits import ID_MAX, SEQUENCE_MAX, VIRTUAL_SHARDS
+from journal.wire.ids import home_shard_of, make_id, sequence_of, shard_of
+
+
+@pytest.mark.parametrize("sequence", [1, 2, SEQUENCE_MAX])
+@pytest.mark.parametrize("virtual_shard", [0, 1, 1023])
+def test_an_id_has_the_sequence_and_virtual_shard_it_was_made_of(sequence: int, virtual_shard: int) -> None:
+    made = make_id(sequence, virtual_shard)
+    assert sequence_of(made) == sequence
+    assert made % VIRTUAL_SHARDS == virtual_shard
+    assert 0 < made <= ID_MAX
+
+
+@pytest.mark.parametrize("sequence", [0, -1, SEQUENCE_MAX + 1])
+def test_a_sequence_beyond_its_bounds_makes_no_id(sequence: int) -> None:
+    with pytest.raises(IdsExhaustedError):
+        make_id(sequence, 0)
+
+
+@pytest.mark.parametrize("shards", [1, 2, 3, 8, 1024])
+def test_virtual_shards_fold_onto_all_shards(shards: int) -> None:
+    assert {shard_of(make_id(9, virtual), shards) for virtual in range(VIRTUAL_SHARDS)} == set(range(shards))
+    assert all(shard_of(make_id(9, virtual), shards) == virtual % shards for virtual in range(VIRTUAL_SHARDS))
+
+
+def test_a_transactions_home_shard_is_its_numbers() -> None:
+    assert [home_shard_of(tx, 3) for tx in (1, 2, 3, 1023, 1024, 1025)] == [1, 2, 0, 0, 0, 1]

@@ -1,0 +1,52 @@
+"""Row values are an operation's bytes with a position appended."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.errors import RowError
+from journal.limits import ROW_OVERHEAD_BYTES
+from journal.v1.journal_pb2 import Operation, Position, Record, Staged, Update
+from journal.wire.keys import mark_key, record_key, staged_key
+from journal.wire.rows import decode_row, position_bytes, unstaged
+from tests.support.build import add, replace, update
+
+PLACES = [(0, 0, 0), (2**63 - 1, 2**32 - 1, 0), (5, 0, 1), (2**63 - 1, 2**32 - 1, 2**32 - 1)]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_position_appended_to_an_operation_is_a_row(place: tuple[int, int, int]) -> None:
+    offset, index, ordinal = place
+    position = Position(offset=offset, index=index, ordinal=ordinal)
+    added, updated = add(1, b"data", kind=9), replace(1, b"data", subject=3)
+    appended = position_bytes(*place)
+    assert Record.FromString(added.SerializeToString() + appended) == Record(
+        type=added.type, id=1, kind=9, data=b"data", position=position
+    )
+    assert Update.FromString(updated.SerializeToString() + appended) == Update(
+        type=updated.type, id=1, kind=2, data=b"data", replaceable=True, subject=3, position=position
+    )
+
+
+def test_what_a_row_adds_to_its_operation_stays_within_the_overhead() -> None:
+    shard = Staged(shard=1023).SerializeToString()
+    key = staged_key(2**63 - 1, 1023, 2**63 - 1, 2**32 - 1)
+    assert len(position_bytes(2**63 - 1, 2**32 - 1, 2**32 - 1)) + len(shard) + len(key) <= ROW_OVERHEAD_BYTES
+
+
+def test_a_staged_row_read_again_is_the_operation_without_its_transaction() -> None:
+    op = update(1, b"data", subject=4, tx=7)
+    row = Staged.FromString(op.SerializeToString() + position_bytes(2, 3, 0))
+    assert row.tx == 7
+    assert unstaged(row) == unstaged(op) == update(1, b"data", subject=4)
+    assert isinstance(unstaged(row), Operation)
+
+
+def test_a_row_is_read_by_its_key() -> None:
+    assert isinstance(decode_row(record_key(1), b""), Record)
+
+
+@pytest.mark.parametrize(("key", "value"), [(mark_key(0), b"\xff"), (b"unknown", b"")])
+def test_bytes_that_are_not_what_the_key_says_are_an_error(key: bytes, value: bytes) -> None:
+    with pytest.raises(RowError, match=key.hex()):
+        decode_row(key, value)
