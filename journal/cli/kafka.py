@@ -19,8 +19,9 @@ from rich.console import Console
 from rich.table import Table
 
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, KafkaStatus, default_directory
+from journal.kafka.embedded import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, default_directory
 from journal.kafka.embedded_config import BROKERS_MAX
+from journal.kafka.embedded_status import KafkaStatus
 
 app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, stop, status.")
 

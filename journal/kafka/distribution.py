@@ -30,6 +30,8 @@ CACHE_VARIABLE = "KAFKA_JOURNAL_CACHE"
 DOWNLOAD_TIMEOUT_S = 1800.0
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
+STDERR = 2  # the descriptor: sys.stderr may be replaced by something that has none
+
 Report = Callable[[str], None]
 
 
@@ -142,9 +144,7 @@ def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, 
             continue
         report(f"getting Apache Kafka {KAFKA_VERSION} ({len(jars)} jars, about 40 MB) through {name}")
         try:
-            status = subprocess.run(
-                command, stdout=sys.stderr.fileno(), timeout=DOWNLOAD_TIMEOUT_S, check=False
-            ).returncode
+            status = subprocess.run(command, stdout=STDERR, timeout=DOWNLOAD_TIMEOUT_S, check=False).returncode
         except subprocess.TimeoutExpired:
             failures.append(f"{name} did not finish in {DOWNLOAD_TIMEOUT_S:.0f} s")
             continue

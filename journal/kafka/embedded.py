@@ -14,29 +14,28 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.distribution import Report, get_kafka, report_to_stderr
-from journal.kafka.embedded_config import Cluster, check_request, voter_count
+from journal.kafka.embedded_config import Cluster, check_request
+from journal.kafka.embedded_guard import Guard
 from journal.kafka.embedded_java import find_java
-from journal.kafka.embedded_ports import choose_free_ports, taken_ports
+from journal.kafka.embedded_ports import taken_ports
 from journal.kafka.embedded_process import (
     ProcessId,
     end_processes,
     read_pid_file,
-    start_time,
     wait_until,
     write_pid_file,
 )
 from journal.kafka.embedded_ready import answering_brokers
+from journal.kafka.embedded_status import BrokerStatus, KafkaStatus
 from journal.kafka.embedded_storage import (
     BrokerFiles,
     broker_files,
@@ -44,8 +43,9 @@ from journal.kafka.embedded_storage import (
     format_data,
     last_lines,
     load_cluster,
-    new_cluster_id,
+    make_cluster,
     save_cluster,
+    settle_cluster,
     write_configuration,
 )
 
@@ -60,29 +60,6 @@ JVM_OPTIONS = (
     "-XX:+ExitOnOutOfMemoryError",
     "-Djava.awt.headless=true",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
-    """One broker: `stopped`, `running` (a member of the cluster that answers) or `unresponsive` (a process only)."""
-
-    broker: int
-    state: str
-    port: int
-    pid: int | None
-    log: str
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaStatus:
-    directory: str
-    cluster_id: str | None
-    bootstrap_servers: str | None
-    brokers: tuple[BrokerStatus, ...]
-
-    @property
-    def running(self) -> bool:
-        return bool(self.brokers) and all(broker.state == "running" for broker in self.brokers)
 
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
@@ -119,7 +96,7 @@ class EmbeddedKafka:
         self._start_timeout_s = start_timeout_s
         self._report = report
         self._children: list[subprocess.Popen[bytes]] = []
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._guard = Guard(self._directory)
         if "," in str(self._directory):
             raise EmbeddedKafkaError(f"{self._directory}: Kafka takes no directory with a comma in its name")
         check_request(self._brokers or 1, self._ports, self._properties)
@@ -153,7 +130,7 @@ class EmbeddedKafka:
         with self._locked():
             running = [process for broker in cluster.brokers if (process := self._process(broker))]
             self._end(running, STOP_TIMEOUT_S)
-            self._end_guard()
+            self._guard.end()
         return bool(running)
 
     def status(self) -> KafkaStatus:
@@ -230,30 +207,12 @@ class EmbeddedKafka:
             yield
 
     def _settle_cluster(self) -> Cluster:
-        """The directory's cluster as it is, with the ports now asked for, or a new one."""
         cluster = load_cluster(self._directory)
         if cluster is None:
-            return self._make_cluster()
-        if self._brokers is not None and self._brokers != len(cluster.ports):
-            raise EmbeddedKafkaError(
-                f"{self._directory} holds {len(cluster.ports)} broker(s), {self._brokers} were asked for: "
-                "leave the number out, or use another directory"
-            )
-        if self._ports is None or self._ports == cluster.ports:
-            return cluster
-        if any(self._process(broker) for broker in cluster.brokers):
-            raise EmbeddedKafkaError(
-                f"Kafka in {self._directory} runs on {cluster.bootstrap_servers}: stop it before you change its ports"
-            )
-        moved = replace(cluster, ports=self._ports)
-        save_cluster(self._directory, moved)
-        return moved
-
-    def _make_cluster(self) -> Cluster:
-        brokers = self._brokers or 1
-        voters = voter_count(brokers)
-        ports = self._ports or choose_free_ports(brokers, ())
-        cluster = Cluster(new_cluster_id(), tuple(ports), choose_free_ports(voters, ports))
+            cluster = make_cluster(self._brokers or 1, self._ports)
+        else:
+            running = any(self._process(broker) for broker in cluster.brokers)
+            cluster = settle_cluster(cluster, self._directory, self._brokers, self._ports, running=running)
         save_cluster(self._directory, cluster)
         return cluster
 
@@ -288,7 +247,7 @@ class EmbeddedKafka:
 
     def _launch(self, java: Sequence[str], broker: int) -> ProcessId:
         if self._attached:
-            self._ensure_guard()
+            self._guard.ensure()
         files = self._files(broker)
         command = [
             *java[:1],
@@ -333,27 +292,6 @@ class EmbeddedKafka:
         return EmbeddedKafkaError(f"broker {broker} ended while starting; {last_lines(self._files(broker))}")
 
     # ---- processes -----------------------------------------------------------------------------------------------
-
-    def _ensure_guard(self) -> None:
-        if self._guard is not None and self._guard.poll() is None:
-            return
-        started = start_time(os.getpid())
-        assert started is not None, "this process is alive"
-        command = [
-            sys.executable,
-            "-m",
-            "journal.kafka.embedded_guard",
-            str(self._directory),
-            str(os.getpid()),
-            started,
-        ]
-        self._guard = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
-
-    def _end_guard(self) -> None:
-        if self._guard is not None:
-            self._guard.terminate()
-            self._guard.wait(KILL_TIMEOUT_S)
-            self._guard = None
 
     def _end(self, processes: list[ProcessId], timeout_s: float) -> None:
         end_processes(processes, timeout_s)

@@ -6,18 +6,52 @@ the process, not the thread that started it (which is what the kernel's parent-d
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
 
-from journal.kafka.embedded_process import ProcessId, read_pid_file
+from journal.kafka.embedded_process import ProcessId, read_pid_file, start_time
 
 POLL_S = 0.2
+END_TIMEOUT_S = 10.0
 SWEEPS = 5  # a broker started in the parent's last moment may have its pid file a moment later
 
 
-def guard(directory: Path, parent: ProcessId) -> None:
+class Guard:
+    """The guard process of this process's brokers in one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def ensure(self) -> None:
+        """Starts it unless it runs."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        started = start_time(os.getpid())
+        assert started is not None, "this process is alive"
+        command = [
+            sys.executable,
+            "-m",
+            "journal.kafka.embedded_guard",
+            str(self._directory),
+            str(os.getpid()),
+            started,
+        ]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def end(self) -> None:
+        """Ends it, because the brokers have ended."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(END_TIMEOUT_S)
+            self._process = None
+
+
+def watch(directory: Path, parent: ProcessId) -> None:
     while parent.is_alive():
         time.sleep(POLL_S)
     for _ in range(SWEEPS):
@@ -29,4 +63,4 @@ def guard(directory: Path, parent: ProcessId) -> None:
 
 
 if __name__ == "__main__":
-    guard(Path(sys.argv[1]), ProcessId(int(sys.argv[2]), sys.argv[3]))
+    watch(Path(sys.argv[1]), ProcessId(int(sys.argv[2]), sys.argv[3]))

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from journal.errors import EmbeddedKafkaError
@@ -28,7 +28,9 @@ from journal.kafka.embedded_config import (
     parse_properties,
     render_log4j,
     render_properties,
+    voter_count,
 )
+from journal.kafka.embedded_ports import choose_free_ports
 from journal.kafka.embedded_process import write_atomically
 
 FORMAT_TIMEOUT_S = 120.0
@@ -88,6 +90,30 @@ def load_cluster(directory: Path) -> Cluster | None:
 
 def save_cluster(directory: Path, cluster: Cluster) -> None:
     write_atomically(directory / CLUSTER_FILE, cluster.to_json())
+
+
+def make_cluster(brokers: int, ports: Sequence[int] | None) -> Cluster:
+    """A new cluster, on these ports or on free ones."""
+    own = tuple(ports) if ports else choose_free_ports(brokers, ())
+    return Cluster(new_cluster_id(), own, choose_free_ports(voter_count(brokers), own))
+
+
+def settle_cluster(
+    cluster: Cluster, directory: Path, brokers: int | None, ports: Sequence[int] | None, *, running: bool
+) -> Cluster:
+    """The cluster of the directory with the ports now asked for. Raises when it cannot be what was asked for."""
+    if brokers is not None and brokers != len(cluster.ports):
+        raise EmbeddedKafkaError(
+            f"{directory} holds {len(cluster.ports)} broker(s), {brokers} were asked for: "
+            "leave the number out, or use another directory"
+        )
+    if ports is None or tuple(ports) == cluster.ports:
+        return cluster
+    if running:
+        raise EmbeddedKafkaError(
+            f"Kafka in {directory} runs on {cluster.bootstrap_servers}: stop it before you change its ports"
+        )
+    return replace(cluster, ports=tuple(ports))
 
 
 def new_cluster_id() -> str:

@@ -1,0 +1,212 @@
+"""The embedded Apache Kafka itself: real brokers started, stopped, killed, refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from typer.testing import CliRunner
+
+from journal.cli.kafka import app
+from journal.errors import EmbeddedKafkaError
+from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.embedded_process import ProcessId, start_time, wait_until
+
+pytestmark = pytest.mark.kafka
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    with EmbeddedKafka(tmp_path_factory.mktemp("own"), attached=True) as running:
+        yield running
+
+
+@pytest.fixture
+def own(other_cluster: EmbeddedKafka) -> EmbeddedKafka:
+    """A running cluster of this file's own, for what the shared one would suffer from."""
+    other_cluster.start()
+    return other_cluster
+
+
+def make_topic(bootstrap: str, replication: int = 1) -> str:
+    name = f"embedded-{uuid.uuid4().hex}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(name, 1, replication)])[name].result(TIMEOUT_S)
+    return name
+
+
+def write(bootstrap: str, topic: str, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "transactional.id": topic})
+    producer.init_transactions(TIMEOUT_S)
+    producer.begin_transaction()
+    producer.produce(topic, value, partition=0)
+    producer.commit_transaction(TIMEOUT_S)
+
+
+def read_first(bootstrap: str, topic: str) -> bytes | None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "isolation.level": "read_committed"})
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+        message = consumer.poll(TIMEOUT_S)
+        return None if message is None else message.value()
+    finally:
+        consumer.close()
+
+
+def test_the_shared_broker_takes_transactions(bootstrap: str) -> None:
+    topic = make_topic(bootstrap)
+    write(bootstrap, topic, b"one")
+    assert read_first(bootstrap, topic) == b"one"
+
+
+def test_starting_what_runs_changes_nothing(kafka: EmbeddedKafka) -> None:
+    before = kafka.status()
+    assert kafka.start() == kafka.bootstrap_servers
+    assert kafka.status() == before
+    assert before.running
+
+
+def test_another_process_finds_the_running_brokers_by_their_directory(kafka: EmbeddedKafka) -> None:
+    answer = CliRunner().invoke(app, ["start", "--dir", str(kafka.directory), "--json"])
+    assert answer.exit_code == 0
+    assert json.loads(answer.stdout) == {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "directory": str(kafka.directory),
+        "already_running": True,
+    }
+
+
+def test_other_ports_or_another_number_of_brokers_are_refused_for_a_running_cluster(kafka: EmbeddedKafka) -> None:
+    with pytest.raises(EmbeddedKafkaError, match="stop it before you change its ports"):
+        EmbeddedKafka(kafka.directory, ports=[31999]).start()
+    with pytest.raises(EmbeddedKafkaError, match="holds 1 broker"):
+        EmbeddedKafka(kafka.directory, brokers=3).start()
+
+
+def test_records_ports_and_identity_survive_a_stop_and_a_crash(own: EmbeddedKafka) -> None:
+    bootstrap, identity = own.bootstrap_servers, own.status().cluster_id
+    topic = make_topic(bootstrap)
+    write(bootstrap, topic, b"kept")
+    assert own.stop()
+    assert not own.stop()
+    assert [broker.state for broker in own.status().brokers] == ["stopped"]
+    assert own.start() == bootstrap
+    own.kill(1)
+    own.restart_broker(1)
+    assert (own.bootstrap_servers, own.status().cluster_id) == (bootstrap, identity)
+    assert read_first(bootstrap, topic) == b"kept"
+
+
+def test_a_paused_broker_is_unresponsive_until_it_is_resumed(own: EmbeddedKafka) -> None:
+    own.pause(1)
+    assert [broker.state for broker in own.status().brokers] == ["unresponsive"]
+    own.resume(1)
+    assert own.start() == own.bootstrap_servers
+    assert own.status().running
+
+
+def test_three_brokers_go_on_when_one_is_killed_and_take_it_back(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "kafka", brokers=3, attached=True) as three:
+        topic = make_topic(three.bootstrap_servers, replication=3)
+        three.kill(3)
+        write(three.bootstrap_servers, topic, b"without the third")
+        assert [broker.state for broker in three.status().brokers] == ["running", "running", "stopped"]
+        three.restart_broker(3)
+        assert three.status().running
+        assert read_first(three.bootstrap_servers, topic) == b"without the third"
+
+
+def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with pytest.raises(EmbeddedKafkaError, match=f"port {port} of broker 1 is taken"):
+            EmbeddedKafka(tmp_path / "kafka", ports=[port], attached=True).start()
+
+
+def test_an_interrupted_format_is_done_again_and_a_half_formatted_directory_is_refused(own: EmbeddedKafka) -> None:
+    own.stop()
+    broker = own.directory / "broker-1"
+    (broker / "data").rename(broker / "data.formatting")
+    own.start()
+    assert not (broker / "data.formatting").exists()
+    own.stop()
+    meta = broker / "data" / "meta.properties"
+    meta.rename(broker / "meta.properties")
+    with pytest.raises(EmbeddedKafkaError, match="half formatted"):
+        own.start()
+    (broker / "meta.properties").rename(meta)
+
+
+def test_a_broker_that_dies_at_its_start_leaves_its_last_words(tmp_path: Path) -> None:
+    kafka = EmbeddedKafka(tmp_path / "kafka", properties={"num.io.threads": "none"}, attached=True)
+    with pytest.raises(EmbeddedKafkaError, match=r"Invalid value none for configuration num\.io\.threads"):
+        kafka.start()
+    assert [broker.state for broker in kafka.status().brokers] == ["stopped"]
+
+
+def test_an_old_java_is_refused_by_the_command_with_exit_code_1(tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n")
+    java.chmod(0o755)
+    command = ["start", "--dir", str(tmp_path / "kafka"), "--json"]
+    answer = CliRunner().invoke(app, command, env={"JAVA_HOME": str(tmp_path)})
+    assert answer.exit_code == 1
+    assert "Java 11, too old" in json.loads(answer.stdout)["error"]
+
+
+STARTER = """
+import sys, time
+from journal.kafka.embedded import EmbeddedKafka
+kafka = EmbeddedKafka(sys.argv[1], attached=True)
+kafka.start()
+print(kafka.status().brokers[0].pid, flush=True)
+time.sleep(600)
+"""
+
+
+def test_attached_brokers_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", STARTER, str(tmp_path / "kafka")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        broker = ProcessId(pid, start_time(pid) or "")
+        assert broker.is_alive()
+        os.kill(parent.pid, signal.SIGKILL)
+    assert wait_until(lambda: not broker.is_alive(), TIMEOUT_S)
+
+
+def test_the_commands_start_show_and_stop_a_broker_that_outlives_them(tmp_path: Path) -> None:
+    where = ["--dir", str(tmp_path / "kafka"), "--json"]
+    runner = CliRunner()
+    assert runner.invoke(app, ["status", *where]).exit_code == 1
+    try:
+        command = [sys.executable, "-c", "from journal.cli.kafka import app; app()", "start", *where]
+        started = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert not started["already_running"]
+        shown = runner.invoke(app, ["status", *where])
+        assert shown.exit_code == 0
+        assert json.loads(shown.stdout)["bootstrap_servers"] == started["bootstrap_servers"]
+    finally:
+        stopped = runner.invoke(app, ["stop", *where])
+    assert json.loads(stopped.stdout)["stopped"]
+    assert runner.invoke(app, ["status", *where]).exit_code == 1
+
+
+def test_a_bad_command_line_has_exit_code_2(tmp_path: Path) -> None:
+    for wrong in (["--ports", "x"], ["-p", "novalue"], ["--brokers", "0"]):
+        assert CliRunner().invoke(app, ["start", "--dir", str(tmp_path / "kafka"), *wrong]).exit_code == 2

@@ -1,0 +1,231 @@
+"""A simulated cluster: topics, the transaction coordinator, consumer groups. Requests in, answers out; no clients.
+
+The coordinator does what Kafka's does for a client without KIP-890's half (librdkafka 2.16), as seen on Kafka 4.3:
+
+- InitProducerId bumps the epoch at once, which fences older instances, aborts what was open, and is answered when the
+  markers are written.
+- EndTxn is answered when the decision is logged; markers follow partition by partition, and until the last one the same
+  id cannot begin again. The epoch stays as it is, so a late copy of an EndTxn ends whatever transaction is then open.
+- An EndTxn(commit) of a transaction that was already committed is answered with success: a repetition.
+- A transaction open longer than its time-out is aborted with a bumped epoch, which to its producer is being fenced.
+- A Produce is refused when the partition has seen a newer epoch; the first of a transaction also unless the coordinator
+  has the partition in that producer's open transaction (3.6's verification).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import partial
+
+from journal.kafka.ports import GroupMember
+from tests.simulation.faults import Faults
+from tests.simulation.partition import PartitionLog
+from tests.simulation.timeline import Timeline
+
+Partition = tuple[str, int]
+
+
+class Answer(Enum):
+    """How the broker answers what it does not simply do."""
+
+    FENCED = auto()
+    CONCURRENT = auto()
+    INVALID_STATE = auto()
+    UNKNOWN_TOPIC = auto()
+    INVALID_RECORD = auto()
+
+
+class State(Enum):
+    EMPTY = auto()
+    ONGOING = auto()
+    PREPARE_COMMIT = auto()
+    PREPARE_ABORT = auto()
+    COMPLETE_COMMIT = auto()
+    COMPLETE_ABORT = auto()
+
+
+@dataclass(slots=True)
+class Transactional:
+    """The coordinator's entry for one transactional id."""
+
+    producer: int
+    epoch: int = 0
+    state: State = State.EMPTY
+    partitions: list[Partition] = field(default_factory=list)
+    number: int = 0
+    """Counts the transactions, so that a time-out knows its own."""
+
+
+@dataclass(slots=True)
+class Topic:
+    topic_id: str
+    config: dict[str, str]
+    replication: int
+    logs: list[PartitionLog]
+
+
+class SimulatedBroker:
+    """The cluster. Deterministic: all chance comes from `faults`, all time from `timeline`."""
+
+    def __init__(self, timeline: Timeline, faults: Faults | None = None, cluster_id: str = "simulated") -> None:
+        self.timeline = timeline
+        self.faults = faults or Faults()
+        self.cluster_id = cluster_id
+        self.topics: dict[str, Topic] = {}
+        self.groups: dict[str, list[GroupMember]] = {}
+        self.group_offsets: dict[str, dict[Partition, int]] = {}
+        self.broker_config: dict[int, dict[str, str]] = {1: {"transaction.partition.verification.enable": "true"}}
+        self._ids: dict[str, Transactional] = {}
+        self._numbers = itertools.count(1)
+
+    # ---- topics ----------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
+        """An existing one is left as it is. A deleted and re-created one has another id and empty logs."""
+        if name not in self.topics:
+            logs = [PartitionLog() for _ in range(partitions)]
+            self.topics[name] = Topic(f"topic-{next(self._numbers)}", dict(config), replication, logs)
+
+    def delete_topic(self, name: str) -> None:
+        del self.topics[name]
+
+    def log(self, topic: str, partition: int) -> PartitionLog | None:
+        known = self.topics.get(topic)
+        return known.logs[partition] if known is not None and partition < len(known.logs) else None
+
+    def compact(self, topic: str, partition: int, below: int | None = None) -> None:
+        """One run of the cleaner over a partition, by the topic's own settings."""
+        known = self.topics[topic]
+        lag_s = int(known.config.get("min.compaction.lag.ms", "0")) / 1000
+        retention_s = int(known.config.get("delete.retention.ms", "86400000")) / 1000
+        known.logs[partition].compact(self.timeline.now(), lag_s, retention_s, below)
+
+    # ---- writing ---------------------------------------------------------------------------------------------
+
+    def write(
+        self, topic: str, partition: int, records: Sequence[tuple[bytes | None, bytes | None]]
+    ) -> list[int] | Answer:
+        """A Produce request outside of transactions."""
+        log = self.log(topic, partition)
+        refused = self._refusal(log, topic, records)
+        if log is None or refused is not None:
+            return refused or Answer.UNKNOWN_TOPIC
+        now = self._timestamp()
+        return [log.append(now, key, value) for key, value in records]
+
+    def produce(
+        self,
+        transactional_id: str,
+        epoch: int,
+        topic: str,
+        partition: int,
+        records: Sequence[tuple[bytes | None, bytes | None]],
+    ) -> list[int] | Answer:
+        """A Produce request inside a transaction."""
+        entry = self._ids[transactional_id]
+        log = self.log(topic, partition)
+        refused = self._refusal(log, topic, records)
+        if log is None or refused is not None:
+            return refused or Answer.UNKNOWN_TOPIC
+        if epoch < log.epochs.get(entry.producer, 0):
+            return Answer.FENCED
+        if not log.has_open(entry.producer):
+            # The first of a transaction here: the partition's leader asks the coordinator.
+            if epoch < entry.epoch:
+                return Answer.FENCED
+            if entry.state is not State.ONGOING or (topic, partition) not in entry.partitions:
+                return Answer.INVALID_STATE
+        log.epochs[entry.producer] = epoch
+        now = self._timestamp()
+        return [log.append(now, key, value, entry.producer) for key, value in records]
+
+    # ---- the transaction coordinator -------------------------------------------------------------------------
+
+    def init_producer(self, transactional_id: str) -> int | Answer:
+        """InitProducerId of a new instance. CONCURRENT until what was open is settled; asked again, it goes on."""
+        entry = self._ids.get(transactional_id)
+        if entry is None:
+            entry = self._ids[transactional_id] = Transactional(next(self._numbers))
+        if entry.state is State.ONGOING:
+            entry.epoch += 1
+            self._decide(entry, commit=False)
+        if entry.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+            return Answer.CONCURRENT
+        entry.epoch += 1
+        entry.state = State.EMPTY
+        return entry.epoch
+
+    def add_partitions(
+        self, transactional_id: str, epoch: int, partitions: Sequence[Partition], timeout_s: float
+    ) -> Answer | None:
+        """AddPartitionsToTxn: begins the transaction at the coordinator."""
+        entry = self._ids[transactional_id]
+        if epoch != entry.epoch:
+            return Answer.FENCED
+        if entry.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+            return Answer.CONCURRENT
+        if any(self.log(*partition) is None for partition in partitions):
+            return Answer.UNKNOWN_TOPIC
+        if entry.state is not State.ONGOING:
+            entry.state, entry.partitions = State.ONGOING, []
+            entry.number += 1
+            self.timeline.call_at(self.timeline.now() + timeout_s, self._expiry(entry, entry.number))
+        entry.partitions.extend(p for p in partitions if p not in entry.partitions)
+        return None
+
+    def end_transaction(self, transactional_id: str, epoch: int, *, commit: bool) -> Answer | None:
+        """EndTxn."""
+        entry = self._ids[transactional_id]
+        if epoch != entry.epoch:
+            return Answer.FENCED
+        if entry.state is State.ONGOING:
+            self._decide(entry, commit=commit)
+            return None
+        if entry.state is (State.PREPARE_COMMIT if commit else State.PREPARE_ABORT):
+            return Answer.CONCURRENT
+        if entry.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
+            return None
+        return Answer.INVALID_STATE
+
+    def _expiry(self, entry: Transactional, number: int) -> Callable[[], None]:
+        def expire() -> None:
+            if entry.number == number and entry.state is State.ONGOING:
+                entry.epoch += 1
+                self._decide(entry, commit=False)
+
+        return expire
+
+    def _decide(self, entry: Transactional, *, commit: bool) -> None:
+        """Logs the decision; from here on nothing changes it. The markers follow, each at its own time."""
+        entry.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
+        waiting = set(entry.partitions)
+
+        def mark(partition: Partition) -> None:
+            log = self.log(*partition)
+            if log is not None:
+                log.mark(self._timestamp(), entry.producer, entry.epoch, commit=commit)
+            waiting.discard(partition)
+            if not waiting:
+                entry.state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
+
+        for partition in entry.partitions:
+            delay = self.faults.marker_after_s(*partition)
+            if delay > 0:
+                self.timeline.call_at(self.timeline.now() + delay, partial(mark, partition))
+            else:
+                mark(partition)
+
+    def _refusal(
+        self, log: PartitionLog | None, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]
+    ) -> Answer | None:
+        if log is None:
+            return Answer.UNKNOWN_TOPIC
+        if "compact" in self.topics[topic].config.get("cleanup.policy", "") and any(key is None for key, _ in records):
+            return Answer.INVALID_RECORD
+        return None
+
+    def _timestamp(self) -> int:
+        return int(self.timeline.now() * 1000)

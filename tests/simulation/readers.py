@@ -1,0 +1,128 @@
+"""Simulated readers and administration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from journal.errors import ClosedError, GapError, KafkaRefusedError, KafkaUnavailableError, TopicError
+from journal.kafka.ports import GroupMember, LogRecord, TopicState
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.partition import PartitionLog
+from tests.simulation.requests import Requests
+
+
+class SimulatedReader:
+    """`ports.Reader`. A poll gives records or moves the position behind what it does not give, never both."""
+
+    def __init__(self, requests: Requests, topic: str, *, committed: bool, records_per_poll: int) -> None:
+        self._requests: Requests | None = requests
+        self._topic = topic
+        self._committed = committed
+        self._records_per_poll = records_per_poll
+        self._positions: dict[int, int] = {}
+
+    def seek(self, positions: Mapping[int, int]) -> None:
+        self._open()
+        self._positions = dict(positions)
+
+    def poll(self, timeout_s: float) -> list[LogRecord]:
+        requests = self._open()
+        try:
+            requests.ask("poll", timeout_s)
+        except KafkaUnavailableError:
+            return []
+        records: list[LogRecord] = []
+        requests.broker.timeline.wait(timeout_s, lambda: self._fetch(records))
+        return records
+
+    def position(self, partition: int) -> int:
+        return self._positions[partition]
+
+    def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        self._open().ask("start_and_end", timeout_s)
+        log = self._log(partition)
+        if log is None:
+            raise TopicError(f"{self._topic}[{partition}] is not there")
+        return log.start, log.last_stable if self._committed else log.end
+
+    def close(self) -> None:
+        self._requests = None
+
+    def _fetch(self, records: list[LogRecord]) -> bool:
+        """Says whether a position has moved."""
+        count, moved = self._records_per_poll, False
+        for partition, position in self._positions.items():
+            log = self._log(partition)
+            if log is None:
+                continue
+            if not log.start <= position <= log.end:
+                if records:
+                    break
+                raise GapError(
+                    f"this offset is outside the log, which has {log.start} to {log.end}",
+                    topic=self._topic,
+                    partition=partition,
+                    offset=position,
+                )
+            found = log.fetch(partition, position, count - len(records), committed=self._committed)
+            if found:
+                records += found
+                self._positions[partition] = found[-1].offset + 1
+            elif len(records) < count:
+                end = log.last_stable if self._committed else log.end
+                if end > position:
+                    self._positions[partition], moved = end, True
+        return moved or bool(records)
+
+    def _log(self, partition: int) -> PartitionLog | None:
+        return self._open().broker.log(self._topic, partition)
+
+    def _open(self) -> Requests:
+        if self._requests is None:
+            raise ClosedError("this reader is closed")
+        return self._requests
+
+
+class SimulatedCluster:
+    """`ports.Cluster`."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests: Requests | None = requests
+
+    def cluster_id(self, timeout_s: float) -> str:
+        return self._asked(timeout_s).cluster_id
+
+    def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
+        known = self._asked(timeout_s).topics
+        return {
+            name: TopicState(known[name].topic_id, len(known[name].logs), known[name].replication, known[name].config)
+            for name in topics
+            if name in known
+        }
+
+    def create(
+        self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
+    ) -> None:
+        broker = self._asked(timeout_s)
+        if replication > len(broker.broker_config):
+            raise KafkaRefusedError(f"create topic {topic}: replication {replication}: too few brokers")
+        broker.create_topic(topic, partitions, replication, config)
+
+    def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
+        return {broker: config.get(name) for broker, config in self._asked(timeout_s).broker_config.items()}
+
+    def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
+        return list(self._asked(timeout_s).groups.get(group, ()))
+
+    def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
+        offsets = self._asked(timeout_s).group_offsets.get(group, {})
+        return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
+
+    def close(self) -> None:
+        self._requests = None
+
+    def _asked(self, timeout_s: float) -> SimulatedBroker:
+        if self._requests is None:
+            raise ClosedError("this cluster client is closed")
+        self._requests.ask("admin", timeout_s)
+        return self._requests.broker

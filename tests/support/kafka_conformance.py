@@ -1,0 +1,278 @@
+"""What the journal relies on Kafka for, as cases that run against real Kafka and against the simulated one alike.
+
+A case is a function of an `Environment`; its name is the sentence it proves. Nothing here waits for luck: whatever
+takes its time is waited for with a deadline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from journal.errors import GapError, TopicError
+from journal.kafka.ports import (
+    Clock,
+    Kafka,
+    LogRecord,
+    Reader,
+    Sent,
+    TransactionalProducer,
+)
+
+LIMIT_S = 30.0
+GLANCE_S = 0.3
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A cluster under test."""
+
+    kafka: Kafka
+    impatient: Kafka
+    """The same cluster, with a transaction time-out of a second."""
+    topic: Callable[[int, Mapping[str, str]], str]
+    """Makes a new topic of so many partitions."""
+    name: Callable[[], str]
+    """A new name, for a transactional id or a topic."""
+    trim: Callable[[str, int, int], None]
+    delete_topic: Callable[[str], None]
+    clock: Clock
+
+    def producer(self, transactional_id: str | None = None) -> TransactionalProducer:
+        """An initialised one."""
+        producer = self.kafka.transactional_producer(transactional_id or self.name())
+        producer.init(LIMIT_S)
+        return producer
+
+
+def record(topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
+    return Sent(topic, partition, key, value)
+
+
+def commit(producer: TransactionalProducer, *records: Sent) -> list[int]:
+    offsets = producer.send(records, LIMIT_S)
+    producer.commit_transaction(LIMIT_S)
+    return offsets
+
+
+def abort(producer: TransactionalProducer, *records: Sent) -> list[int]:
+    offsets = producer.send(records, LIMIT_S)
+    producer.abort_transaction(LIMIT_S)
+    return offsets
+
+
+def read(env: Environment, reader: Reader, partition: int = 0) -> list[LogRecord]:
+    """What the reader sees up to the log's end as of now: polls until its position is there."""
+    deadline = env.clock() + LIMIT_S
+    end = reader.start_and_end(partition, LIMIT_S)[1]
+    records: list[LogRecord] = []
+    while reader.position(partition) < end:
+        assert env.clock() < deadline, f"stands at {reader.position(partition)}, end {end}"
+        records += reader.poll(GLANCE_S)
+    return records
+
+
+def read_all(env: Environment, topic: str, partition: int = 0, *, committed: bool = True) -> list[LogRecord]:
+    reader = env.kafka.reader(topic, committed=committed)
+    reader.seek({partition: 0})
+    return read(env, reader, partition)
+
+
+def values(records: list[LogRecord]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+def wait_for_end(env: Environment, topic: str, end: int, *, committed: bool = True, partition: int = 0) -> None:
+    """Waits until the end is there or beyond: markers are written after a commit has returned."""
+    deadline = env.clock() + LIMIT_S
+    reader = env.kafka.reader(topic, committed=committed)
+    while reader.start_and_end(partition, LIMIT_S)[1] < end:
+        assert env.clock() < deadline, f"the end is {reader.start_and_end(partition, LIMIT_S)[1]}, not {end}"
+        reader.poll(0.01)
+    reader.close()
+
+
+# ---- reading what was committed ------------------------------------------------------------------------------
+
+
+def committed_records_are_read_in_order_at_the_offsets_that_send_told(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    offsets = commit(producer, *(record(topic, b"%d" % i) for i in range(5)))
+    offsets += commit(producer, *(record(topic, b"%d" % i) for i in range(5, 8)))
+    wait_for_end(env, topic, offsets[-1] + 2)
+    records = read_all(env, topic)
+    assert values(records) == [b"%d" % i for i in range(8)]
+    assert [record.offset for record in records] == offsets
+
+
+def a_transaction_marker_takes_an_offset(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    assert commit(producer, record(topic, b"a"), record(topic, b"b")) == [0, 1]
+    assert abort(producer, record(topic, b"c")) == [3]
+    assert commit(producer, record(topic, b"d")) == [5]
+
+
+def offsets_are_told_in_the_order_of_the_records_across_partitions(env: Environment) -> None:
+    topic, producer = env.topic(2, {}), env.producer()
+    commit(producer, record(topic, b"x", 1), record(topic, b"y", 1))
+    sent = [record(topic, b"a", 1), record(topic, b"b", 0), record(topic, b"c", 1), record(topic, b"d", 0)]
+    assert commit(producer, *sent) == [3, 0, 4, 1]
+
+
+def keys_values_and_tombstones_come_back_as_they_were(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    sent = [
+        Sent(topic, 0, b"k", b"v"),
+        Sent(topic, 0, b"k", None),
+        Sent(topic, 0, None, b""),
+        Sent(topic, 0, b"", b"w"),
+    ]
+    commit(producer, *sent)
+    wait_for_end(env, topic, 5)
+    records = read_all(env, topic)
+    assert [(record.key, record.value) for record in records] == [(b"k", b"v"), (b"k", None), (None, b""), (b"", b"w")]
+    assert all(record.partition == 0 and record.timestamp > 0 for record in records)
+
+
+def a_commit_becomes_visible_in_every_partition(env: Environment) -> None:
+    topic, producer = env.topic(3, {}), env.producer()
+    commit(producer, *(record(topic, b"%d" % partition, partition) for partition in range(3)))
+    for partition in range(3):
+        wait_for_end(env, topic, 2, partition=partition)
+        assert values(read_all(env, topic, partition)) == [b"%d" % partition]
+
+
+def aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    commit(producer, record(topic, b"a"))
+    abort(producer, record(topic, b"b"), record(topic, b"c"))
+    commit(producer, record(topic, b"d"))
+    wait_for_end(env, topic, 7)
+    assert values(read_all(env, topic)) == [b"a", b"d"]
+    assert values(read_all(env, topic, committed=False)) == [b"a", b"b", b"c", b"d"]
+
+
+def an_open_transaction_holds_back_what_others_committed_behind_it(env: Environment) -> None:
+    topic, one, other = env.topic(1, {}), env.producer(), env.producer()
+    commit(other, record(topic, b"before"))
+    wait_for_end(env, topic, 2)
+    one.send([record(topic, b"open")], LIMIT_S)
+    env.kafka.plain_producer().send([record(topic, b"plain")], LIMIT_S)
+    commit(other, record(topic, b"behind"))
+    wait_for_end(env, topic, 6, committed=False)
+    assert values(read_all(env, topic)) == [b"before"]
+    assert values(read_all(env, topic, committed=False)) == [b"before", b"open", b"plain", b"behind"]
+    one.commit_transaction(LIMIT_S)
+    wait_for_end(env, topic, 7)
+    assert values(read_all(env, topic)) == [b"before", b"open", b"plain", b"behind"]
+
+
+def the_end_is_the_last_stable_offset_or_the_high_watermark(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    committed, unfiltered = env.kafka.reader(topic), env.kafka.reader(topic, committed=False)
+    assert committed.start_and_end(0, LIMIT_S) == unfiltered.start_and_end(0, LIMIT_S) == (0, 0)
+    commit(producer, record(topic, b"a"))
+    wait_for_end(env, topic, 2)
+    producer.send([record(topic, b"b"), record(topic, b"c")], LIMIT_S)
+    assert committed.start_and_end(0, LIMIT_S) == (0, 2)
+    assert unfiltered.start_and_end(0, LIMIT_S) == (0, 4)
+
+
+def the_position_passes_markers_and_aborted_tails(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    commit(producer, record(topic, b"a"))
+    wait_for_end(env, topic, 2)
+    reader = env.kafka.reader(topic)
+    reader.seek({0: 0})
+    assert values(read(env, reader)) == [b"a"]
+    assert reader.position(0) == 2
+    abort(producer, record(topic, b"b"), record(topic, b"c"))
+    wait_for_end(env, topic, 5)
+    assert read(env, reader) == []
+    assert reader.position(0) == 5
+
+
+def the_position_stands_at_an_open_transaction(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    env.kafka.plain_producer().send([record(topic, b"a")], LIMIT_S)
+    producer.send([record(topic, b"b")], LIMIT_S)
+    reader = env.kafka.reader(topic)
+    reader.seek({0: 0})
+    assert values(read(env, reader)) == [b"a"]
+    assert reader.poll(GLANCE_S) == []
+    assert reader.position(0) == 1
+    producer.commit_transaction(LIMIT_S)
+    assert values(reader.poll(LIMIT_S)) == [b"b"]
+
+
+def a_seek_reads_these_partitions_from_there_and_no_others(env: Environment) -> None:
+    topic, plain = env.topic(2, {}), env.kafka.plain_producer()
+    plain.send([record(topic, b"%d" % i, i % 2) for i in range(8)], LIMIT_S)
+    reader = env.kafka.reader(topic)
+    reader.seek({0: 0, 1: 0})
+    assert sorted(values(read(env, reader, 0) + read(env, reader, 1))) == [b"%d" % i for i in range(8)]  # type: ignore[type-var]
+    reader.seek({1: 2})
+    assert values(read(env, reader, 1)) == [b"5", b"7"]
+    assert reader.poll(GLANCE_S) == []
+    reader.seek({0: 4})
+    assert reader.poll(GLANCE_S) == []
+    assert reader.position(0) == 4
+
+
+# ---- outside the log -----------------------------------------------------------------------------------------
+
+
+def a_position_behind_the_end_is_a_gap(env: Environment) -> None:
+    topic = env.topic(1, {})
+    env.kafka.plain_producer().send([record(topic, b"a")], LIMIT_S)
+    reader = env.kafka.reader(topic)
+    reader.seek({0: 2})
+    with pytest.raises(GapError) as gap:
+        reader.poll(LIMIT_S)
+    assert (gap.value.topic, gap.value.partition, gap.value.offset) == (topic, 0, 2)
+    with pytest.raises(GapError):
+        reader.poll(LIMIT_S)
+    reader.seek({0: 0})
+    assert values(reader.poll(LIMIT_S)) == [b"a"]
+
+
+def a_position_before_a_trimmed_start_is_a_gap(env: Environment) -> None:
+    topic = env.topic(1, {})
+    env.kafka.plain_producer().send([record(topic, b"%d" % i) for i in range(4)], LIMIT_S)
+    env.trim(topic, 0, 3)
+    reader = env.kafka.reader(topic)
+    assert reader.start_and_end(0, LIMIT_S) == (3, 4)
+    reader.seek({0: 2})
+    with pytest.raises(GapError):
+        reader.poll(LIMIT_S)
+    reader.seek({0: 3})
+    assert values(reader.poll(LIMIT_S)) == [b"3"]
+
+
+def a_missing_topic_is_named(env: Environment) -> None:
+    missing = env.name()
+    with pytest.raises(TopicError, match=missing):
+        env.kafka.reader(missing).start_and_end(0, LIMIT_S)
+    with pytest.raises(TopicError):
+        env.kafka.plain_producer().send([record(missing, b"a")], LIMIT_S)
+    assert env.kafka.cluster().describe([missing], LIMIT_S) == {}
+
+
+READING: list[Callable[[Environment], None]] = [
+    committed_records_are_read_in_order_at_the_offsets_that_send_told,
+    a_transaction_marker_takes_an_offset,
+    offsets_are_told_in_the_order_of_the_records_across_partitions,
+    keys_values_and_tombstones_come_back_as_they_were,
+    a_commit_becomes_visible_in_every_partition,
+    aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them,
+    an_open_transaction_holds_back_what_others_committed_behind_it,
+    the_end_is_the_last_stable_offset_or_the_high_watermark,
+    the_position_passes_markers_and_aborted_tails,
+    the_position_stands_at_an_open_transaction,
+    a_seek_reads_these_partitions_from_there_and_no_others,
+    a_position_behind_the_end_is_a_gap,
+    a_position_before_a_trimmed_start_is_a_gap,
+    a_missing_topic_is_named,
+]

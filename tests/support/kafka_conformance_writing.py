@@ -1,0 +1,256 @@
+"""The conformance cases about who may write, what an error means, and administration. See `kafka_conformance`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from journal.errors import ClosedError, InvalidOperationError, KafkaRefusedError
+from journal.kafka.ports import FatalProducerError
+from tests.support.kafka_conformance import (
+    GLANCE_S,
+    LIMIT_S,
+    READING,
+    Environment,
+    abort,
+    commit,
+    read_all,
+    record,
+    values,
+    wait_for_end,
+)
+
+# ---- fencing -------------------------------------------------------------------------------------------------
+
+
+def an_older_instance_is_fenced_when_it_sends(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    old = env.producer(transactional_id)
+    commit(old, record(topic, b"a"))
+    new = env.producer(transactional_id)
+    with pytest.raises(FatalProducerError) as error:
+        old.send([record(topic, b"b")], LIMIT_S)
+    assert error.value.fenced
+    commit(new, record(topic, b"c"))
+    wait_for_end(env, topic, 4)
+    assert values(read_all(env, topic, committed=False)) == [b"a", b"c"]
+
+
+def an_older_instance_is_fenced_when_it_commits_and_its_records_are_aborted(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    old = env.producer(transactional_id)
+    old.send([record(topic, b"a")], LIMIT_S)
+    env.producer(transactional_id)
+    with pytest.raises(FatalProducerError) as error:
+        old.commit_transaction(LIMIT_S)
+    assert error.value.fenced
+    assert read_all(env, topic) == []
+
+
+def an_older_instance_is_fenced_when_it_aborts(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    old = env.producer(transactional_id)
+    old.send([record(topic, b"a")], LIMIT_S)
+    env.producer(transactional_id)
+    with pytest.raises(FatalProducerError) as error:
+        old.abort_transaction(LIMIT_S)
+    assert error.value.fenced
+
+
+def an_older_instance_does_not_disturb_the_open_transaction_of_the_newer(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    old = env.producer(transactional_id)
+    old.send([record(topic, b"old")], LIMIT_S)
+    new = env.producer(transactional_id)
+    new.send([record(topic, b"new")], LIMIT_S)
+    with pytest.raises(FatalProducerError):
+        old.commit_transaction(LIMIT_S)
+    old.close()
+    assert new.commit_transaction(LIMIT_S) in (True, False)
+    wait_for_end(env, topic, 4)
+    assert values(read_all(env, topic)) == [b"new"]
+
+
+def a_fenced_instance_stays_fenced(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    old = env.producer(transactional_id)
+    env.producer(transactional_id)
+    for _ in range(2):
+        with pytest.raises(FatalProducerError):
+            old.send([record(topic, b"a")], LIMIT_S)
+
+
+def an_init_aborts_what_its_predecessor_left_open(env: Environment) -> None:
+    topic, transactional_id = env.topic(2, {}), env.name()
+    crashed = env.producer(transactional_id)
+    crashed.send([record(topic, b"a", 0), record(topic, b"b", 1)], LIMIT_S)
+    crashed.close()
+    assert env.kafka.reader(topic).start_and_end(0, LIMIT_S) == (0, 0)
+    env.producer(transactional_id)
+    for partition in range(2):
+        # By the time init has returned its markers are there: this end is not waited for.
+        assert env.kafka.reader(topic).start_and_end(partition, LIMIT_S) == (0, 2)
+        assert read_all(env, topic, partition) == []
+
+
+def an_init_leaves_what_was_committed(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    commit(env.producer(transactional_id), record(topic, b"a"))
+    env.producer(transactional_id)
+    assert values(read_all(env, topic)) == [b"a"]
+
+
+def the_coordinator_ends_a_transaction_that_outlives_its_time_out_and_its_producer_is_fenced(env: Environment) -> None:
+    topic = env.topic(1, {})
+    slow = env.impatient.transactional_producer(env.name())
+    slow.init(LIMIT_S)
+    slow.send([record(topic, b"a")], LIMIT_S)
+    wait_for_end(env, topic, 2)
+    assert read_all(env, topic) == []
+    with pytest.raises(FatalProducerError) as error:
+        slow.commit_transaction(LIMIT_S)
+    assert error.value.fenced
+
+
+# ---- calls and their errors ----------------------------------------------------------------------------------
+
+
+def transactions_of_one_producer_follow_each_other(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    for i in range(10):
+        commit(producer, record(topic, b"%d" % i))
+    wait_for_end(env, topic, 20)
+    assert values(read_all(env, topic)) == [b"%d" % i for i in range(10)]
+
+
+def an_abort_is_followed_by_the_next_transaction(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    abort(producer, record(topic, b"a"))
+    commit(producer, record(topic, b"b"))
+    wait_for_end(env, topic, 4)
+    assert values(read_all(env, topic)) == [b"b"]
+
+
+def a_record_that_the_broker_refuses_is_the_end_of_its_producer_and_the_next_goes_on(env: Environment) -> None:
+    topic, transactional_id = env.topic(2, {"cleanup.policy": "compact"}), env.name()
+    producer = env.producer(transactional_id)
+    with pytest.raises(FatalProducerError) as error:
+        producer.send([record(topic, b"a", key=b"k"), record(topic, b"without a key", 1)], LIMIT_S)
+    assert not error.value.fenced
+    producer.close()
+    offset = commit(env.producer(transactional_id), record(topic, b"b", key=b"k"))[0]
+    wait_for_end(env, topic, offset + 2)
+    assert values(read_all(env, topic)) == [b"b"]
+
+
+def calls_out_of_order_are_fatal(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    with pytest.raises(FatalProducerError):
+        producer.commit_transaction(LIMIT_S)
+    fresh = env.kafka.transactional_producer(env.name())
+    with pytest.raises(FatalProducerError):
+        fresh.send([record(topic, b"a")], LIMIT_S)
+    twice = env.producer()
+    twice.send([record(topic, b"a")], LIMIT_S)
+    with pytest.raises(FatalProducerError):
+        twice.send([record(topic, b"b")], LIMIT_S)
+
+
+def a_transaction_without_records_is_refused(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    with pytest.raises(InvalidOperationError):
+        producer.send([], LIMIT_S)
+    assert commit(producer, record(topic, b"a")) == [0]
+
+
+def plain_writes_are_there_when_send_returns(env: Environment) -> None:
+    topic, plain = env.topic(2, {}), env.kafka.plain_producer()
+    assert plain.send([record(topic, b"a"), record(topic, b"b", 1), record(topic, b"c")], LIMIT_S) == [0, 0, 1]
+    assert values(read_all(env, topic)) == [b"a", b"c"]
+    compacted = env.topic(1, {"cleanup.policy": "compact"})
+    with pytest.raises(KafkaRefusedError):
+        plain.send([record(compacted, b"without a key")], LIMIT_S)
+
+
+def closed_clients_say_so(env: Environment) -> None:
+    topic, producer, plain = env.topic(1, {}), env.producer(), env.kafka.plain_producer()
+    reader, cluster = env.kafka.reader(topic), env.kafka.cluster()
+    for client in (producer, plain, reader, cluster):
+        client.close()
+        client.close()
+    with pytest.raises(ClosedError):
+        producer.send([record(topic, b"a")], LIMIT_S)
+    with pytest.raises(ClosedError):
+        plain.send([record(topic, b"a")], LIMIT_S)
+    with pytest.raises(ClosedError):
+        reader.poll(GLANCE_S)
+    with pytest.raises(ClosedError):
+        cluster.cluster_id(LIMIT_S)
+
+
+# ---- administration ------------------------------------------------------------------------------------------
+
+
+def a_topic_is_described_as_it_was_created_and_created_once(env: Environment) -> None:
+    cluster, name = env.kafka.cluster(), env.name()
+    cluster.create(name, 3, 1, {"cleanup.policy": "compact", "retention.ms": "-1"}, LIMIT_S)
+    state = cluster.describe([name, env.name()], LIMIT_S)
+    assert list(state) == [name]
+    assert (state[name].partitions, state[name].replication) == (3, 1)
+    assert state[name].config["cleanup.policy"] == "compact"
+    assert state[name].config["retention.ms"] == "-1"
+    cluster.create(name, 5, 1, {}, LIMIT_S)
+    assert cluster.describe([name], LIMIT_S) == state
+
+
+def a_topic_that_was_deleted_and_created_again_has_another_id(env: Environment) -> None:
+    cluster, topic = env.kafka.cluster(), env.topic(1, {})
+    before = cluster.describe([topic], LIMIT_S)[topic].topic_id
+    env.delete_topic(topic)
+    cluster.create(topic, 1, 1, {}, LIMIT_S)
+    assert cluster.describe([topic], LIMIT_S)[topic].topic_id != before
+
+
+def more_replicas_than_brokers_are_refused(env: Environment) -> None:
+    with pytest.raises(KafkaRefusedError):
+        env.kafka.cluster().create(env.name(), 1, 9, {}, LIMIT_S)
+
+
+def the_cluster_tells_its_id_and_what_its_brokers_have_for_a_setting(env: Environment) -> None:
+    cluster = env.kafka.cluster()
+    assert cluster.cluster_id(LIMIT_S) == env.kafka.cluster().cluster_id(LIMIT_S) != ""
+    # Known since 3.6, the first release that verifies transactional produce.
+    assert set(cluster.broker_config("transaction.partition.verification.enable", LIMIT_S).values()) == {"true"}
+    assert set(cluster.broker_config("no.such.setting", LIMIT_S).values()) == {None}
+
+
+def an_unknown_group_has_no_members_and_no_offsets(env: Environment) -> None:
+    cluster, group = env.kafka.cluster(), env.name()
+    assert cluster.group_members(group, LIMIT_S) == []
+    assert cluster.group_offsets(group, env.topic(1, {}), LIMIT_S) == {}
+
+
+CASES: list[Callable[[Environment], None]] = [
+    *READING,
+    an_older_instance_is_fenced_when_it_sends,
+    an_older_instance_is_fenced_when_it_commits_and_its_records_are_aborted,
+    an_older_instance_is_fenced_when_it_aborts,
+    an_older_instance_does_not_disturb_the_open_transaction_of_the_newer,
+    a_fenced_instance_stays_fenced,
+    an_init_aborts_what_its_predecessor_left_open,
+    an_init_leaves_what_was_committed,
+    the_coordinator_ends_a_transaction_that_outlives_its_time_out_and_its_producer_is_fenced,
+    transactions_of_one_producer_follow_each_other,
+    an_abort_is_followed_by_the_next_transaction,
+    a_record_that_the_broker_refuses_is_the_end_of_its_producer_and_the_next_goes_on,
+    calls_out_of_order_are_fatal,
+    a_transaction_without_records_is_refused,
+    plain_writes_are_there_when_send_returns,
+    closed_clients_say_so,
+    a_topic_is_described_as_it_was_created_and_created_once,
+    a_topic_that_was_deleted_and_created_again_has_another_id,
+    more_replicas_than_brokers_are_refused,
+    the_cluster_tells_its_id_and_what_its_brokers_have_for_a_setting,
+    an_unknown_group_has_no_members_and_no_offsets,
+]
