@@ -22,6 +22,26 @@ venv: $(VENV)/.done  ## the virtual environment with pinned versions
 
 .PHONY: help venv .needs
 
+up: venv  ## an embedded broker, a journal and a worker, until Ctrl-C
+	$(BIN)/kafka-journal up
+
+check: venv  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: venv  ## all tests against real Kafka, from a bare machine
+	$(BIN)/pytest
+
+dist: venv  ## the wheel and source archive, under dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+
+clean:  ## what the build made, not the Kafka cache
+	rm -rf $(VENV) dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.PHONY: up check test dist clean
+
 proto: venv  ## generate the protobuf module and descriptor set from journal/v1/journal.proto
 	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=quiet:. --include_imports \
 		--descriptor_set_out=journal/v1/journal.desc journal/v1/journal.proto

@@ -84,7 +84,11 @@ class Replica:
     # ---- opening ---------------------------------------------------------------------------------------------------
 
     def open(self, timeout_s: float) -> None:
-        """Decide whether the copy can be used, and seek to where it stands."""
+        """Decide whether the copy can be used, and seek to where it stands.
+
+        May be called again after an error: what was held back is dropped, and read again from where the copy stands.
+        """
+        self._held_bytes = 0
         ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
         if not self._is_usable(ends):
             self._store.clear()

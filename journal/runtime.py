@@ -15,8 +15,10 @@ from journal.activation import Activation, ActivationReport, Progress
 from journal.config import Settings
 from journal.core import Core
 from journal.errors import (
+    CorruptionError,
     FencedError,
     JournalError,
+    OperatingError,
     StateError,
 )
 from journal.fencing import Claim, Timing
@@ -181,7 +183,16 @@ class JournalRuntime:
         return activated.report
 
     def _run(self, name: str, target: Callable[[], None]) -> None:
-        thread = threading.Thread(target=target, name=name, daemon=True)
+        core = self.require_core()
+
+        def to_its_end() -> None:
+            try:
+                target()
+            except Exception as error:
+                log.exception("%s failed", name)
+                core.step_down(JournalError(f"{name} failed: {error!r}"))
+
+        thread = threading.Thread(target=to_its_end, name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -196,13 +207,30 @@ class JournalRuntime:
         while not self._stop.is_set():
             try:
                 replica.poll(_FOLLOW_S)
-            except JournalError as error:
-                log.error("the local copy stopped following: %s", error)
+            except OperatingError as error:
+                log.error("the local copy cannot follow: %s", error)
+                if not self._reopen(replica):
+                    return
+            except CorruptionError as error:
+                log.error("the local copy follows no more: %s", error)
                 return
             newer = max(mark.epoch for mark in replica.marks().values())
             if newer > epoch:
                 core.step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
                 return
+
+    def _reopen(self, replica: Replica) -> bool:
+        """Read again from where the copy stands, once that is possible; False when the journal closes before."""
+        while not self._stop.wait(_FOLLOW_S):
+            try:
+                replica.open(self._timing.request_s)
+                return True
+            except OperatingError as error:
+                log.debug("the local copy cannot follow yet: %s", error)
+            except CorruptionError as error:
+                log.error("the local copy follows no more: %s", error)
+                return False
+        return False
 
     def close(self) -> None:
         """Write what was accepted, say in the control rows that this node left, and let everything go."""
