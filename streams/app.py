@@ -53,7 +53,10 @@ class WorkerShell(Protocol):
         """Committed records of a shard in offset order, beginning where `assigned` said."""
 
     def tick(self) -> float:
-        """Checkpoint what is due. Seconds until this wants to be called again."""
+        """Checkpoint what is due. Seconds until this wants to be called again, unless there are frames before."""
+
+    def seeks(self) -> Mapping[int, int]:
+        """Shards to be read from other offsets than the next, asked for after each tick and told once."""
 
     def applied(self) -> Mapping[int, int]:
         """Per shard the next WAL offset after a committed mark; a shard stays named after `revoked` until assigned."""
@@ -212,15 +215,18 @@ class StreamWorker:
         while not fetcher.should_stop:
             if monotonic() >= tick_at:
                 given = self._given
-                seconds, applied = await self._thread.call(self._tick)
+                turn = self._turn
+                seconds, applied, seeks = await self._thread.call(self._tick)
                 self._applied = {shard: offset for shard, offset in applied.items() if shard in given}
+                if turn == self._turn:
+                    self._begin = {**self._begin, **seeks}
                 tick_at = monotonic() + seconds
             left_s = max(0.0, tick_at - monotonic())
             turn = self._turn
             if self._begin:
                 begin, self._begin = self._begin, {}
                 if await consumer.seek_shards(begin) and turn == self._turn:
-                    self._reading = frozenset(begin)
+                    self._reading |= frozenset(begin)
             shards = self._reading
             if not shards:
                 await fetcher.sleep(min(left_s, IDLE_WAIT_S))
@@ -234,6 +240,8 @@ class StreamWorker:
             for shard, records in batches.items():
                 if turn == self._turn:
                     await self._thread.call(self._shell.frames, shard, records)
+            if batches:
+                tick_at = monotonic()
 
     def failed(self, error: BaseException) -> None:
         """The first error counts."""
@@ -249,9 +257,9 @@ class StreamWorker:
         self._shell.revoked(shards)
         return dict(self._shell.applied())
 
-    def _tick(self) -> tuple[float, Mapping[int, int]]:
+    def _tick(self) -> tuple[float, Mapping[int, int], Mapping[int, int]]:
         seconds = self._shell.tick()
-        return seconds, dict(self._shell.applied())
+        return seconds, dict(self._shell.applied()), self._shell.seeks()
 
     def _stop(self) -> Mapping[int, int]:
         self._shell.stop()

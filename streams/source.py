@@ -153,7 +153,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         )
 
     async def on_start(self) -> None:
-        """An error here would crash thread, service and app in a race of their own: the feed is told, and stops them."""
+        """An error here would crash thread, service and app in a race: the feed is told, and stops them."""
         try:
             await super().on_start()
         except KafkaError as error:
