@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from journal.config import Settings
@@ -14,9 +15,12 @@ from journal.replica import copy_identity
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity
 from streams.app import run_worker
+from streams.client_properties import aiokafka_properties
 from streams.shard import ShardConfig
 from streams.source import SourceSettings
 from streams.worker import Worker
+
+log = logging.getLogger(__name__)
 
 
 def run_service(settings: Settings, name: str | None) -> None:
@@ -26,8 +30,13 @@ def run_service(settings: Settings, name: str | None) -> None:
     rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s)
     slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
     try:
-        shell = make_worker(kafka, settings, rows.require_identity(settings.journal), slot)
-        run_worker(shell, source_settings(settings, slot.path.name))
+        identity = rows.require_identity(settings.journal)
+        log.info(
+            "worker %s of journal %s (%d shards) at %s, local copies in %s",
+            *(settings.node, settings.journal, identity.shards, settings.bootstrap_servers, slot.path),
+        )
+        run_worker(make_worker(kafka, settings, identity, slot), source_settings(settings, slot.path.name))
+        log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
         slot.release()
 
@@ -71,4 +80,5 @@ def source_settings(settings: Settings, name: str) -> SourceSettings:
         client_id=f"{worker_group(settings.journal)}.{settings.node}.{name}",
         session_timeout_ms=settings.session_timeout_ms,
         request_timeout_ms=settings.request_timeout_ms,
+        client_properties=aiokafka_properties(settings.client_properties),
     )

@@ -147,7 +147,11 @@ class Worker:
 
     def _read_skips(self) -> None:
         self._skips_read_at = self._clock()
-        rows = read_control(self._kafka, self._config.journal, self._clock, self._config.request_timeout_s)
+        try:
+            rows = read_control(self._kafka, self._config.journal, self._clock, self._config.request_timeout_s)
+        except OperatingError as error:
+            log.warning("skip requests cannot be read yet: %s", error)
+            return
         by_shard: dict[int, dict[int, SkipRequest]] = {}
         for (number, offset), request in rows.skips.items():
             by_shard.setdefault(number, {})[offset] = request
