@@ -52,3 +52,13 @@ model: venv  ## the fencing model, every bound and every removal (about 6 minute
 	$(BIN)/python -m tests.model
 
 .PHONY: model
+
+demo: venv  ## a year of real flights through the journal, with a failover half way (about a minute)
+	$(BIN)/kafka-journal demo
+
+.PHONY: demo
+
+bench: venv  ## every bench; results under bench/results/
+	$(BIN)/python -m bench.report
+
+.PHONY: bench

@@ -211,7 +211,7 @@ class Activation:
         return GateTimeoutError(
             f"{len(waiting)} of {config.shards} shards did not reach epoch {epoch} in {self._gate_s:g} s; "
             f"shard {shard} stands at epoch {mark.epoch}, WAL offset {mark.offset} of {end}: is a worker running? "
-            f"(kafka-journal worker -j {config.journal})"
+            f"(kafka-journal worker -j {config.journal}; kafka-journal status -j {config.journal} says what it met)"
         )
 
     # ---- load ------------------------------------------------------------------------------------------------------

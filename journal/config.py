@@ -62,6 +62,9 @@ class Settings(BaseSettings):
     fence_check_ms: int = Field(default=3000, ge=100)
     """An active node commits at least this often; one that could not hands out nothing."""
 
+    room_timeout_ms: int = Field(default=30_000, ge=0)
+    """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
+
     commit_pause_ms: float = Field(default=1.0, ge=0)
     """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
 

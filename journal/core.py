@@ -38,15 +38,27 @@ class Core:
     """Appends of one activation at a time. Thread-safe, except `step`: one thread calls that."""
 
     def __init__(
-        self, shards: int, limits: Limits, timing: Timing, on_critical: Callable[[JournalError], None] | None = None
+        self,
+        shards: int,
+        limits: Limits,
+        timing: Timing,
+        on_critical: Callable[[JournalError], None] | None = None,
+        *,
+        room_wait_s: float = 0.0,
     ) -> None:
-        """`on_critical` is called once, when the journal becomes fenced or failed, in the thread that notices."""
+        """`on_critical` is called once, when the journal becomes fenced or failed, in the thread that notices.
+
+        An append that finds the queue full waits `room_wait_s` for the writer before it is refused.
+        """
         self.state = JournalState.CREATED
         self._shards = shards
         self._limits = limits
         self._timing = timing
         self._on_critical = on_critical
-        self._wake = threading.Condition(threading.Lock())
+        self._room_wait_s = room_wait_s
+        lock = threading.Lock()
+        self._wake = threading.Condition(lock)
+        self._taken = threading.Condition(lock)
         self._activated: Activated | None = None
         self._group = Group(shards, limits.frame_bytes_max)
         self._in_flight: Completion | None = None
@@ -93,6 +105,7 @@ class Core:
         self._transactions.clear()
         self._room.clear()
         self._wake.notify_all()
+        self._taken.notify_all()
         return pending
 
     def _require_active(self) -> Activated:
@@ -212,7 +225,10 @@ class Core:
         operations, size = acceptance.size_of(tx)
         self._require_room(operations + 1, size + op.size)
         self._append(acceptance.operate(op))
-        return self._transactions.setdefault(tx, Completion())
+        completion = self._transactions.get(tx)
+        if completion is None:  # no setdefault: making a completion costs more than the rest of this
+            completion = self._transactions[tx] = Completion()
+        return completion
 
     def _settle(self, appends: list[Append], tx: int) -> Completion:
         """Append what prepares or commits `tx`; its operations complete with that group."""
@@ -235,10 +251,21 @@ class Core:
     # ---- room ------------------------------------------------------------------------------------------------------
 
     def _require_room(self, operations: int, size: int) -> None:
+        if self._fits(operations, size):
+            return
+        until = self._timing.clock() + self._room_wait_s
+        while not self._fits(operations, size):
+            left_s = until - self._timing.clock()
+            if left_s <= 0:
+                raise FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
+            self._taken.wait(left_s)
+            self._require_active()
+
+    def _fits(self, operations: int, size: int) -> bool:
         limits, group = self._limits, self._group
-        over_count = group.operations + operations > limits.queue_operations_max
-        if over_count or group.bytes + size > limits.queue_bytes_max:
-            raise FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
+        if group.operations + operations > limits.queue_operations_max:
+            return False
+        return group.bytes + size <= limits.queue_bytes_max
 
     def room(self) -> Completion:
         """Done when the queue has room again, first come first served."""
@@ -289,6 +316,7 @@ class Core:
             group.put_heartbeat((last_group + 1) % self._shards)
         group.issued = self._issued
         self._group = Group(self._shards, self._limits.frame_bytes_max)
+        self._taken.notify_all()
         self._in_flight = group.completion
         return group
 
@@ -312,6 +340,7 @@ class Core:
         with self._wake:
             self._closing = True
             self._wake.notify_all()
+            self._taken.notify_all()
 
     def end_close(self) -> None:
         """Everything that was cut off fails with ClosedError."""

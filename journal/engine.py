@@ -5,7 +5,8 @@ then changed, and the mark. It is total: an operation that its state does not al
 `mark.rejected`. docs/FORMAT.md has, for every operation, precondition, effect, and what counts as having happened.
 
 Hot path: one pass over the operations, ids as dictionary keys, the parsed operations themselves as values, rows
-serialised only when the checkpoint asks for the net changes; a record added and deleted in between costs no row.
+serialised only when the checkpoint asks for the net changes; a record added and deleted in between costs no row, and
+one that this fold itself put into the base costs no read.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from journal.errors import FrameError, GapError
+from journal.presence import Presence
 from journal.transactions import Part, PartTable
 from journal.updates import UpdateTable
 from journal.v1.journal_pb2 import (
@@ -61,6 +63,7 @@ class Fold:
         self._base = base
         self._added: dict[int, tuple[Operation, int, int, int]] = {}
         self._deleted: set[int] = set()
+        self._present = Presence()
         self._updates = UpdateTable(base, updates_row_bytes_max)
         self._parts = PartTable(base, self.mark.shard)
         self._skipped: list[Skipped] = []
@@ -129,7 +132,7 @@ class Fold:
         mark.dropped += dropped
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
-        added, deleted, get, told = self._added, self._deleted, self._base.get, self._told
+        added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -138,7 +141,9 @@ class Fold:
             kind = op.type
             record_id = op.id
             if kind == ADD:
-                if record_id in added or (record_id not in deleted and get(record_key(record_id)) is not None):
+                if record_id in added or (
+                    record_id not in deleted and (record_id in present or get(record_key(record_id)) is not None)
+                ):
                     continue
                 added[record_id] = (op, offset, index, 0)
                 records += 1
@@ -158,13 +163,14 @@ class Fold:
 
     # ---- records -----------------------------------------------------------------------------------------------
 
-    def _exists(self, record_id: int) -> bool:
-        if record_id in self._added:
-            return True
-        return record_id not in self._deleted and self._base.get(record_key(record_id)) is not None
+    def _in_base(self, record_id: int) -> bool:
+        """Whether the record is in the base and was not deleted since."""
+        if record_id in self._deleted:
+            return False
+        return record_id in self._present or self._base.get(record_key(record_id)) is not None
 
     def _add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
-        if self._exists(op.id):
+        if op.id in self._added or self._in_base(op.id):
             return False
         self._added[op.id] = (op, offset, index, ordinal)
         return True
@@ -174,19 +180,20 @@ class Fold:
         if record_id in self._added:
             self._updates.put(op, offset, index, ordinal, fresh=True)
             return True
-        if record_id in self._deleted or self._base.get(record_key(record_id)) is None:
+        if not self._in_base(record_id):
             return False
-        self._updates.put(op, offset, index, ordinal, fresh=False)
+        self._updates.put(op, offset, index, ordinal, fresh=self._present.is_plain(record_id))
         return True
 
     def _delete(self, record_id: int) -> bool:
         if self._added.pop(record_id, None) is not None:
             self._updates.drop(record_id, fresh=True)
             return True
-        if record_id in self._deleted or self._base.get(record_key(record_id)) is None:
+        if not self._in_base(record_id):
             return False
         self._deleted.add(record_id)
-        self._updates.drop(record_id, fresh=False)
+        present = self._present
+        self._updates.drop(record_id, fresh=present.is_plain(record_id), compact=present.is_compact(record_id))
         return True
 
     # ---- transactions ------------------------------------------------------------------------------------------
@@ -261,6 +268,7 @@ class Fold:
 
     def checkpointed(self) -> None:
         """The base now holds `changes()`: forget the overlay. The mark and the transactions' headers stay."""
+        self._present.checkpointed(self._added, self._deleted, *self._updates.in_base())
         self._added.clear()
         self._deleted.clear()
         self._updates.clear()

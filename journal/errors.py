@@ -58,6 +58,14 @@ class EmbeddedKafkaError(OperatingError):
     """Raised by the embedded Apache Kafka: Java missing or old, port taken, half-formatted directory, no start."""
 
 
+class MissingExtraError(OperatingError):
+    """Raised by what needs an optional dependency that is not installed; the message carries the command."""
+
+
+class DemoError(OperatingError):
+    """Raised by the demo when one of its processes ends before its time. Its logs say why."""
+
+
 # ---- caller's mistake: nothing was changed ------------------------------------------------------------------
 
 
@@ -103,6 +111,10 @@ class RolledBackError(CallerError):
 
 class IdsExhaustedError(CallerError):
     """Raised when a virtual shard has no sequence left, or a caller-chosen id space is used up."""
+
+
+class RepairError(CallerError):
+    """Raised by `repair skip` for an offset that no shard is stopped at; says where the shard stands."""
 
 
 class ScriptError(CallerError):

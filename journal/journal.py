@@ -23,7 +23,7 @@ from journal.runtime import JournalRuntime, no_progress
 
 
 class Appends(JournalRuntime):
-    """Appends, the same for both. Thread-safe, and they do not block."""
+    """Appends, the same for both. Thread-safe."""
 
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""
@@ -88,7 +88,24 @@ class Appends(JournalRuntime):
 
 
 class BlockingJournal(Appends):
-    """A journal for callers without asyncio."""
+    """A journal for callers without asyncio. An append waits for room in a full queue (`room_timeout_ms`)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        on_critical: Callable[[JournalError], None] | None = None,
+        copy_name: str = "node",
+        progress: Progress = no_progress,
+    ) -> None:
+        """See `JournalRuntime` for the arguments."""
+        super().__init__(
+            settings,
+            on_critical=on_critical,
+            copy_name=copy_name,
+            progress=progress,
+            room_wait_s=settings.room_timeout_ms / 1000,
+        )
 
     def activate(self, loader: Loader | None = None) -> ActivationReport:
         """Become the active node; `loader` is told the state. Raises FencedError, GateTimeoutError, or what it raises.
@@ -108,7 +125,7 @@ class BlockingJournal(Appends):
 
 
 class Journal(Appends):
-    """A journal with an asyncio lifecycle."""
+    """A journal with an asyncio lifecycle. Appends never block: a full queue raises FullError at once."""
 
     @classmethod
     def open(

@@ -196,7 +196,8 @@ class Replica:
             if now - copy.end_captured > self._compaction_lag_s:
                 copy.end = self._reader.start_and_end(shard, self._compaction_lag_s)[1]
                 copy.end_captured = now
-                continue
+                if position < copy.end:
+                    continue
             copy.state = CopyState.READABLE
             copy.position = position
             named |= note_checkpoint(shard, position, int(self._wall_ms()))

@@ -90,15 +90,18 @@ class JournalRuntime:
         on_critical: Callable[[JournalError], None] | None = None,
         copy_name: str = "node",
         progress: Progress = no_progress,
+        room_wait_s: float = 0.0,
     ) -> None:
         """`on_critical` is called once when the journal is fenced or fails, from a thread of the journal's.
 
         `copy_name` names this process' local copy of the tables; processes on one machine need different ones.
+        `room_wait_s` is how long an append blocks when the queue is full.
         """
         self._settings = settings
         self._on_critical = on_critical
         self._copy_name = copy_name
         self._progress = progress
+        self._room_wait_s = room_wait_s
         self._kafka = kafka_of(settings)
         self._timing = Timing(
             time.monotonic,
@@ -140,7 +143,9 @@ class JournalRuntime:
         self._store = RocksStore(directory)
         self._replica = open_replica(self._kafka, self._settings, identity, self._store)
         self._identity = identity
-        self._core = Core(identity.shards, self._settings.limits, self._timing, self._on_critical)
+        self._core = Core(
+            identity.shards, self._settings.limits, self._timing, self._on_critical, room_wait_s=self._room_wait_s
+        )
         self._core.become(JournalState.STARTED)
         return rows
 

@@ -9,14 +9,13 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from journal.completion import Completion
 from journal.errors import CallerError, FullError, ScriptError
-from journal.journal import Appends
+from journal.journal import BlockingJournal
 from journal.loading import LoadedUpdate
 from journal.v1.journal_pb2 import ADD, DELETE, Operation
 
@@ -30,13 +29,13 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 
 
-def parse_line(text: str, line: int) -> dict[str, Any]:
+def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
     """The operation of a line, its data decoded. Raises ScriptError."""
     try:
         op = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:  # bytes that are not UTF-8 and numbers beyond reason included
         raise ScriptError(line, f"not JSON: {error}") from None
-    if not isinstance(op, dict) or op.get("op") not in _FIELDS:
+    if not isinstance(op, dict) or not isinstance(op.get("op"), str) or op["op"] not in _FIELDS:
         raise ScriptError(line, f'"op" must be one of {", ".join(_FIELDS)}')
     required, optional = _FIELDS[op["op"]]
     given = set(op) - {"op"}
@@ -60,25 +59,19 @@ def _decode(data: object, line: int) -> bytes:
         raise ScriptError(line, "data must be base64 text")
     try:
         return base64.b64decode(data, validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise ScriptError(line, f"data is not base64: {error}") from None
 
 
-def apply_operation(journal: Appends, op: dict[str, Any], line: int, wait: Callable[[Completion], None]) -> Completion:
-    """Append a parsed operation; `wait` is called with `journal.room()` when the queue is full. Raises ScriptError."""
-    while True:
-        try:
-            return _append(journal, op)
-        except FullError as error:
-            room = journal.room()
-            if room.done:
-                raise ScriptError(line, str(error)) from error
-            wait(room)
-        except CallerError as error:
-            raise ScriptError(line, str(error)) from error
+def apply_operation(journal: BlockingJournal, op: dict[str, Any], line: int) -> Completion:
+    """Append a parsed operation, waiting for room in a full queue. Raises ScriptError for one that is refused."""
+    try:
+        return _append(journal, op)
+    except (CallerError, FullError) as error:
+        raise ScriptError(line, str(error)) from error
 
 
-def _append(journal: Appends, op: dict[str, Any]) -> Completion:
+def _append(journal: BlockingJournal, op: dict[str, Any]) -> Completion:
     tx = op.get("tx", 0)
     match op["op"]:
         case "add":

@@ -77,7 +77,7 @@ class UpdateTable:
         self._tombstones: set[bytes] = set()
 
     def put(self, op: Operation, offset: int, index: int, ordinal: int, *, fresh: bool) -> None:
-        """Keep an update of a record that exists; `fresh` if this checkpoint added it, so that no row can be its."""
+        """Keep an update of a record that exists; `fresh` if the base cannot have a row of its updates."""
         record_id = op.id
         head = self._heads.get(record_id)
         if head is None:
@@ -96,13 +96,19 @@ class UpdateTable:
             key = spilled_key(record_id, offset, index, ordinal)
         self._spilled.setdefault(record_id, {})[key] = value
 
-    def drop(self, record_id: int, *, fresh: bool) -> None:
-        """The record is deleted: drop what the overlay has of it, and tombstone its rows unless it was `fresh`."""
+    def drop(self, record_id: int, *, fresh: bool, compact: bool = False) -> None:
+        """The record is deleted: drop what the overlay has of it, and tombstone the rows that the base has.
+
+        `fresh` if it cannot have any; `compact` if none can be a spilled one, so that nothing needs to be read.
+        """
         self._heads.pop(record_id, None)
         self._spilled.pop(record_id, None)
         if fresh:
             return
         key = updates_key(record_id)
+        if compact:
+            self._tombstones.add(key)
+            return
         row = self._base.get(key)
         if row is None:
             return
@@ -119,6 +125,10 @@ class UpdateTable:
             puts.update(self._spilled.get(record_id, {}))
         yield from ((key, None) for key in sorted(self._tombstones) if key not in puts)
         yield from puts.items()
+
+    def in_base(self) -> tuple[list[int], list[int]]:
+        """Once the base has the changes: records that have an updates row there, and those that have spilled ones."""
+        return list(self._heads), [record_id for record_id, head in self._heads.items() if head.spilled]
 
     def clear(self) -> None:
         self._heads.clear()

@@ -66,20 +66,23 @@ class WalReader:
         return self.tail_until(shard, self.bounds(shard, timeout_s)[1], timeout_s)
 
     def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:
+        """The last committed frame of the newest epoch before `end`."""
+        last = self.last_frame(shard, end, timeout_s)
+        return Tail(0, 0, end) if last is None else Tail(last[1].number, last[1].group, end)
+
+    def last_frame(self, shard: int, end: int, timeout_s: float) -> tuple[LogRecord, Frame] | None:
         """The last committed frame of the newest epoch before `end`, read backwards in growing steps."""
         until = self._clock() + timeout_s
         start, _ = self.bounds(shard, timeout_s)
         back = _TAIL_OFFSETS
         while True:
             since = max(start, end - back)
-            last: Frame | None = None
-            for _, frame in self.frames(shard, since, end, until - self._clock()):
-                if last is None or frame.epoch >= last.epoch:
-                    last = frame
-            if last is not None:
-                return Tail(last.number, last.group, end)
-            if since == start:
-                return Tail(0, 0, end)
+            last: tuple[LogRecord, Frame] | None = None
+            for record, frame in self.frames(shard, since, end, until - self._clock()):
+                if last is None or frame.epoch >= last[1].epoch:
+                    last = record, frame
+            if last is not None or since == start:
+                return last
             back *= 16
 
     def close(self) -> None:

@@ -140,7 +140,7 @@ class Writer:
             return
         self._answered_at = timing.clock()
         for (shard, _), offset in zip(places, offsets, strict=True):
-            self._ends[shard] = offset + 1
+            self._ends[shard] = max(self._ends[shard], offset + 1)
         if not clean:
             log.warning("a commit may have been sent twice; check, init, check before the next group")
             self.close()

@@ -16,7 +16,7 @@ from journal.config import Settings
 from journal.engine import Change, Fold
 from journal.errors import FullError, GapError
 from journal.kafka.control import wal_topic
-from journal.kafka.ports import Kafka
+from journal.kafka.ports import Clock, Kafka
 from journal.loading import LoadCounts, Loader, load
 from journal.local.ports import LocalStore
 from journal.replica import Replica
@@ -49,6 +49,7 @@ def read_snapshot(
     *,
     now: bool,
     timeout_s: float,
+    clock: Clock = time.monotonic,
 ) -> SnapshotState:
     """The state up to the highest group of any mark, or up to the WAL's committed end.
 
@@ -61,7 +62,7 @@ def read_snapshot(
         shard: Fold(mark, snapshot, updates_row_bytes_max=settings.limits.updates_row_bytes_max)
         for shard, mark in marks.items()
     }
-    wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, time.monotonic)
+    wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, clock)
     try:
         group = max(mark.group for mark in marks.values())
         if now:

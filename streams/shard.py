@@ -258,6 +258,9 @@ class ShardWorker:
             self._become(ShardState.RECOVERING)
             return
         self._committed = fold.mark.offset
+        if offsets[-1] < 0:  # committed, but the broker did not say where: read it back
+            self._become(ShardState.RECOVERING)
+            return
         try:
             self._store.write(changes, note_checkpoint(self.shard, offsets[-1] + 1, int(self._wall_ms())))
         except LocalStorageError as error:

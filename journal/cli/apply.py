@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 import typer
 
+from journal.cli.activating import activated_journal
 from journal.cli.common import (
     BootstrapOption,
     ConfigOption,
@@ -23,11 +25,8 @@ from journal.cli.common import (
     print_json,
     settings_from,
 )
-from journal.completion import Completion
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
-from journal.liveness import require_no_active_node
-from journal.runtime import kafka_of
 from journal.script import apply_operation, parse_line
 
 _PROGRESS_LINES = 1000
@@ -49,46 +48,43 @@ def apply(
     with exit_codes():
         settings = settings_from(bootstrap, journal, properties, config)
         if file != "-" and not Path(file).is_file():
-            raise ScriptError(0, f"no file {file}")
-        with StepProgress() as progress:
-            opened = BlockingJournal(settings, copy_name="apply", progress=progress)
-            try:
-                rows = opened.start()
-                if not take_over:
-                    require_no_active_node(
-                        kafka_of(settings),
-                        settings.journal,
-                        rows,
-                        clock=time.monotonic,
-                        pause=time.sleep,
-                        fence_check_s=settings.fence_check_ms / 1000,
-                    )
-                report = opened.activate()
-                began = time.monotonic()
-                with nullcontext(sys.stdin) if file == "-" else open(file, encoding="utf-8") as lines:
-                    operations = _append_lines(opened, lines, progress)
-            finally:
-                opened.close()
-        facts = {
+            raise typer.BadParameter(f"there is no file {file}", param_hint="FILE")
+        with (
+            nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as lines,
+            StepProgress() as progress,
+            activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),
+        ):
+            began = time.monotonic()
+            in_doubt = set(report.in_doubt)
+            operations = _append_lines(opened, lines, in_doubt, progress)
+            seconds = time.monotonic() - began
+        facts: dict[str, object] = {
             "operations": operations,
             "epoch": report.epoch,
-            "seconds": round(time.monotonic() - began, 3),
-            "in_doubt": report.in_doubt,
+            "seconds": round(seconds, 3),
+            "in_doubt": sorted(in_doubt),
         }
     if as_json:
         print_json(facts)
-    else:
-        print_facts(f"applied to journal {settings.journal}", facts)
+        return
+    facts["in_doubt"] = ", ".join(map(str, sorted(in_doubt))) or "none"
+    print_facts(f"applied to journal {settings.journal}", facts)
 
 
-def _append_lines(journal: BlockingJournal, lines: TextIO, progress: StepProgress) -> int:
-    """Append every line; what was appended is committed before this returns, or raises for a bad line."""
+def _append_lines(journal: BlockingJournal, lines: Iterable[bytes], in_doubt: set[int], progress: StepProgress) -> int:
+    """Append every line, and keep `in_doubt`; what was appended is committed before this returns or raises
+    ScriptError."""
     count = 0
     try:
         for number, text in enumerate(lines, start=1):
             if not text.strip():
                 continue
-            apply_operation(journal, parse_line(text, number), number, Completion.wait)
+            op = parse_line(text, number)
+            apply_operation(journal, op, number)
+            if op["op"] == "prepare":
+                in_doubt.add(op["tx"])
+            elif op["op"] in ("commit", "rollback"):
+                in_doubt.discard(op["tx"])
             count += 1
             if count % _PROGRESS_LINES == 0:
                 progress("apply", count, 0)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import logging
+import os
+import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +19,17 @@ from rich.console import Console
 from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from journal.config import Settings, load_settings
-from journal.errors import ConfigError, InvalidOperationError, JournalError
+from journal.errors import (
+    ConfigError,
+    FencedError,
+    InvalidOperationError,
+    JournalError,
+    KafkaUnavailableError,
+    OutcomeUnknownError,
+)
 
 BootstrapOption = Annotated[
     str | None, typer.Option("-b", "--bootstrap-servers", help="Kafka brokers, host:port[,host:port].")
@@ -32,6 +44,8 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 TakeOverOption = Annotated[bool, typer.Option("--take-over", help="Fence a node that is active, instead of refusing.")]
 
 errors = Console(stderr=True)
+
+_PIPE_WIDTH = 400
 
 
 def settings_from(
@@ -59,20 +73,94 @@ def exit_codes() -> Iterator[None]:
     try:
         yield
     except (ConfigError, InvalidOperationError) as error:
-        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+        _say(f"error: {error}")
         raise typer.Exit(2) from error
-    except JournalError as error:
-        errors.print(f"error: {error}", style="red", highlight=False, soft_wrap=True, markup=False)
+    except KafkaUnavailableError as error:
+        _say(f"error: Kafka does not answer: {error}")
+        _say("is it running, and are the brokers right (-b, KAFKA_JOURNAL_BOOTSTRAP_SERVERS)?")
         raise typer.Exit(1) from error
+    except FencedError as error:
+        _say(f"error: another node took the journal over (kafka-journal status names it): {error}")
+        raise typer.Exit(1) from error
+    except OutcomeUnknownError as error:
+        _say(f"error: {error}")
+        _say("the last operations are in the journal as a whole or not at all: kafka-journal dump --now shows which")
+        raise typer.Exit(1) from error
+    except JournalError as error:
+        _say(f"error: {error}")
+        raise typer.Exit(1) from error
+    except BrokenPipeError:
+        # whoever read standard output has enough; what is left in its buffer must not be flushed at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(1) from None
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
         raise typer.Exit(130) from None
 
 
+def _say(line: str) -> None:
+    errors.print(line, style="red", highlight=False, soft_wrap=True, markup=False)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on standard error, unless `yes`. Ends the command with exit code 1 if the answer is no, or there is none."""
+    if not yes:
+        typer.confirm(question, err=True, abort=True)
+
+
+def operator() -> str:
+    """Who runs this command: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as containers have
+        user = f"uid-{os.getuid()}"
+    return f"{user}@{socket.gethostname()}"
+
+
+QUIET_LOGGERS = ("journal.kafka", "streams.source", "faust", "mode", "aiokafka", "asyncio")
+"""Other people's inner life, and librdkafka's: what matters in it reaches us as errors. `--verbose` shows it."""
+
+
 def set_up_logging(verbose: bool) -> None:
-    """Logs on standard error."""
-    handler = RichHandler(console=errors, show_path=False, rich_tracebacks=False, markup=False)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, format="%(message)s", handlers=[handler])
+    """Logs on standard error: in colour for people, whole lines with their time for files and service managers."""
+    handler: logging.Handler
+    if errors.is_terminal:
+        handler = RichHandler(console=errors, show_path=False, rich_tracebacks=False, markup=False)
+        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+        logging.basicConfig(level=logging.WARNING, format=line, handlers=[handler])
+    if verbose:
+        logging.getLogger().setLevel(logging.DEBUG)
+        return
+    for name in QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class JsonLines(logging.Formatter):
+    """A log record as one JSON object."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": record.created,
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_progress(*, as_json: bool = False) -> None:
+    """For commands that run on: tell what happens, not only what goes wrong."""
+    root = logging.getLogger()
+    root.setLevel(min(root.level, logging.INFO))
+    if as_json:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonLines())
+        root.handlers = [handler]
 
 
 def print_json(value: object) -> None:
@@ -81,25 +169,29 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table on standard output."""
-    table = Table(title=title, title_justify="left")
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, to: Console | None = None
+) -> None:
+    """A table on standard output, or `to` another place."""
+    table = Table(title=title, title_justify="left", show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
-    Console().print(table)
+        table.add_row(*(Text(str(cell)) for cell in row))
+    # a file or pipe has no width that a cell would have to be folded into
+    (to or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)).print(table)
 
 
-def print_facts(title: str, facts: Mapping[str, object]) -> None:
-    """Names and values on standard output."""
-    print_table(title, ("", ""), list(facts.items()))
+def print_facts(title: str, facts: Mapping[str, object], *, to: Console | None = None) -> None:
+    """Names and values on standard output, or `to` another place."""
+    print_table(title, ("", ""), list(facts.items()), to=to)
 
 
 class StepProgress:
     """Bars on standard error for steps that take long; nothing where standard error is no terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, after_s: float = 0.0) -> None:
+        """They appear once the command has taken `after_s`."""
         self._bars = Progress(
             TextColumn("{task.description:<12}"),
             BarColumn(),
@@ -110,15 +202,17 @@ class StepProgress:
             disable=not errors.is_terminal,
         )
         self._tasks: dict[str, Any] = {}
+        self._show_at = time.monotonic() + after_s
 
     def __call__(self, step: str, done: int, total: int) -> None:
         """Show `done` of `total` (0: not known) of a step."""
+        if not self._bars.live.is_started and time.monotonic() >= self._show_at:
+            self._bars.start()
         if step not in self._tasks:
             self._tasks[step] = self._bars.add_task(step, total=total or None)
         self._bars.update(self._tasks[step], completed=done, total=total or None)
 
     def __enter__(self) -> StepProgress:
-        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -22,7 +22,8 @@ from journal.cli.common import (
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
-from journal.v1.journal_pb2 import Mark, Operation
+from journal.v1.journal_pb2 import Mark, Operation, Skipped
+from journal.wire.keys import SKIPPED_PREFIX
 
 
 class _Printer:
@@ -60,7 +61,14 @@ def dump(
         settings = settings_from(bootstrap, journal, properties, config)
         with opened_journal(settings) as (kafka, rows), loaded_snapshot(settings, kafka, rows, now=now) as state:
             counts = state.tell(_Printer())
+            skipped = [_skipped_line(Skipped.FromString(value)) for _, value in state.base.scan(SKIPPED_PREFIX)]
+    for line in skipped:
+        errors.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)
     if not as_json:
         errors.print(
             f"{counts.records} records, {counts.updates} updates, {counts.prepared} prepared transactions", style="dim"
         )
+
+
+def _skipped_line(row: Skipped) -> str:
+    return f"not in this state: WAL record {row.offset} of shard {row.shard}, skipped by {row.operator}: {row.reason}"

@@ -19,6 +19,7 @@ from journal.cli.common import (
     print_json,
     settings_from,
 )
+from journal.errors import ConfigError
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
 
@@ -44,6 +45,8 @@ def init(
             timeout_s=settings.request_timeout_ms / 1000,
         )
         identity = rows.require_identity(settings.journal)
+        if shards is not None and shards != identity.shards:
+            raise ConfigError(f"journal {identity.name} has {identity.shards} shards, and that never changes")
         facts = {
             "journal": identity.name,
             "uuid": str(uuid.UUID(bytes=identity.journal)),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from journal.cli import apply, dump, init, kafka, worker
+from journal.cli import apply, bench, demo, dump, init, kafka, repair, status, tx, verify, worker
 from journal.cli.common import set_up_logging
 
 app = typer.Typer(
@@ -23,6 +23,12 @@ app.command("worker")(worker.worker)
 app.command("up")(worker.up)
 app.command("apply")(apply.apply)
 app.command("dump")(dump.dump)
+app.command("status")(status.status)
+app.add_typer(tx.app, name="tx")
+app.command("verify")(verify.verify)
+app.add_typer(repair.app, name="repair")
+app.command("demo")(demo.demo)
+app.add_typer(bench.app, name="bench")
 
 
 @app.callback()

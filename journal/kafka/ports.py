@@ -63,7 +63,8 @@ class TransactionalProducer(Protocol):
         """Initialise the transactional id: fences every older instance, and settles what it left open."""
 
     def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
-        """Begin a transaction and produce `records` in it; returns their offsets once all have delivery reports.
+        """Begin a transaction and produce `records` in it; returns their offsets once all have delivery reports
+        (-1 where the broker does not say: it had the record already, from a request whose answer was lost).
 
         At least one record. Raises a ProducerError: a record that is not delivered is fatal to the instance.
         """

@@ -54,10 +54,13 @@ def init_journal(
 ) -> ControlRows:
     """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it."""
     cluster = kafka.cluster()
-    for topic, config in topic_configs(settings).items():
-        partitions = 1 if topic == control_topic(settings.journal) else settings.shards
-        cluster.create(topic, partitions, settings.replication, config, timeout_s)
+    configs = topic_configs(settings)
+    control = control_topic(settings.journal)
+    cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
     rows = read_control(kafka, settings.journal, clock, timeout_s)
+    shards = settings.shards if rows.identity is None else rows.identity.shards
+    for topic, config in configs.items():
+        cluster.create(topic, shards, settings.replication, config, timeout_s)
     if rows.identity is None:
         identity = Identity(
             magic=MAGIC,
@@ -107,20 +110,21 @@ def check_journal(cluster: Cluster, settings: Settings, identity: Identity, time
                 f"topic {topic} has {state.replication} replicas and {settings.replication} are configured: "
                 "add some with kafka-reassign-partitions, or configure less (replication)"
             )
-        _check_config(topic, state, config)
+        _check_config(settings, topic, state, config)
     for broker, value in cluster.broker_config(_VERIFICATION, timeout_s).items():
         if value != "true":
             why = "is older than Kafka 3.6" if value is None else f"has {_VERIFICATION}={value}"
             raise TopicError(f"broker {broker} {why}: a late request could write into a transaction that has ended")
 
 
-def _check_config(topic: str, state: TopicState, expected: dict[str, str]) -> None:
+def _check_config(settings: Settings, topic: str, state: TopicState, expected: dict[str, str]) -> None:
     for key, wanted in expected.items():
         value = state.config.get(key, "")
         if not _is_enough(key, value, wanted):
             raise TopicError(
                 f"topic {topic} has {key}={value or 'nothing'} and needs {wanted}: "
-                f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {key}={wanted}"
+                f"kafka-configs --bootstrap-server {settings.bootstrap_servers} --alter --entity-type topics "
+                f"--entity-name {topic} --add-config {key}={wanted}"
             )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 
 from rocksdict import BlockBasedOptions, Cache, DbClosedError, Options, Rdict, WriteBatch, WriteOptions
@@ -24,6 +25,8 @@ _NAMED = "named"
 _CACHE_BYTES = 64 * 1024 * 1024
 _WRITE_BUFFER_BYTES = 32 * 1024 * 1024
 _BLOOM_BITS = 10
+_FIRST_CHUNK_ROWS = 16
+_CHUNK_ROWS = 1024
 
 
 def _options() -> Options:
@@ -46,10 +49,18 @@ def _scan(
 ) -> Iterator[tuple[bytes, bytes]]:
     family = families[is_xa(prefix)]
     rows: Iterator[tuple[bytes, bytes]] = family.items(from_key=prefix) if prefix else family.items()  # type: ignore
-    for key, value in rows:
-        if not key.startswith(prefix):
+    return chain.from_iterable(_chunks(rows, prefix))
+
+
+def _chunks(rows: Iterator[tuple[bytes, bytes]], prefix: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
+    """Hot path: rows come in key order, so the last of a chunk speaks for all of it."""
+    size = _FIRST_CHUNK_ROWS
+    while chunk := list(islice(rows, size)):
+        if not chunk[-1][0].startswith(prefix):
+            yield [row for row in chunk if row[0].startswith(prefix)]
             return
-        yield key, value
+        yield chunk
+        size = _CHUNK_ROWS
 
 
 class RocksSnapshotStore:

@@ -30,6 +30,7 @@ _MARK = struct.Struct(">cH")
 _SKIPPED = struct.Struct(">cHQ")
 
 RECORD_KEY_BYTES = _RECORD.size
+SKIPPED_PREFIX = b"s"
 
 
 class RowType(Enum):

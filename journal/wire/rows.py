@@ -30,6 +30,9 @@ _SETTLED = struct.Struct("<HBBQBIBI")
 _TAG = _two_byte_varint(_POSITION_TAG)
 _PLAIN_BYTES = 14
 _SETTLED_BYTES = 19
+_PLAIN_SIZE = _PLAIN.size
+_PLAIN_HEAD = _TAG | _PLAIN_BYTES << 16 | _OFFSET_TAG << 24
+_unpack_end = struct.Struct("<IQBI").unpack_from
 
 _MESSAGES: dict[RowType, type[Message]] = {
     RowType.RECORD: Record,
@@ -47,6 +50,18 @@ def position_bytes(offset: int, index: int, ordinal: int) -> bytes:
     if ordinal:
         return _SETTLED.pack(_TAG, _SETTLED_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index, _ORDINAL_TAG, ordinal)
     return _PLAIN.pack(_TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index)
+
+
+def position_at_end(value: bytes) -> tuple[int, int, int] | None:
+    """The position of a row that ends in `position_bytes` without an ordinal; None if it does not: parse the row then.
+
+    Twice as fast as reading three fields of a message in a message.
+    """
+    start = len(value) - _PLAIN_SIZE
+    if start < 0:
+        return None
+    head, offset, index_tag, index = _unpack_end(value, start)
+    return (offset, index, 0) if head == _PLAIN_HEAD and index_tag == _INDEX_TAG else None
 
 
 def unstaged(op: Operation | Staged) -> Operation:

@@ -1,0 +1,196 @@
+"""`bench append`: appends through the journal against confluent-kafka's producers, on the same broker.
+
+The worker gates the activation and is stopped for the rounds: the limits have none either. One figure shows what it
+takes when it runs beside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+
+from bench import limits
+from bench.rounds import Comparison, Outcome, Series, alternate, quantile, say
+from bench.scene import TIMEOUT_S, Memory, Scene, worker
+from bench.workload import RECORD_KIND, append_patiently, bodies
+from journal.completion import Completion
+from journal.config import Settings
+from journal.errors import FullError
+from journal.journal import BlockingJournal
+
+PIPELINED = 1_000_000
+TASKS = 2000
+APPENDS_EACH = 40
+LATENCY_RATE = 1000
+LATENCY_S = 8.0
+
+
+def run(scene: Scene) -> Outcome:
+    outcome = Outcome()
+    memory = Memory()
+    with memory.watch(node_and_bench=os.getpid(), broker=scene.broker_pid):
+        for shards in (1, 8):
+            with _active(scene, shards) as (journal, _):
+                outcome.comparisons.append(_pipelined(scene, journal, shards))
+                if shards == 1:
+                    outcome.comparisons.append(_awaited(scene, journal))
+                    comparisons, figures = _latency(scene, journal)
+                    outcome.comparisons += comparisons
+                    outcome.figures |= figures
+        with _active(scene, 8, keep_worker=True) as (journal, worker_pid), memory.watch(worker=worker_pid):
+            rates = [_pipeline(journal, count(1), scene.operations(PIPELINED)) for _ in range(scene.rounds())]
+            beside = Series("append_8_shards_beside_worker", "operations_per_s", rates)
+            outcome.figures |= beside.figures()
+    outcome.figures |= memory.figures()
+    return outcome
+
+
+@contextmanager
+def _active(scene: Scene, shards: int, *, keep_worker: bool = False) -> Iterator[tuple[BlockingJournal, int]]:
+    with scene.journal(shards) as settings:
+        if keep_worker:
+            with worker(settings) as pid, _activated(settings) as journal:
+                yield journal, pid
+            return
+        with BlockingJournal(settings) as journal:
+            with worker(settings) as pid:
+                journal.activate()
+            yield journal, pid
+
+
+@contextmanager
+def _activated(settings: Settings) -> Iterator[BlockingJournal]:
+    with BlockingJournal(settings) as journal:
+        journal.activate()
+        yield journal
+
+
+# ---- pipelined -------------------------------------------------------------------------------------------------------
+
+
+def _pipelined(scene: Scene, journal: BlockingJournal, shards: int) -> Comparison:
+    name = f"append_{shards}_shard{'s' if shards > 1 else ''}"
+    operations = scene.operations(PIPELINED)
+    data = bodies()
+    singles = limits.SingleRecords(scene.bootstrap, shards)
+    ids = count(1)
+    ours, limit = alternate(
+        scene.rounds(),
+        lambda: _pipeline(journal, ids, operations),
+        lambda: singles.run(data, operations),
+        what=name,
+    )
+    return Comparison(name, "operations_per_s", ours, limit, 1.0)
+
+
+def _pipeline(journal: BlockingJournal, ids: Iterator[int], operations: int) -> float:
+    """Operations a second: ids of the caller's, every completion kept, all waited for in the end."""
+    data = bodies()
+    size = len(data)
+    add = journal.add
+    completions: list[Completion] = []
+    keep = completions.append
+    began = time.perf_counter()
+    for number in range(operations):
+        record_id = next(ids)
+        try:
+            keep(add(record_id, RECORD_KIND, data[number % size]))
+        except FullError:
+            keep(append_patiently(journal, partial(add, record_id, RECORD_KIND, data[number % size])))
+    for completion in completions:
+        completion.wait(TIMEOUT_S)
+    return operations / (time.perf_counter() - began)
+
+
+# ---- each awaited ----------------------------------------------------------------------------------------------------
+
+
+def _awaited(scene: Scene, journal: BlockingJournal) -> Comparison:
+    topic = limits.new_topic(scene.bootstrap, 1)
+    each = max(2, scene.operations(TASKS * APPENDS_EACH) // TASKS)
+    data = bodies()
+    ids = count(1 << 40)
+    ours, limit = alternate(
+        scene.rounds(),
+        lambda: asyncio.run(_await_each(journal, ids, each)),
+        lambda: asyncio.run(limits.aio_rate(scene.bootstrap, topic, data, TASKS, each)),
+        what=f"append awaited by {TASKS} tasks",
+    )
+    return Comparison("append_awaited_by_2000_tasks", "operations_per_s", ours, limit, 2.0)
+
+
+async def _await_each(journal: BlockingJournal, ids: Iterator[int], each: int) -> float:
+    data = bodies()
+    size = len(data)
+
+    async def task(first: int) -> None:
+        for number in range(first, first + each):
+            await journal.add(next(ids), RECORD_KIND, data[number % size])
+
+    began = time.perf_counter()
+    await asyncio.gather(*(task(number * each) for number in range(TASKS)))
+    return TASKS * each / (time.perf_counter() - began)
+
+
+# ---- latency ---------------------------------------------------------------------------------------------------------
+
+
+def _latency(scene: Scene, journal: BlockingJournal) -> tuple[list[Comparison], dict[str, float | int | str]]:
+    """An append at 1,000/s, from the moment the schedule names to its completion; a transaction, while it lasts."""
+    topic = limits.new_topic(scene.bootstrap, 1)
+    data = bodies()
+    seconds = LATENCY_S / 4 if scene.quick else LATENCY_S
+    producer = limits.new_transactional(scene.bootstrap)
+    ids = count(1 << 41)
+    ours: list[list[float]] = []
+    limit: list[list[float]] = []
+
+    def append_round() -> float:
+        ours.append(asyncio.run(_open_loop(journal, ids, LATENCY_RATE, seconds)))
+        return quantile(ours[-1], 0.5) * 1000
+
+    def transaction_round() -> float:
+        limit.append(limits.transaction_seconds(producer, topic, data, LATENCY_RATE, seconds))
+        return quantile(limit[-1], 0.5) * 1000
+
+    alternate(scene.rounds(), append_round, transaction_round, what="append latency, p50 in ms")
+    comparisons = [
+        Comparison(
+            f"append_latency_{label}",
+            "ms",
+            [quantile(values, share) * 1000 for values in ours[1:]],
+            [quantile(values, share) * 1000 for values in limit[1:]],
+            target,
+            less_is_better=True,
+        )
+        for label, share, target in (("p50", 0.5, 0.45), ("p99", 0.99, 0.3))
+    ]
+    transactions = Series("append_latency_limit", "transactions_per_s", [len(one) / seconds for one in limit[1:]])
+    appends = Series("append_latency", "appends_per_s", [len(one) / seconds for one in ours[1:]])
+    say(f"the limit did {transactions.median:.0f} of {LATENCY_RATE} transactions a second")
+    return comparisons, appends.figures() | transactions.figures()
+
+
+async def _open_loop(journal: BlockingJournal, ids: Iterator[int], rate: int, seconds: float) -> list[float]:
+    """Seconds from when each append was due to when it was known to be committed, whatever the others did."""
+    data = bodies()
+    latencies: list[float] = []
+
+    async def append(due: float, number: int) -> None:
+        await journal.add(next(ids), RECORD_KIND, data[number % len(data)])
+        latencies.append(time.perf_counter() - due)
+
+    began = time.perf_counter()
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(int(rate * seconds)):
+            due = began + number / rate
+            wait_s = due - time.perf_counter()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            tasks.create_task(append(due, number))
+    return latencies

@@ -1,0 +1,170 @@
+"""`bench load`: rows from a warm copy into a loader, against iterating its files; a cold copy, against consuming.
+
+The rows are a worker's: records of 200 bytes, every second one with an update. What a load keeps is the loader's
+affair; the memory that the load itself takes is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+
+import psutil
+from rocksdict import AccessType, Options, Rdict
+
+from bench import limits
+from bench.rounds import Comparison, Figures, Outcome, alternate, say
+from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Memory, Scene, rss_mb, worker
+from bench.workload import append_live
+from journal.config import Settings
+from journal.journal import BlockingJournal
+from journal.kafka.control import table_topic
+from journal.kafka.topics import open_journal
+from journal.loading import LoadCounts, LoadedUpdate, load
+from journal.local.rocks import RocksStore
+from journal.replica import Replica
+from journal.runtime import kafka_of, open_replica
+from journal.v1.journal_pb2 import Mark, Operation
+
+RECORDS = 1_000_000
+SHARDS = 8
+
+_FAMILIES = ("table", "xa", "named")
+
+
+def run(scene: Scene) -> Outcome:
+    outcome = Outcome()
+    memory = Memory()
+    with memory.watch(bench=os.getpid(), broker=scene.broker_pid), scene.journal(SHARDS) as settings:
+        with worker(settings) as pid, memory.watch(worker=pid), BlockingJournal(settings) as journal:
+            journal.activate()
+            say(f"{scene.operations(RECORDS):,} records through the journal")
+            append_live(journal, scene.operations(RECORDS))
+        copies = _Copies(scene, settings)
+        cold, consumed = alternate(scene.rounds(), copies.build_rate, copies.consume_rate, what="cold copy")
+        outcome.comparisons.append(Comparison("load_cold_copy", "rows_per_s", cold, consumed, 0.5))
+        copies.keep_one()
+        warm, iterated = alternate(scene.rounds(), copies.load_rate, copies.iterate_rate, what="warm copy")
+        outcome.comparisons.append(Comparison("load_warm_copy", "rows_per_s", warm, iterated, 0.35))
+        outcome.figures |= copies.load_memory()
+        copies.close()
+    outcome.figures |= memory.figures()
+    return outcome
+
+
+class CountingLoader:
+    """Takes everything and keeps nothing."""
+
+    def __init__(self) -> None:
+        self.counts: LoadCounts | None = None
+        self.bytes = 0
+
+    def begin(self, marks: Mapping[int, Mark]) -> None: ...
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self.bytes += len(data)
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None: ...
+
+    def complete(self, counts: LoadCounts) -> None:
+        self.counts = counts
+
+
+class _Copies:
+    """Copies of the table topic, in directories of their own."""
+
+    def __init__(self, scene: Scene, settings: Settings) -> None:
+        self._scene = scene
+        self._settings = settings
+        self._kafka = kafka_of(settings)
+        rows = open_journal(self._kafka, settings, clock=time.monotonic, timeout_s=TIMEOUT_S)
+        self._identity = rows.require_identity(settings.journal)
+        self._directory = scene.directory / "copy"
+        self._store: RocksStore | None = None
+        self._replica: Replica | None = None
+        self._rows = 0
+
+    # ---- cold ------------------------------------------------------------------------------------------------------
+
+    def build_rate(self) -> float:
+        """Rows of the topic a second, into a copy that can be read."""
+        self.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        began = time.perf_counter()
+        self._open()
+        took = time.perf_counter() - began
+        return self._topic_rows() / took
+
+    def consume_rate(self) -> float:
+        rows, took = limits.consume(self._scene.bootstrap, table_topic(self._settings.journal), SHARDS)
+        return rows / took
+
+    def _topic_rows(self) -> int:
+        if not self._rows:
+            self._rows, _ = limits.consume(self._scene.bootstrap, table_topic(self._settings.journal), SHARDS)
+        return self._rows
+
+    def _open(self) -> tuple[Replica, RocksStore]:
+        self._store = RocksStore(self._directory)
+        self._replica = open_replica(self._kafka, self._settings, self._identity, self._store)
+        self._replica.catch_up(RUN_TIMEOUT_S)
+        return self._replica, self._store
+
+    # ---- warm ------------------------------------------------------------------------------------------------------
+
+    def keep_one(self) -> None:
+        """Reopen the last copy: what follows finds it as a restarted node does."""
+        self.close()
+        self._open()
+
+    def load_rate(self) -> float:
+        """Rows of the copy a second, into a loader."""
+        loader = CountingLoader()
+        began = time.perf_counter()
+        self._load(loader)
+        took = time.perf_counter() - began
+        assert loader.counts is not None
+        return (loader.counts.records + loader.counts.updates) / took
+
+    def _load(self, loader: CountingLoader) -> None:
+        assert self._store is not None
+        assert self._replica is not None
+        snapshot = self._store.snapshot()
+        load(snapshot, self._replica.marks(), loader)
+        snapshot.close()
+
+    def iterate_rate(self) -> float:
+        """Rows a second of a bare iteration of the same files."""
+        families = {name: Options(raw_mode=True) for name in _FAMILIES}
+        database = Rdict(
+            str(self._directory), Options(raw_mode=True), column_families=families, access_type=AccessType.read_only()
+        )
+        table = database.get_column_family(_FAMILIES[0])
+        rows, took = limits.iterate(table)
+        table.close()
+        database.close()
+        return rows / took
+
+    def load_memory(self) -> Figures:
+        """Resident memory of this process before a load, and what the load added at most."""
+        process = psutil.Process()
+        before = rss_mb(process)
+        memory = Memory()
+        with memory.watch(load=os.getpid()):
+            self._load(CountingLoader())
+        return {
+            "load_records": self._scene.operations(RECORDS),
+            "load_rss_before_mb": round(before),
+            "load_rss_growth_mb": round(max(memory.peaks.get("load", before), rss_mb(process)) - before),
+        }
+
+    def close(self) -> None:
+        if self._replica is not None:
+            self._replica.close()
+        if self._store is not None:
+            self._store.close()
+        self._replica = self._store = None

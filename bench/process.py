@@ -1,0 +1,107 @@
+"""`bench process`: a worker, from WAL to committed tables, against a bare loop and stock Faust over the same work.
+
+Each round has a new journal and a worker that already serves it, idle. The WAL is filled by one open Kafka transaction;
+the clock runs from its commit, which shows the worker everything at once, until the last mark can be read committed.
+The bare loop then reads the very same WAL.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import ExitStack
+
+from bench import limits
+from bench.baseline_faust import measure_faust
+from bench.rounds import Comparison, Outcome, alternate, say
+from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, delete_topics, worker
+from bench.workload import Prefill, PrefilledFrame, markers, operation_frames
+from journal.config import Settings
+from journal.kafka.control import wal_topic
+
+OPERATIONS = 2_000_000
+FAUST_OPERATIONS = 10_000
+
+
+def run(scene: Scene) -> Outcome:
+    outcome = Outcome()
+    memory = Memory()
+    with memory.watch(bench=os.getpid(), broker=scene.broker_pid):
+        for shards in (1, 8):
+            _measure(scene, shards, outcome, memory)
+    outcome.figures |= memory.figures()
+    return outcome
+
+
+def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> None:
+    name = f"process_{shards}_shard{'s' if shards > 1 else ''}"
+    steady = Workload(scene, shards, scene.operations(OPERATIONS), memory, fleeting=False)
+    ours, limit = alternate(scene.rounds(), steady.worker_rate, steady.bare_rate, what=name)
+    outcome.comparisons.append(Comparison(name, "operations_per_s", ours, limit, 0.6))
+    if shards == 1:
+        outcome.comparisons.append(_against_faust(scene, ours))
+    fleeting = Workload(scene, shards, scene.operations(OPERATIONS), memory, fleeting=True)
+    fast, slow = alternate(scene.rounds(), fleeting.worker_rate, steady.worker_rate, what=f"{name}, fleeting")
+    outcome.comparisons.append(Comparison(f"{name}_fleeting_over_steady", "operations_per_s", fast, slow, 2.0))
+    steady.drop()
+    fleeting.drop()
+
+
+def _against_faust(scene: Scene, ours: list[float]) -> Comparison:
+    """Stock Faust's GlobalTable takes a worker process of its own each time, so its rounds follow ours."""
+    figure = measure_faust(scene.bootstrap, "table", scene.operations(FAUST_OPERATIONS), len(ours))
+    say(f"stock Faust: {figure.median:,.0f} operations a second")
+    return Comparison("process_1_shard_over_faust_table", "operations_per_s", ours, list(figure.rounds), 50.0)
+
+
+class Workload:
+    """The same frames again and again: each worker's round in a journal of its own, the bare loop's in the last one."""
+
+    def __init__(self, scene: Scene, shards: int, operations: int, memory: Memory, *, fleeting: bool) -> None:
+        self._scene = scene
+        self._shards = shards
+        self._operations = operations
+        self._memory = memory
+        say(f"making {operations:,} operations for {shards} shards")
+        self._frames = operation_frames(shards, operations, fleeting=fleeting)
+        self._wal: str | None = None
+        self._left = ExitStack()
+
+    def worker_rate(self) -> float:
+        """Operations a second from the WAL's commit to the last committed mark."""
+        self.drop()
+        settings = self._left.enter_context(self._scene.journal(self._shards))
+        self._wal = wal_topic(settings.journal)
+        with worker(settings) as pid, self._memory.watch(**{f"worker_{self._shards}_shards": pid}):
+            return self._operations / process_seconds(settings, self._frames)
+
+    def bare_rate(self) -> float:
+        """Operations a second of the bare loop."""
+        if self._wal is None:
+            self.worker_rate()
+        assert self._wal is not None
+        table = limits.new_topic(self._scene.bootstrap, self._shards, **{"cleanup.policy": "compact"})
+        took = limits.fold_seconds(self._scene.bootstrap, self._wal, self._shards, table)
+        delete_topics(self._scene.bootstrap, [table])
+        return self._operations / took
+
+    def drop(self) -> None:
+        """Delete the last journal."""
+        self._left.close()
+        self._wal = None
+
+
+def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
+    """Let the worker of a new journal find `frames` all at once, and wait for their marks."""
+    marks = Marks(settings)
+    prefill = Prefill(settings)
+    first, _ = markers(settings.shards)
+    prefill.write(first)
+    prefill.commit()
+    marks.wait_for(prefill.last, TIMEOUT_S)
+    prefill.write(frames)
+    began = prefill.commit()
+    marks.wait_for(prefill.last, RUN_TIMEOUT_S)
+    took = time.perf_counter() - began
+    marks.close()
+    return took

@@ -1,0 +1,109 @@
+"""Ours and the limit in turn: a warm-up of both, then rounds in alternating order; the median of per-round ratios."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+Figures = dict[str, float | int | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One measured thing, a value for each round. `unit` is the end of its key."""
+
+    name: str
+    unit: str
+    values: Sequence[float]
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.values)
+
+    @property
+    def spread_percent(self) -> float:
+        """Largest less smallest round, in percent of the median."""
+        return 100 * (max(self.values) - min(self.values)) / self.median if self.median else 0.0
+
+    def figures(self) -> Figures:
+        return {
+            f"{self.name}_{self.unit}": rounded(self.median),
+            f"{self.name}_spread_percent": round(self.spread_percent, 1),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Ours against the limit, round by round. More is better: for times the ratio is the limit's over ours."""
+
+    name: str
+    unit: str
+    ours: Sequence[float]
+    limit: Sequence[float]
+    target: float
+    less_is_better: bool = False
+
+    @property
+    def ratios(self) -> list[float]:
+        pairs = zip(self.ours, self.limit, strict=True)
+        return [limit / ours if self.less_is_better else ours / limit for ours, limit in pairs]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    def figures(self) -> Figures:
+        ratios = Series(f"{self.name}_ratio", "", self.ratios)
+        return {
+            f"{self.name}_{self.unit}": rounded(statistics.median(self.ours)),
+            f"{self.name}_limit_{self.unit}": rounded(statistics.median(self.limit)),
+            f"{self.name}_ratio": round(self.ratio, 3),
+            f"{self.name}_ratio_spread_percent": round(ratios.spread_percent, 1),
+            f"{self.name}_ratio_target": self.target,
+        }
+
+
+def alternate(
+    rounds: int, ours: Callable[[], float], limit: Callable[[], float], *, what: str, warm_up: bool = True
+) -> tuple[list[float], list[float]]:
+    """Values of both, by round; each goes first in every other round, so that neither always finds the other's heat."""
+    results: tuple[list[float], list[float]] = ([], [])
+    if warm_up:
+        ours()
+        limit()
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            results[which].append((ours, limit)[which]())
+        say(f"{what}: round {number + 1} of {rounds}: {results[0][-1]:,.4g} against {results[1][-1]:,.4g}")
+    return results
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a bench found: comparisons, and figures that stand alone."""
+
+    comparisons: list[Comparison] = field(default_factory=list)
+    figures: Figures = field(default_factory=dict)
+
+    def as_figures(self) -> Figures:
+        compared: Figures = {}
+        for comparison in self.comparisons:
+            compared |= comparison.figures()
+        return compared | self.figures
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def rounded(value: float) -> float:
+    """Four significant digits; whole numbers from a thousand on."""
+    return round(value) if abs(value) >= 1000 else float(f"{value:.4g}")
+
+
+def say(text: str) -> None:
+    """Progress, on standard error."""
+    print(text, file=sys.stderr, flush=True)

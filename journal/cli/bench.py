@@ -1,0 +1,58 @@
+"""`kafka-journal bench`: how fast it is on this machine, as ratios to what could be written without it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import BootstrapOption, JsonOption, exit_codes, print_facts, print_json
+from journal.errors import MissingExtraError
+
+QuickOption = Annotated[bool, typer.Option("--quick", help="Fewer rounds and operations: rough figures, soon.")]
+
+app = typer.Typer(
+    help="Measure ours and the limit in turn. Starts an embedded broker of its own unless -b names one.",
+    no_args_is_help=True,
+)
+
+
+@app.command()
+def append(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """Appends, against confluent-kafka's producers."""
+    _run("append", bootstrap, quick, as_json)
+
+
+@app.command()
+def process(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """A worker from WAL to tables, against a bare loop over the same frames, and stock Faust."""
+    _run("process", bootstrap, quick, as_json)
+
+
+@app.command()
+def load(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """Loading from a warm copy and building a cold one, against bare iteration and consumption."""
+    _run("load", bootstrap, quick, as_json)
+
+
+@app.command()
+def activate(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """The gate, against the same way done bare; activation against live rows."""
+    _run("activate", bootstrap, quick, as_json)
+
+
+def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
+    with exit_codes():
+        # measuring needs packages that nothing else does
+        try:
+            from bench.report import machine, run_bench
+        except ImportError as error:
+            what = "pip install 'kafka-journal[demo]'"
+            raise MissingExtraError(f"bench needs {error.name}, which is not installed: {what}") from error
+
+        described = machine()
+        figures = run_bench(name, bootstrap, quick).as_figures()
+    if as_json:
+        print_json({"bench": name, **figures, "machine": described})
+    else:
+        print_facts(f"bench {name}", {**described, **figures})

@@ -1,0 +1,127 @@
+"""`kafka-journal demo`: a year of real departures through the journal, with a failover in the middle."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import (
+    BootstrapOption,
+    ConfigOption,
+    JournalOption,
+    JsonOption,
+    PropertyOption,
+    StepProgress,
+    errors,
+    exit_codes,
+    print_json,
+    settings_from,
+)
+from journal.config import Settings
+from journal.errors import MissingExtraError
+from journal.kafka.embedded import EmbeddedKafka
+
+
+def demo(
+    bootstrap: BootstrapOption = None,
+    journal: JournalOption = None,
+    rows: Annotated[
+        int | None, typer.Option(min=100, help="Only the first departures of the year.", show_default="all 336,776")
+    ] = None,
+    properties: PropertyOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a year of departures through the journal, kill the active node and the worker half way, and check the rest.
+
+    On an embedded broker in a temporary directory, unless -b names one. Exit code 1 if anything differs.
+    """
+    with exit_codes(), _ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
+        # found out before a broker is started for nothing
+        _require_extra()
+        if bootstrap is not None:
+            settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
+            _run(settings, work, rows, as_json)
+            _say(f"what is left stays in journal {settings.journal}: kafka-journal dump, verify, status show it")
+            return
+        with EmbeddedKafka(work / "kafka", attached=True, report=_say) as kafka:
+            servers = kafka.bootstrap_servers
+            settings = settings_from(servers, journal, properties, config, directory=work / "state")
+            brokers = {f"broker {broker.broker}": broker.pid for broker in kafka.status().brokers}
+            _run(settings, work, rows, as_json, brokers)
+
+
+def _run(
+    settings: Settings, work: Path, rows: int | None, as_json: bool, brokers: dict[str, int | None] | None = None
+) -> None:
+    # what the demo alone needs is imported only here: the extra may be missing
+    from journal.cli.flights.processes import Processes
+    from journal.cli.flights.run import Demo
+    from journal.cli.flights.table import show, verdict
+
+    logs = work / "logs"
+    logs.mkdir()
+    with Processes(logs) as processes:
+        processes.watch("demo", os.getpid())
+        for name, pid in (brokers or {}).items():
+            if pid is not None:
+                processes.watch(name, pid)
+        with StepProgress() as progress:
+            result = Demo(settings, work, processes, progress, _say).run(rows)
+    problems = result.problems()
+    if as_json:
+        print_json(result.to_json())
+    else:
+        show(result)
+    for line in verdict(result):
+        errors.print(line, style="red" if problems else "green", markup=False, highlight=False, soft_wrap=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _require_extra() -> None:
+    """Raises MissingExtraError."""
+    if importlib.util.find_spec("psutil") is None:
+        raise MissingExtraError("the demo needs psutil: pip install 'kafka-journal[demo]'")
+    from journal.cli.flights.data import find_flights
+
+    find_flights()
+
+
+def _say(line: str) -> None:
+    errors.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _work_directory() -> Iterator[Path]:
+    """A temporary directory that goes with the demo, unless that fails: then its logs may tell why."""
+    work = Path(tempfile.mkdtemp(prefix="kafka-journal-demo-"))
+    try:
+        yield work
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or not any(work.rglob("*.log")):
+            shutil.rmtree(work)
+        else:
+            where = f"logs and data are kept in {work}"
+            errors.print(where, style="red", markup=False, highlight=False, soft_wrap=True)
+        raise
+    shutil.rmtree(work)
+
+
+@contextmanager
+def _ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
+    """So that a service manager's or a shell's SIGTERM leaves no processes behind either."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,130 @@
+"""What the demo found, and what of it should not be so."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from journal.cli.flights.expected import Comparison
+from journal.cli.flights.processes import Event
+
+
+@dataclass(slots=True)
+class NodeRun:
+    """What a node told: its activation, where it began, and what is acknowledged."""
+
+    activation: Event = field(default_factory=dict)
+    comparison: Comparison | None = None
+    resumed_step: int = 0
+    resumed_operations: int = 0
+    step: int = 0
+    operations: int = 0
+    appended: int = 0
+    seconds: float = 0.0
+    committed: int = 0
+    rolled_back: int = 0
+    progress_step: int = 0
+    """What the progress record says in the end: the last step, or the one before a last one that was prepared."""
+
+    def take(self, event: Event) -> None:
+        """Note an event; ones about progress change nothing."""
+        match event["event"]:
+            case "active":
+                self.activation = event
+            case "resumed":
+                self.comparison = Comparison(**event["comparison"])
+                self.resumed_step, self.resumed_operations = event["step"], event["operations"]
+            case "acknowledged":
+                self.step, self.operations, self.seconds = event["step"], event["operations"], event["seconds"]
+                self.appended = event["appended"]
+            case "settled":
+                self.committed, self.rolled_back = event["committed"], event["rolled_back"]
+                self.progress_step = event["progress_step"]
+
+    def to_json(self) -> dict[str, Any]:
+        done = self.operations - self.resumed_operations
+        parts = {part: round(self.activation[part], 4) for part in ACTIVATION_PARTS}
+        return {
+            "epoch": self.activation["epoch"],
+            **parts,
+            "records_loaded": self.activation["counts"]["records"],
+            "prepared_loaded": self.activation["counts"]["prepared"],
+            "operations": done,
+            "seconds": self.seconds,
+            "operations_per_s": round(done / self.seconds) if self.seconds else 0,
+        }
+
+
+ACTIVATION_PARTS = ("fence_s", "claim_s", "gate_s", "load_s", "ready_s")
+
+
+@dataclass(slots=True)
+class Result:
+    """The whole run. `operations` are those on flights: progress, prepares and settlements are not counted."""
+
+    flights: int
+    operations: int
+    days_in_doubt: int
+    first: NodeRun
+    second: NodeRun
+    without_active_node_s: float
+    catch_up_s: float
+    final: Comparison
+    final_step: int
+    verify: dict[str, Any]
+    memory_bytes: dict[str, int]
+    seconds: float
+
+    def problems(self) -> list[str]:
+        """Everything that should not be so, a sentence each; none if the demo succeeded."""
+        first, second, found = self.first, self.second, []
+        if second.activation["epoch"] <= first.activation["epoch"]:
+            found.append("node 2 did not begin an epoch of its own")
+        if second.resumed_step < first.step:
+            found.append(f"step {first.step} was acknowledged, and the load went only to step {second.resumed_step}")
+        if second.comparison is None or second.comparison.different:
+            found.append("what node 2 loaded is not what the flights had come to")
+        if second.operations != self.operations:
+            found.append(f"{second.operations} of {self.operations} operations were acknowledged")
+        if second.committed + second.rolled_back != self.days_in_doubt:
+            settled = second.committed + second.rolled_back
+            found.append(f"{self.days_in_doubt} days were to be left in doubt, and {settled} were settled")
+        if self.final.different:
+            found.append("what is left is not what the flights left")
+        if self.final_step != second.progress_step:
+            found.append(f"the progress record stands at step {self.final_step}, not at {second.progress_step}")
+        if not self.verify.get("agrees"):
+            found.append("verify found differences between WAL, tables and load")
+        if not self.verify.get("complete"):
+            found.append("verify could not check everything")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """One object; units are in the keys."""
+        problems = self.problems()
+        return {
+            "ok": not problems,
+            "problems": problems,
+            "flights": self.flights,
+            "operations": self.operations,
+            "node_1": self.first.to_json(),
+            "node_2": self.second.to_json(),
+            "failover": {
+                "acknowledged_step": self.first.step,
+                "operations_in_flight": self.first.appended - self.first.operations,
+                "resumed_after_step": self.second.resumed_step,
+                "without_active_node_s": self.without_active_node_s,
+                "compared": asdict(self.second.comparison) if self.second.comparison else None,
+            },
+            "in_doubt": {
+                "days": self.days_in_doubt,
+                "loaded_after_failover": self.second.activation["counts"]["prepared"],
+                "committed": self.second.committed,
+                "rolled_back": self.second.rolled_back,
+            },
+            "worker": {"catch_up_s": self.catch_up_s},
+            "compared": asdict(self.final),
+            "verify": self.verify,
+            "memory_mib": {name: round(peak / 2**20, 1) for name, peak in self.memory_bytes.items()},
+            "seconds": self.seconds,
+        }

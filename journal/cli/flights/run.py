@@ -1,0 +1,232 @@
+"""The demo, from an empty journal to the verdict: two nodes, two workers, and a SIGKILL of the first ones between.
+
+worker 1, node 1      publish, depart, land, cancel; killed when half of the operations are acknowledged
+worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
+this process          compares what is left with the flights, and has `verify` compare tables and WAL
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from journal.activation import Progress
+from journal.cli.flights.catch_up import catch_up_seconds
+from journal.cli.flights.data import find_flights, read_in_order, write_in_order
+from journal.cli.flights.expected import Comparison, FlightsLoader, compare, final_state
+from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
+from journal.cli.flights.processes import Child, Event, Processes
+from journal.cli.flights.result import NodeRun, Result
+from journal.cli.reading import loaded_snapshot, opened_journal
+from journal.config import Settings
+from journal.errors import DemoError
+from journal.kafka.topics import init_journal
+from journal.runtime import kafka_of, wall_ms
+from journal.v1.journal_pb2 import Identity
+
+CATCH_UP_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done: `flights` in order in a file, and how much that comes to."""
+
+    archive: Path
+    rows: int | None
+    flights: Path
+    count: int
+    operations: int
+    rule: DoubtRule
+    days_in_doubt: int
+
+
+class Demo:
+    """One run in `work`, a directory of its own. `say` is told each stage, for people."""
+
+    def __init__(
+        self, settings: Settings, work: Path, processes: Processes, progress: Progress, say: Callable[[str], None]
+    ) -> None:
+        self._settings = settings
+        self._work = work
+        self._processes = processes
+        self._progress = progress
+        self._say = say
+        self._config = work / "settings.toml"
+
+    def run(self, rows: int | None) -> Result:
+        """All of it. Raises DemoError when a process ends before its time, and what the journal raises."""
+        began = time.monotonic()
+        identity = self._init()
+        worker = self._start_worker("worker 1")
+        plan = self._plan(rows)
+        node = self._start_node("node 1", plan, hold_at=plan.operations * 3 // 4)
+        first = self._until_half(node, worker, plan)
+        node.kill()
+        worker.kill()
+        killed = time.monotonic()
+        for event in node.events(look=_nothing):  # what it had told before it was killed
+            first.take(event)
+        self._say(f"node 1 and worker 1 killed with SIGKILL, {first.operations:,} operations acknowledged")
+
+        worker = self._start_worker("worker 2")
+        node = self._start_node("node 2", plan)
+        session_s = self._settings.session_timeout_ms / 1000
+        self._say(f"node 2 waits at the gate until worker 2 has the shards: worker 1's session lasts {session_s:g} s")
+        second, active = self._to_the_end(node, worker, plan)
+        settled = f"committed {second.committed} days in doubt, rolled back {second.rolled_back}"
+        self._say(f"node 2 is done: {second.operations:,} operations acknowledged; it {settled}")
+
+        catch_up_s = catch_up_seconds(
+            kafka_of(self._settings),
+            self._settings,
+            identity,
+            timeout_s=CATCH_UP_TIMEOUT_S,
+            look=worker.require_alive,
+        )
+        final, final_step = self._compare(plan)
+        verify = self._verify()
+        worker.stop()
+        worker.require_success()
+        return Result(
+            flights=plan.count,
+            operations=plan.operations,
+            days_in_doubt=plan.days_in_doubt,
+            first=first,
+            second=second,
+            without_active_node_s=round(active - killed, 3),
+            catch_up_s=catch_up_s,
+            final=final,
+            final_step=final_step,
+            verify=verify,
+            memory_bytes=self._processes.peaks(),
+            seconds=round(time.monotonic() - began, 3),
+        )
+
+    # ---- before ----------------------------------------------------------------------------------------------------
+
+    def _plan(self, rows: int | None) -> Plan:
+        archive = find_flights()
+        path = self._work / "flights.csv"
+        write_in_order(archive, rows, path)
+        count = operations = 0
+        days: set[int] = set()
+        cancelled_days: set[int] = set()
+        for flight in read_in_order(path):
+            count += 1
+            operations += operations_of(flight)
+            days.add(flight.day)
+            if flight.cancelled:
+                cancelled_days.add(flight.day)
+        rule = doubt_rule(len(days))
+        self._say(f"{count:,} departures of {len(days)} days: {operations:,} operations")
+        return Plan(archive, rows, path, count, operations, rule, sum(rule.in_doubt(day) for day in cancelled_days))
+
+    def _init(self) -> Identity:
+        settings = self._settings
+        rows = init_journal(
+            kafka_of(settings),
+            settings,
+            lambda: uuid.uuid4().bytes,
+            clock=time.monotonic,
+            wall_ms=wall_ms,
+            timeout_s=settings.request_timeout_ms / 1000,
+        )
+        if rows.epoch.epoch:
+            raise DemoError(f"journal {settings.journal} was used before: name a new one with -j")
+        self._config.write_text(toml_of(settings), encoding="utf-8")
+        return rows.require_identity(settings.journal)
+
+    # ---- processes -------------------------------------------------------------------------------------------------
+
+    def _start_worker(self, name: str) -> Child:
+        return self._processes.start(name, self._command("worker"))
+
+    def _command(self, name: str) -> list[str]:
+        return ["-m", "journal.cli.flights.child", name, "--config", str(self._config)]
+
+    def _start_node(self, name: str, plan: Plan, *, hold_at: int = 0) -> Child:
+        """With `hold_at`, it gets no further than that many operations: however short the run, the kill finds it
+        writing."""
+        arguments = ["-m", "journal.cli.flights.node", "--config", str(self._config), "--name", name.replace(" ", "-")]
+        arguments += ["--flights", str(plan.flights), "--in-doubt-every-days", str(plan.rule.every_days)]
+        return self._processes.start(name, [*arguments, "--hold-at", str(hold_at)])
+
+    def _until_half(self, node: Child, worker: Child, plan: Plan) -> NodeRun:
+        """Follow a node until half of all operations are acknowledged."""
+        run = NodeRun()
+        for event in node.events(look=worker.require_alive):
+            run.take(event)
+            self._show("node 1", event, plan.operations)
+            if run.operations * 2 >= plan.operations:
+                worker.require_alive()
+                return run
+        raise node.ended()
+
+    def _to_the_end(self, node: Child, worker: Child, plan: Plan) -> tuple[NodeRun, float]:
+        """Follow a node until it ends: what it told, and when it became active."""
+        run = NodeRun()
+        active = 0.0
+        for event in node.events(look=worker.require_alive):
+            run.take(event)
+            self._show("node 2", event, plan.operations)
+            if event["event"] == "active":
+                active = time.monotonic()
+                self._say_active(event)
+        node.require_success()
+        return run, active
+
+    def _say_active(self, event: Event) -> None:
+        counts = event["counts"]
+        held = f"{counts['records']:,} records, {counts['prepared']} transactions in doubt"
+        self._say(f"node 2 is active in epoch {event['epoch']}: {held}")
+
+    def _show(self, name: str, event: Event, operations: int) -> None:
+        if event["event"] == "progress":
+            self._progress(f"{name} {event['step']}", event["done"], event["total"])
+        elif event["event"] == "acknowledged":
+            self._progress(name, event["operations"], operations)
+
+    # ---- after -----------------------------------------------------------------------------------------------------
+
+    def _compare(self, plan: Plan) -> tuple[Comparison, int]:
+        """Every record that a load of the tables gives, against what the flights come to; and the last step."""
+        settings, loaded = self._settings, FlightsLoader()
+        with opened_journal(settings) as (kafka, rows), loaded_snapshot(settings, kafka, rows, now=False) as state:
+            state.tell(loaded)
+        return compare(final_state(plan.archive, plan.rows, plan.rule), loaded), loaded.step
+
+    def _verify(self) -> dict[str, Any]:
+        """What `kafka-journal verify` says."""
+        checker = self._processes.start("verify", [*self._command("verify"), "--json"])
+        reports = list(checker.events(look=_nothing))
+        if not reports:
+            raise checker.ended()
+        report = reports[-1]
+        checker.log.with_suffix(".json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        self._say(f"verify: WAL, tables and load {'agree' if report['agrees'] else 'do NOT agree'}")
+        shards = report.pop("shards")
+        return report | {name: sum(shard[name] for shard in shards) for name in ("wal_records", "rows", "records")}
+
+
+def toml_of(settings: Settings) -> str:
+    """Settings as a file, so that every process has the same, wherever they came from."""
+    lines, tables = [], []
+    for name, value in settings.model_dump(mode="json").items():
+        if isinstance(value, dict):
+            tables += [f"[{name}]", *(f"{_toml(key)} = {_toml(item)}" for key, item in value.items())]
+        elif name != "node":  # each has a name of its own
+            lines.append(f"{name} = {_toml(value)}")
+    return "\n".join([*lines, *tables, ""])
+
+
+def _toml(value: object) -> str:
+    # strings, numbers and booleans of JSON are TOML's too
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _nothing() -> None: ...

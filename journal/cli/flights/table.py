@@ -1,0 +1,61 @@
+"""The demo's result, for people."""
+
+from __future__ import annotations
+
+from journal.cli.common import print_facts, print_table
+from journal.cli.flights.expected import Comparison
+from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
+
+
+def show(result: Result) -> None:
+    """Two tables on standard output: what the nodes did, and what came of it."""
+    first, second = _column(result.first), _column(result.second)
+    title = f"{result.flights:,} departures, {result.operations:,} operations in {result.seconds:.0f} s"
+    print_table(title, ("", "node 1", "node 2"), [(name, first[name], second[name]) for name in first])
+    print_facts("failover and result", _facts(result))
+
+
+def verdict(result: Result) -> list[str]:
+    """What is not as it must be, and where it differs; or one line that all is well."""
+    problems = result.problems()
+    if not problems:
+        return ["every record is as the flights say, and verify agrees"]
+    after_failover = result.second.comparison.differences if result.second.comparison else []
+    return [*problems, *after_failover, *result.final.differences]
+
+
+def _column(run: NodeRun) -> dict[str, str]:
+    told = run.to_json()
+    column = {"epoch": f"{told['epoch']}"}
+    for part in ACTIVATION_PARTS:
+        column[f"activation: {part.removesuffix('_s')}"] = f"{told[part] * 1000:,.0f} ms"
+    return column | {
+        "records loaded": f"{told['records_loaded']:,}",
+        "in doubt, loaded": f"{told['prepared_loaded']:,}",
+        "operations acknowledged": f"{told['operations']:,}",
+        "seconds": f"{told['seconds']:.1f}",
+        "operations/s": f"{told['operations_per_s']:,}",
+    }
+
+
+def _facts(result: Result) -> dict[str, str]:
+    first, second, verify = result.first, result.second, result.verify
+    facts = {
+        "in flight when node 1 was killed": f"{first.appended - first.operations:,} operations",
+        "last step acknowledged by node 1": f"{first.step:,}",
+        "last step loaded by node 2": f"{second.resumed_step:,}",
+        "compared after the failover": _compared(second.comparison),
+        "from the kill to an active node": f"{result.without_active_node_s:.1f} s",
+        "days in doubt": f"{result.days_in_doubt}: {second.committed} committed, {second.rolled_back} rolled back",
+        "worker's catch-up with the last operation": f"{result.catch_up_s * 1000:,.0f} ms",
+        "compared in the end": _compared(result.final),
+        "verify": "agrees" if verify["agrees"] else "DIFFERS",
+    }
+    return facts | {f"memory, {name}": f"{peak / 2**20:,.0f} MiB" for name, peak in result.memory_bytes.items()}
+
+
+def _compared(comparison: Comparison | None) -> str:
+    if comparison is None:
+        return "nothing"
+    flights = f"{comparison.loaded_records:,} flights, {comparison.loaded_prepared} transactions"
+    return f"{flights}: {comparison.different or 'no'} differences"

@@ -1,0 +1,171 @@
+"""`kafka-journal repair skip`: have the worker pass over a WAL record that it stopped at. The raw bytes are kept."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import (
+    BootstrapOption,
+    ConfigOption,
+    JournalOption,
+    JsonOption,
+    PropertyOption,
+    StepProgress,
+    YesOption,
+    confirm,
+    errors,
+    exit_codes,
+    operator,
+    print_facts,
+    print_json,
+    settings_from,
+)
+from journal.cli.reading import opened_journal
+from journal.cli.text import printable
+from journal.config import Settings
+from journal.errors import DeadlineError, RepairError
+from journal.kafka.control import ControlRows, control_row, skip_key, wal_topic
+from journal.kafka.marks import MarkReader
+from journal.kafka.ports import Kafka, LogRecord
+from journal.runtime import wall_ms
+from journal.stops import Stop, look_ahead
+from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
+
+app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip.")
+
+_SHOWN_BYTES = 256
+_LOOK_EVERY_S = 0.3
+
+
+@app.callback()
+def repair() -> None:
+    """Keeps `skip` a command of its own, so that others can stand beside it."""
+
+
+@app.command()
+def skip(
+    shard: Annotated[int, typer.Argument(min=0, help="The shard that is stopped, as `status` shows it.")],
+    offset: Annotated[int, typer.Argument(min=0, help="The WAL offset it is stopped at.")],
+    bootstrap: BootstrapOption = None,
+    journal: JournalOption = None,
+    yes: YesOption = False,
+    timeout_s: Annotated[float, typer.Option(min=1, help="How long to wait for the worker to pass it.")] = 60.0,
+    properties: PropertyOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Skip the WAL record that a shard is stopped at.
+
+    Its bytes are kept in the table, and `verify` goes on naming it.
+    """
+    with exit_codes():
+        settings = settings_from(bootstrap, journal, properties, config)
+        with opened_journal(settings) as (kafka, rows):
+            identity = rows.require_identity(settings.journal)
+            if shard >= identity.shards:
+                last = identity.shards - 1
+                raise typer.BadParameter(f"journal {settings.journal} has shards 0 to {last}", param_hint="SHARD")
+            stop, record = _require_stop(kafka, settings, rows, shard, offset)
+            facts = record_facts(wal_topic(settings.journal), record, stop)
+            if not as_json or not yes:
+                print_facts("the record to skip", facts, to=errors)
+            confirm("skip it?", yes=yes)
+            mark = _request(kafka, settings, identity, shard, offset, timeout_s)
+    if as_json:
+        print_json(facts | {"skipped": True, "mark_offset": mark.offset, "operator": operator()})
+    else:
+        typer.echo(f"shard {shard} passed offset {offset}; its mark stands at {mark.offset}")
+
+
+# ---- what is there -----------------------------------------------------------------------------------------
+
+
+def _require_stop(
+    kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int
+) -> tuple[Stop, LogRecord]:
+    """The stop at `offset`. Raises RepairError if the shard is not stopped there at a record that can be skipped."""
+    timeout_s = settings.request_timeout_ms / 1000
+    identity = rows.require_identity(settings.journal)
+    mark = _newest(kafka, settings, shard)
+    if offset <= mark.offset:
+        raise RepairError(f"the mark of shard {shard} is at {mark.offset}, so offset {offset} is already behind it")
+    skips = {at for number, at in rows.skips if number == shard and at != offset}
+    stop = look_ahead(kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s).stop
+    if stop is None:
+        raise RepairError(
+            f"shard {shard} is not stopped: its mark is at {mark.offset}, and what follows can be applied"
+        )
+    if stop.offset != offset:
+        raise RepairError(f"shard {shard} is stopped at offset {stop.offset}, not at {offset}: {stop.reason}")
+    if stop.record is None:
+        raise RepairError(f"there is nothing at offset {offset} to skip: {stop.reason}")
+    return stop, stop.record
+
+
+def _newest(kafka: Kafka, settings: Settings, shard: int) -> Mark:
+    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    try:
+        return marks.newest(shard, settings.request_timeout_ms / 1000).mark
+    finally:
+        marks.close()
+
+
+def record_facts(topic: str, record: LogRecord, stop: Stop) -> dict[str, object]:
+    """What a record holds, for the one who decides."""
+    value = record.value or b""
+    facts: dict[str, object] = {
+        "record": f"{topic}[{record.partition}]@{record.offset}",
+        "written": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.timestamp / 1000)),
+        "reason": stop.reason,
+        "bytes": len(value),
+        "value": printable(value, _SHOWN_BYTES) or "empty",
+    }
+    if record.key is not None:
+        facts["key"] = printable(record.key)
+    return facts if stop.frame is None else facts | _frame_facts(stop.frame)
+
+
+def _frame_facts(frame: Frame) -> dict[str, object]:
+    return {
+        "frame": f"number {frame.number} after {frame.previous}, group {frame.group}, epoch {frame.epoch}",
+        "node": frame.node,
+        "lost": f"it is a frame of this journal: its {frame.count} operations will not be applied",
+    }
+
+
+# ---- asking the worker -------------------------------------------------------------------------------------
+
+
+def _request(kafka: Kafka, settings: Settings, identity: Identity, shard: int, offset: int, timeout_s: float) -> Mark:
+    """Ask in the control rows, and wait until the mark has passed. Raises DeadlineError."""
+    row = SkipRequest(
+        journal=identity.journal, shard=shard, offset=offset, operator=operator(), timestamp=int(wall_ms())
+    )
+    producer = kafka.plain_producer()
+    try:
+        producer.send([control_row(settings.journal, skip_key(shard, offset), row)], settings.request_timeout_ms / 1000)
+    finally:
+        producer.close()
+    until = time.monotonic() + timeout_s
+    looks = 0
+    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    try:
+        with StepProgress() as progress:
+            while True:
+                mark = marks.newest(shard, settings.request_timeout_ms / 1000).mark
+                if mark.offset >= offset:
+                    return mark
+                if time.monotonic() >= until:
+                    raise DeadlineError(
+                        f"the skip is requested, and shard {shard} has not passed offset {offset} in {timeout_s:g} s. "
+                        f"The request stays: a worker that runs does it (kafka-journal worker -j {settings.journal}; "
+                        f"kafka-journal status -j {settings.journal} shows whether one does)"
+                    )
+                looks += 1
+                progress("worker", looks, 0)
+                time.sleep(_LOOK_EVERY_S)
+    finally:
+        marks.close()

@@ -1,0 +1,263 @@
+"""`kafka-journal status`: where every shard stands, who is active, and what stopped. Reads ends, not tables."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from journal.cli.common import (
+    BootstrapOption,
+    ConfigOption,
+    JournalOption,
+    JsonOption,
+    PropertyOption,
+    exit_codes,
+    print_json,
+    print_table,
+    settings_from,
+)
+from journal.cli.reading import opened_journal
+from journal.cli.text import duration
+from journal.config import Settings
+from journal.kafka.control import ControlRows, wal_topic, worker_group
+from journal.kafka.marks import MarkReader
+from journal.kafka.ports import GroupMember, Kafka
+from journal.liveness import LastActive, last_active
+from journal.runtime import wall_ms
+from journal.stops import Stop, look_ahead
+from journal.v1.journal_pb2 import Identity, Mark
+from journal.wal import WalReader
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """One shard. Offsets are the WAL's; times milliseconds, by the broker's clock."""
+
+    shard: int
+    start: int
+    end: int
+    high_watermark: int
+    mark: Mark
+    newest_number: int
+    newest_timestamp: int
+    ahead_since: int
+    stop: Stop | None
+
+    @property
+    def lag_frames(self) -> int:
+        return max(0, self.newest_number - self.mark.number)
+
+    def lag_s(self, now_ms: float) -> float:
+        """How long the oldest frame that is not applied waits."""
+        return max(0.0, now_ms - self.ahead_since) / 1000 if self.ahead_since else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JournalStatus:
+    """What `status` tells."""
+
+    journal: str
+    identity: Identity
+    now_ms: float
+    active: LastActive | None
+    silent_after_ms: int
+    shards: Sequence[ShardStatus]
+    workers: Sequence[GroupMember]
+
+    @property
+    def newest_timestamp(self) -> int:
+        return max(shard.newest_timestamp for shard in self.shards)
+
+    @property
+    def last_seen_s(self) -> float:
+        return max(0.0, self.now_ms - self.newest_timestamp) / 1000
+
+    @property
+    def node_state(self) -> str:
+        """`active`, `silent` (dead, or cut off from Kafka), `left`, or `none` for a journal without an epoch."""
+        if self.active is None:
+            return "none"
+        if self.active.released:
+            return "left"
+        return "active" if self.last_seen_s * 1000 <= self.silent_after_ms else "silent"
+
+
+def status(
+    bootstrap: BootstrapOption = None,
+    journal: JournalOption = None,
+    properties: PropertyOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Where each shard stands, the active node, the workers, and any shard that is stopped. Needs no worker."""
+    with exit_codes():
+        settings = settings_from(bootstrap, journal, properties, config)
+        with opened_journal(settings) as (kafka, rows):
+            found = read_status(kafka, settings, rows)
+        if as_json:
+            print_json(to_json(found))
+        else:
+            _show(found)
+
+
+# ---- reading -----------------------------------------------------------------------------------------------
+
+
+def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalStatus:
+    """The status now. Raises KafkaUnavailableError, DeadlineError."""
+    identity = rows.require_identity(settings.journal)
+    timeout_s = settings.request_timeout_ms / 1000
+    cluster = kafka.cluster()
+    try:
+        workers = cluster.group_members(worker_group(settings.journal), timeout_s)
+    finally:
+        cluster.close()
+    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, time.monotonic)
+    unfiltered = kafka.reader(wal_topic(settings.journal), committed=False)
+    shards = []
+    try:
+        for shard in range(identity.shards):
+            # the mark first: read last, it would be ahead of the end that was read before it
+            mark = marks.newest(shard, timeout_s).mark
+            skips = {offset for number, offset in rows.skips if number == shard}
+            ahead = look_ahead(kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s)
+            start, end = wal.bounds(shard, timeout_s)
+            newest = wal.last_frame(shard, end, timeout_s)
+            shards.append(
+                ShardStatus(
+                    shard=shard,
+                    start=start,
+                    end=end,
+                    high_watermark=unfiltered.start_and_end(shard, timeout_s)[1],
+                    mark=mark,
+                    newest_number=newest[1].number if newest else 0,
+                    newest_timestamp=newest[0].timestamp if newest else 0,
+                    ahead_since=ahead.since,
+                    stop=ahead.stop,
+                )
+            )
+    finally:
+        marks.close()
+        wal.close()
+        unfiltered.close()
+    silent_after_ms = 2 * settings.fence_check_ms
+    return JournalStatus(settings.journal, identity, wall_ms(), last_active(rows), silent_after_ms, shards, workers)
+
+
+# ---- showing -----------------------------------------------------------------------------------------------
+
+
+def to_json(found: JournalStatus) -> dict[str, Any]:
+    """What `--json` prints."""
+    active = found.active
+    return {
+        "journal": found.journal,
+        "uuid": found.identity.journal.hex(),
+        "node": {
+            "state": found.node_state,
+            "name": active.node if active else None,
+            "epoch": active.epoch if active else 0,
+            "last_seen_seconds": round(found.last_seen_s, 3) if active else None,
+        },
+        "workers": [
+            {"name": worker.client_id, "host": worker.host, "shards": sorted(shard for _, shard in worker.partitions)}
+            for worker in found.workers
+        ],
+        "shards": [_shard_json(shard, found.now_ms) for shard in found.shards],
+    }
+
+
+def _shard_json(shard: ShardStatus, now_ms: float) -> dict[str, Any]:
+    mark = shard.mark
+    return {
+        "shard": shard.shard,
+        "wal_start": shard.start,
+        "wal_end": shard.end,
+        "lso_lag": shard.high_watermark - shard.end,
+        "mark_offset": mark.offset,
+        "lag_frames": shard.lag_frames,
+        "lag_seconds": round(shard.lag_s(now_ms), 3),
+        "epoch": mark.epoch,
+        "group": mark.group,
+        "records": mark.records,
+        "staged": mark.staged,
+        "prepared": mark.prepared,
+        "applied": mark.applied,
+        "rejected": mark.rejected,
+        "stale": mark.stale,
+        "dropped": mark.dropped,
+        "skipped": mark.skipped,
+        "stopped": None if shard.stop is None else {"offset": shard.stop.offset, "reason": shard.stop.reason},
+    }
+
+
+_COLUMNS = (
+    *("shard", "WAL", "LSO lag", "mark", "lag", "lag time", "epoch"),
+    *("records", "staged", "prepared", "rejected", "stale", "skipped"),
+)
+
+
+def _show(found: JournalStatus) -> None:
+    print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
+    for line in notes(found):
+        Console(soft_wrap=True, markup=False, highlight=False).print(line)
+
+
+def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
+    mark = shard.mark
+    lag = f"{shard.lag_frames:,} frames" if shard.lag_frames else "0"
+    return (
+        shard.shard,
+        f"{shard.start} to {shard.end}",
+        shard.high_watermark - shard.end,
+        mark.offset if mark.offset >= 0 else "none",
+        "STOPPED" if shard.stop else lag,
+        duration(shard.lag_s(now_ms)) if shard.ahead_since else "0",
+        mark.epoch,
+        f"{mark.records:,}",
+        f"{mark.staged:,}",
+        f"{mark.prepared:,}",
+        f"{mark.rejected:,}",
+        f"{mark.stale:,}",
+        f"{mark.skipped:,}",
+    )
+
+
+def notes(found: JournalStatus) -> list[str]:
+    """What the table does not say, a line each: the node, the workers, what is stopped and how to mend it."""
+    lines = [_node_line(found)]
+    for worker in found.workers:
+        shards = ", ".join(str(shard) for shard in sorted(shard for _, shard in worker.partitions)) or "none"
+        lines.append(f"worker {worker.client_id} at {worker.host}: shards {shards}")
+    if not found.workers:
+        lines.append(f"no worker is running: kafka-journal worker -j {found.journal}")
+    for shard in found.shards:
+        stop = shard.stop
+        if stop is None:
+            continue
+        lines.append(
+            f"shard {shard.shard} is STOPPED at {wal_topic(found.journal)}[{shard.shard}]@{stop.offset}: {stop.reason}"
+        )
+        if stop.record is not None:
+            command = f"kafka-journal repair skip -j {found.journal} {shard.shard} {stop.offset}"
+            lines.append(f"  it shows the record and, once you agree, has it skipped: {command}")
+    return lines
+
+
+def _node_line(found: JournalStatus) -> str:
+    if found.active is None:
+        return "no node was ever active"
+    who = f"node {found.active.node}, epoch {found.active.epoch}"
+    seen = duration(found.last_seen_s)
+    match found.node_state:
+        case "left":
+            return f"no node is active: {who}, left cleanly {seen} ago"
+        case "active":
+            return f"active: {who} (last seen {seen} ago)"
+        case _:
+            return f"no node is active: {who}, was last seen {seen} ago (dead, or cut off from Kafka)"

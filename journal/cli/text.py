@@ -1,0 +1,28 @@
+"""How values read: durations, moments, and bytes that may be text. Pure."""
+
+from __future__ import annotations
+
+_SHOWN_BYTES = 48
+
+_UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def duration(seconds: float) -> str:
+    """In at most two units: 0.3 s, 12 s, 3 min 4 s, 2 h 5 min, 3 d 4 h."""
+    if seconds < 10:
+        return f"{max(0.0, seconds):.1f} s"
+    left = round(seconds)
+    for size, name, smaller_size, smaller in _UNITS:
+        if left >= size:
+            rest = left % size // smaller_size
+            return f"{left // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{left} s"
+
+
+def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
+    """Text if it is printable ASCII, else hex; cut off at `limit` bytes."""
+    if not data:
+        return ""
+    head, rest = data[:limit], len(data) - limit
+    text = head.decode("ascii") if head.isascii() and head.decode("ascii").isprintable() else head.hex()
+    return text if rest <= 0 else f"{text}… ({rest:,} bytes more)"

@@ -1,0 +1,256 @@
+"""`kafka-journal verify`: fold the WAL again with code of its own, and compare with the tables and a load.
+
+One shard at a time, so that memory holds one shard's state. What a load gives is put aside in files by shard first, in
+one pass. A shard that stopped, or cannot be loaded, is reported and the rest is still checked.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+import typer
+
+from journal.cli.common import (
+    BootstrapOption,
+    ConfigOption,
+    JournalOption,
+    JsonOption,
+    PropertyOption,
+    StepProgress,
+    exit_codes,
+    print_json,
+    settings_from,
+)
+from journal.cli.reading import loaded_snapshot, opened_journal
+from journal.config import Settings
+from journal.errors import CorruptionError, DeadlineError, FullError
+from journal.kafka.control import ControlRows, table_topic, wal_topic
+from journal.kafka.marks import FoundMark, MarkReader, records_between
+from journal.kafka.ports import Kafka, LogRecord, Reader
+from journal.loading import LoadCounts, LoadedUpdate
+from journal.script import prepared_line, record_line
+from journal.stops import look_ahead
+from journal.v1.journal_pb2 import Mark, Operation
+from journal.verify import Loaded, Report, ShardReport, verify_shard
+from journal.verify.state import Finding, shard_of
+
+_PROGRESS_AFTER_S = 2.0
+_PROGRESS_RECORDS = 256
+
+
+def verify(
+    bootstrap: BootstrapOption = None,
+    journal: JournalOption = None,
+    properties: PropertyOption = None,
+    config: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
+
+    Names every difference; exit code 1 if there is one. Needs no worker and disturbs nobody.
+    """
+    with exit_codes():
+        settings = settings_from(bootstrap, journal, properties, config)
+        with opened_journal(settings) as (kafka, rows), StepProgress(after_s=_PROGRESS_AFTER_S) as progress:
+            report = _Verification(kafka, settings, rows, progress).run()
+    if as_json:
+        print_json(report.to_json())
+    else:
+        for line in [*report.lines(), *summary(report)]:
+            typer.echo(line)
+    raise typer.Exit(0 if report.agrees else 1)
+
+
+def summary(report: Report) -> list[str]:
+    """The last lines: what was compared, and what came of it."""
+    shards = report.shards
+    records, frames = sum(shard.records for shard in shards), sum(shard.wal_records for shard in shards)
+    differences = sum(shard.differences.total for shard in shards)
+    findings = sum(len(shard.findings) for shard in shards)
+    lines = [f"{len(shards)} shards, {frames:,} WAL records, {records:,} records"]
+    if report.agrees:
+        lines.append("the WAL, the tables and the loaded state agree" + ("" if report.complete else " where checked"))
+    else:
+        lines.append(f"{differences:,} differences, {findings:,} places where the WAL cannot be applied")
+    return lines
+
+
+# ---- what a load gave --------------------------------------------------------------------------------------
+
+
+class _LoadToFiles:
+    """A loader that writes each shard's entries, as `dump` prints them, to a file of its own."""
+
+    def __init__(self, files: Sequence[TextIO], progress: Callable[[int, int], None]) -> None:
+        self._files = files
+        self._progress = progress
+        self._done = self._total = 0
+
+    def begin(self, marks: Mapping[int, Mark]) -> None:
+        self._total = sum(mark.records for mark in marks.values())
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._write(shard_of(record_id, len(self._files)), record_line(record_id, kind, data, updates))
+        self._done += 1
+        if self._done % _PROGRESS_RECORDS == 0:
+            self._progress(self._done, self._total)
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
+        for shard in range(len(self._files)):
+            self._write(shard, prepared_line(tx, data, operations))
+
+    def complete(self, counts: LoadCounts) -> None: ...
+
+    def _write(self, shard: int, entry: Mapping[str, Any]) -> None:
+        self._files[shard].write(json.dumps(entry, separators=(",", ":")) + "\n")
+
+
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A load in files: the WAL offset each shard stands at, or why there is none."""
+
+    directory: Path
+    offsets: Mapping[int, int]
+    missing: str = ""
+
+    @contextmanager
+    def of(self, shard: int) -> Iterator[Loaded | None]:
+        if self.missing:
+            yield None
+            return
+        with _shard_file(self.directory, shard).open(encoding="utf-8") as lines:
+            yield Loaded(self.offsets[shard], (json.loads(line) for line in lines))
+
+
+def _shard_file(directory: Path, shard: int) -> Path:
+    return directory / f"{shard}.jsonl"
+
+
+# ---- the verification --------------------------------------------------------------------------------------
+
+
+class _Verification:
+    """One run over all shards."""
+
+    def __init__(self, kafka: Kafka, settings: Settings, rows: ControlRows, progress: StepProgress) -> None:
+        self._kafka = kafka
+        self._settings = settings
+        self._rows = rows
+        self._identity = rows.require_identity(settings.journal)
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._progress = progress
+        self._marks = MarkReader(kafka, settings.journal, time.monotonic)
+
+    def run(self) -> Report:
+        with tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:
+            load = self._load(Path(directory))
+            return Report([self._verify(shard, load) for shard in range(self._identity.shards)])
+
+    def _load(self, directory: Path) -> _Load:
+        """The loaded state in files; with a reason instead if there is none to be had."""
+        shards = range(self._identity.shards)
+        for shard in shards:
+            found = self._marks.newest(shard, self._timeout_s)
+            if next(self._strays(found, shard), None) is not None:
+                return _Load(directory, {}, f"rows behind the last mark of shard {shard} keep a load from its end")
+        try:
+            with ExitStack() as stack:
+                files = [stack.enter_context(_shard_file(directory, shard).open("w")) for shard in shards]
+                state = stack.enter_context(loaded_snapshot(self._settings, self._kafka, self._rows, now=False))
+                state.tell(_LoadToFiles(files, lambda done, total: self._progress("load", done, total)))
+                return _Load(directory, {shard: mark.offset for shard, mark in state.marks.items()})
+        except (CorruptionError, FullError, DeadlineError) as error:
+            return _Load(directory, {}, str(error))
+
+    def _verify(self, shard: int, load: _Load) -> ShardReport:
+        found: list[FoundMark] = []
+        with load.of(shard) as loaded:
+            report = verify_shard(
+                shard,
+                self._identity.shards,
+                self._identity.journal,
+                wal=self._wal(shard),
+                table=self._table(shard, found),
+                loaded=loaded,
+                wal_topic=wal_topic(self._settings.journal),
+            )
+        if load.missing:
+            report.unchecked.append(f"the loaded state: {load.missing}")
+        for record in self._strays(found[-1], shard):
+            key = (record.key or b"").hex()
+            report.differences.add(
+                "row", f"key {key} at {record.offset}", "a mark behind it", "none: no worker wrote it"
+            )
+        self._check_ahead(found[-1].mark, report)
+        return report
+
+    def _wal(self, shard: int) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
+        """The committed WAL of a shard, from its start to its end as of now."""
+        reader = self._kafka.reader(wal_topic(self._settings.journal))
+        try:
+            start, end = reader.start_and_end(shard, self._timeout_s)
+            for record in self._records(reader, shard, start, end, f"wal {shard}", wal_topic(self._settings.journal)):
+                yield record.offset, record.timestamp, record.key, record.value
+        finally:
+            reader.close()
+
+    def _table(self, shard: int, found: list[FoundMark]) -> Iterator[tuple[bytes, bytes | None]]:
+        """A shard's rows up to its newest mark, which goes to the end of `found`.
+
+        The rows behind an older mark of a compacted topic describe no state: if reading took longer than compaction
+        lets a row live, it goes on to a newer mark.
+        """
+        reader = self._kafka.reader(table_topic(self._settings.journal))
+        try:
+            start, _ = reader.start_and_end(shard, self._timeout_s)
+            while True:
+                began = time.monotonic()
+                found.append(self._marks.newest(shard, self._timeout_s))
+                end = found[-1].place + 1
+                for record in self._records(
+                    reader, shard, start, end, f"table {shard}", table_topic(self._settings.journal)
+                ):
+                    yield record.key or b"", record.value
+                if (time.monotonic() - began) * 1000 <= self._settings.min_compaction_lag_ms:
+                    return
+                start = end
+        finally:
+            reader.close()
+
+    def _records(self, reader: Reader, shard: int, start: int, end: int, step: str, topic: str) -> Iterator[LogRecord]:
+        name = f"{topic}[{shard}]"
+        for count, record in enumerate(
+            records_between(reader, shard, start, end, clock=time.monotonic, stall_s=self._timeout_s, name=name)
+        ):
+            if count % _PROGRESS_RECORDS == 0:
+                self._progress(step, record.offset - start, end - start)
+            yield record
+
+    def _strays(self, found: FoundMark, shard: int) -> Iterator[LogRecord]:
+        """Committed rows that no mark follows: a worker writes none."""
+        topic = table_topic(self._settings.journal)
+        reader = self._kafka.reader(topic)
+        try:
+            start, _ = reader.start_and_end(shard, self._timeout_s)
+            start = max(start, found.place + 1)
+            yield from self._records(reader, shard, start, found.end, f"table {shard}", topic)
+        finally:
+            reader.close()
+
+    def _check_ahead(self, mark: Mark, report: ShardReport) -> None:
+        """A record behind the mark that keeps the shard from moving is found too."""
+        skips = {offset for number, offset in self._rows.skips if number == mark.shard}
+        identity, timeout_s = self._identity, self._timeout_s
+        stop = look_ahead(self._kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s).stop
+        if stop is not None and all(finding.offset != stop.offset for finding in report.findings):
+            topic = wal_topic(self._settings.journal)
+            report.findings.append(Finding(topic, mark.shard, stop.offset, stop.reason))

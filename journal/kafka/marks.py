@@ -1,0 +1,100 @@
+"""Reading partitions without a copy: a shard's newest mark, found from the end of its table partition, and plain scans.
+
+Rows and the mark behind them are one transaction, so the newest mark lies a few offsets before the end; it is looked
+for backwards in growing steps, whatever the table's size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from journal.errors import DeadlineError, RowError
+from journal.kafka.control import table_topic
+from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
+from journal.v1.journal_pb2 import Mark
+from journal.wire.keys import mark_key
+
+_FIRST_LOOK_OFFSETS = 16
+_GROWTH = 16
+
+
+class FoundMark(NamedTuple):
+    """A shard's newest mark (one with offset -1 before the first), where its row is (-1: nowhere), and where the
+    partition ended when it was looked for: committed rows in between belong to no checkpoint."""
+
+    mark: Mark
+    place: int
+    end: int
+
+
+def records_between(
+    reader: Reader, partition: int, start: int, end: int, *, clock: Clock, stall_s: float, name: str
+) -> Iterator[LogRecord]:
+    """Records of one partition from offset `start` to before `end`, in bounded memory.
+
+    Raises DeadlineError (which names the partition by `name`) when nothing moves for `stall_s`.
+    """
+    if start >= end:
+        return
+    reader.seek({partition: start})
+    moved = clock()
+    while (before := reader.position(partition)) < end:
+        for record in reader.poll(stall_s):
+            if record.offset >= end:
+                return
+            yield record
+        if reader.position(partition) != before:
+            moved = clock()
+        elif clock() - moved > stall_s:
+            raise DeadlineError(f"{name}: nothing could be read between offsets {before} and {end} for {stall_s:g} s")
+
+
+class MarkReader:
+    """Newest marks, read from the table topic."""
+
+    def __init__(self, kafka: Kafka, journal: str, clock: Clock) -> None:
+        self._topic = table_topic(journal)
+        self._reader = kafka.reader(self._topic)
+        self._clock = clock
+
+    def newest(self, shard: int, timeout_s: float) -> FoundMark:
+        """The newest committed mark. Raises RowError for one that does not parse."""
+        start, end = self._reader.start_and_end(shard, timeout_s)
+        back = _FIRST_LOOK_OFFSETS
+        upper = end
+        while upper > start:
+            since = max(start, end - back)
+            last = self._last_mark(shard, since, upper, timeout_s)
+            if last is not None:
+                return FoundMark(self._decode(last), last.offset, end)
+            upper = since
+            back *= _GROWTH
+        return FoundMark(Mark(shard=shard, offset=-1), -1, end)
+
+    def _last_mark(self, shard: int, since: int, upper: int, timeout_s: float) -> LogRecord | None:
+        key = mark_key(shard)
+        last: LogRecord | None = None
+        name = f"{self._topic}[{shard}]"
+        for record in records_between(
+            self._reader, shard, since, upper, clock=self._clock, stall_s=timeout_s, name=name
+        ):
+            if record.key == key:
+                last = record
+        return last
+
+    def _decode(self, record: LogRecord) -> Mark:
+        try:
+            mark = Mark.FromString(record.value or b"")
+        except DecodeError as error:
+            reason = f"the mark does not parse: {error}"
+            raise RowError(reason, topic=self._topic, partition=record.partition, offset=record.offset) from None
+        if not record.value or mark.shard != record.partition:
+            reason = f"the mark of shard {mark.shard}, or none"
+            raise RowError(reason, topic=self._topic, partition=record.partition, offset=record.offset)
+        return mark
+
+    def close(self) -> None:
+        self._reader.close()

@@ -1,0 +1,55 @@
+"""What the engine knows of the base without reading it: the records that it put there itself. Pure.
+
+Most operations concern records added not long ago. For these a read of the base (0.6 microseconds for a row that is not
+there, 5 for one that is) costs more than all else that the engine does with the operation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyroaring import BitMap64
+
+PRESENT_MAX = 16_000_000
+"""Records known at most (about four bytes each); then all is forgotten, and learned again from then on."""
+
+
+class Presence:
+    """Records in the base, and which rows of updates they have there. Of other records it knows nothing."""
+
+    __slots__ = ("_records", "_spilled", "_updated")
+
+    def __init__(self) -> None:
+        self._records = BitMap64()
+        self._updated = BitMap64()
+        self._spilled = BitMap64()
+
+    def __contains__(self, record_id: int) -> bool:
+        """Whether the record is known to be in the base."""
+        return record_id in self._records
+
+    def is_plain(self, record_id: int) -> bool:
+        """Whether it is known to have no row of updates there."""
+        return record_id in self._records and record_id not in self._updated
+
+    def is_compact(self, record_id: int) -> bool:
+        """Whether it is known to have no spilled updates there."""
+        return record_id in self._records and record_id not in self._spilled
+
+    def checkpointed(
+        self,
+        added: Collection[int],
+        deleted: Collection[int],
+        updated: Collection[int],
+        spilled: Collection[int],
+    ) -> None:
+        """The base now is without `deleted`, then with `added`; `updated` have an updates row, `spilled` have more."""
+        gone = BitMap64(deleted)
+        for known in (self._records, self._updated, self._spilled):
+            known.difference_update(gone)
+        if len(self._records) + len(added) > PRESENT_MAX:
+            for known in (self._records, self._updated, self._spilled):
+                known.clear()
+        self._records.update(added)
+        self._updated.update(updated)
+        self._spilled.update(spilled)

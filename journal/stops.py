@@ -1,0 +1,89 @@
+"""Why a shard does not move: the first WAL record behind its mark that a worker cannot apply.
+
+Tells without a worker what the worker would meet: the records behind the mark are decoded and folded over it until one
+is refused, or a whole group has passed, after which there is a checkpoint to be made and nothing to mend.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from journal.engine import Fold
+from journal.errors import FrameError, GapError
+from journal.kafka.control import wal_topic
+from journal.kafka.marks import records_between
+from journal.kafka.ports import Clock, Kafka, LogRecord
+from journal.v1.journal_pb2 import Frame, Identity, Mark, Skipped
+from journal.wire.frames import decode_frame
+
+
+class Stop(NamedTuple):
+    """Where a shard stops and why; `record` and `frame` are None for offsets that are gone, or what is no frame."""
+
+    offset: int
+    reason: str
+    record: LogRecord | None
+    frame: Frame | None
+
+
+class Ahead(NamedTuple):
+    """What lies behind a shard's mark: its first record's timestamp (ms, 0: no record), and the stop, if there is one
+    before the next checkpoint."""
+
+    since: int
+    stop: Stop | None
+
+
+class _NoRows:
+    """Rows that do not matter: whether a frame may be applied depends on the mark alone."""
+
+    def get(self, key: bytes) -> bytes | None:
+        return None
+
+    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
+        return ()
+
+
+def look_ahead(
+    kafka: Kafka, identity: Identity, mark: Mark, skips: Collection[int], *, clock: Clock, timeout_s: float
+) -> Ahead:
+    """What a worker would meet behind `mark`; it would pass over the offsets in `skips`."""
+    topic, shard = wal_topic(identity.name), mark.shard
+    reader = kafka.reader(topic)
+    try:
+        start, end = reader.start_and_end(shard, timeout_s)
+        next_offset = mark.offset + 1
+        if start > next_offset:
+            return Ahead(0, Stop(next_offset, f"frames are gone: the WAL begins at offset {start}", None, None))
+        if end < next_offset:
+            return Ahead(0, Stop(next_offset, f"frames are gone: the WAL ends at offset {end}", None, None))
+        fold = Fold(mark, _NoRows(), updates_row_bytes_max=0)
+        since = 0
+        for record in records_between(
+            reader, shard, next_offset, end, clock=clock, stall_s=timeout_s, name=f"{topic}[{shard}]"
+        ):
+            since = since or record.timestamp
+            stop = _meet(fold, record, identity, skips)
+            if stop is not None or fold.at_group_boundary:
+                return Ahead(since, stop)
+        return Ahead(since, None)
+    finally:
+        reader.close()
+
+
+def _meet(fold: Fold, record: LogRecord, identity: Identity, skips: Collection[int]) -> Stop | None:
+    """Apply or skip one record; the stop if neither is possible."""
+    frame: Frame | None = None
+    reason = ""
+    try:
+        frame = decode_frame(record.value, identity.journal, record.partition, identity.shards)
+        if record.offset not in skips:
+            fold.apply(record.offset, record.timestamp, frame)
+            return None
+    except (FrameError, GapError) as error:
+        reason = error.reason
+    if record.offset in skips:
+        fold.skip(Skipped(shard=record.partition, offset=record.offset), record.timestamp, frame)
+        return None
+    return Stop(record.offset, reason, record, frame)

@@ -1,0 +1,66 @@
+"""The demo as a user runs it: what it reports, and that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.processes import COMMAND, run_command
+
+pytestmark = pytest.mark.kafka
+
+TIMEOUT_S = 180.0
+ENV = {"KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000"}
+"""Of the dead worker: what takes longest in a short demo."""
+
+
+def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(bootstrap: str, tmp_path: Path) -> None:
+    env = os.environ | ENV | {"TMPDIR": str(tmp_path)}
+    demo = ["demo", "-b", bootstrap, "-j", "demo-failover"]
+    ended = run_command(*demo, "--rows", 3000, "--json", env=env, timeout_s=TIMEOUT_S)
+    assert ended.returncode == 0, ended.stderr
+    result = json.loads(ended.stdout)
+    assert (result["ok"], result["problems"], result["flights"]) == (True, [], 3000)
+    first, second, failover = result["node_1"], result["node_2"], result["failover"]
+    assert (first["epoch"], second["epoch"]) == (1, 2)
+    assert failover["resumed_after_step"] >= failover["acknowledged_step"] > 0
+    assert failover["compared"]["different"] == 0
+    assert 0 < second["operations"] <= result["operations"] // 2 <= first["operations"] < result["operations"]
+    assert second["records_loaded"] == failover["compared"]["loaded_records"] + 1  # the progress record
+    assert result["in_doubt"]["loaded_after_failover"] == 1
+    assert (result["in_doubt"]["committed"], result["in_doubt"]["rolled_back"]) == (1, 1)
+    assert result["compared"]["loaded_records"] == result["compared"]["expected_records"] > 0
+    assert result["compared"]["different"] == 0
+    assert result["verify"]["agrees"]
+    assert {"node 1", "node 2", "worker 1", "worker 2", "verify", "demo"} <= result["memory_mib"].keys()
+    assert not list(tmp_path.glob("kafka-journal*"))
+
+    again = run_command(*demo, "--rows", 100, env=env, timeout_s=TIMEOUT_S)
+    assert again.returncode == 1
+    assert "was used before" in again.stderr
+
+
+def test_ctrl_c_leaves_no_processes_and_no_files(tmp_path: Path) -> None:
+    env = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [str(COMMAND), "demo", "--rows", "3000"]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env, text=True) as demo:
+        assert demo.stderr is not None
+        said = []
+        for line in demo.stderr:
+            said.append(line)
+            if "waits at the gate" in line:
+                break
+        children = psutil.Process(demo.pid).children(recursive=True)
+        demo.send_signal(signal.SIGINT)
+        said += demo.stderr.readlines()
+        assert demo.wait(TIMEOUT_S) == 130, "".join(said)
+    assert len(children) >= 3, "a broker, a worker and a node"
+    _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
+    assert not alive
+    assert not list(tmp_path.glob("kafka-journal*"))

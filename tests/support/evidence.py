@@ -1,0 +1,150 @@
+"""What is in a journal's topics, read with plain clients and judged with `journal.verify`: no code of the engine."""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Identity, Mark
+from journal.verify import Loaded, verify_shard
+from journal.verify.state import fingerprint
+from journal.verify.wal_fold import Happening, ShardFold
+from tests.support.script_model import Line
+
+READ_TIMEOUT_S = 30.0
+_TYPES = {"add": ADD, "update": UPDATE, "delete": DELETE}
+
+Row = tuple[int, int, bytes | None, bytes | None]
+"""Offset, timestamp in ms, key, value."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A journal's committed records as they lie in Kafka."""
+
+    uuid: bytes
+    wal: list[list[Row]]
+    table: list[list[Row]]
+    counters: list[Row]
+
+    @property
+    def shards(self) -> int:
+        return len(self.wal)
+
+
+def read_evidence(bootstrap: str, journal: str) -> Evidence:
+    """Everything that is committed now."""
+    control = _read(bootstrap, f"{journal}.control")[0]
+    identity = Identity.FromString(next(value for _, _, key, value in control if key == b"journal" and value))
+    counters = [row for row in control if row[2] == b"epoch"]
+    return Evidence(
+        identity.journal, _read(bootstrap, f"{journal}.wal"), _read(bootstrap, f"{journal}.table"), counters
+    )
+
+
+def _read(bootstrap: str, topic: str) -> list[list[Row]]:
+    """The committed records of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "evidence",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    try:
+        partitions = sorted(consumer.list_topics(topic, READ_TIMEOUT_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        rows: list[list[Row]] = [[] for _ in partitions]
+        unread = set(partitions)
+        while unread:
+            message = consumer.poll(READ_TIMEOUT_S)
+            assert message is not None, f"{topic} could not be read to its end"
+            partition, error = message.partition(), message.error()
+            assert partition is not None
+            if error is None:
+                rows[partition].append((message.offset() or 0, message.timestamp()[1], message.key(), message.value()))
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                unread.discard(partition)
+        return rows
+    finally:
+        consumer.close()
+
+
+# ---- judging it ----------------------------------------------------------------------------------------------
+
+
+def verify_all(evidence: Evidence, load: Sequence[Line]) -> list[str]:
+    """What `verify` finds in the tables and in a load made when they stood where they stand; nothing may be refused."""
+    faults: list[str] = []
+    for shard in range(evidence.shards):
+        table = [(key or b"", value) for _, _, key, value in evidence.table[shard]]
+        until = evidence.wal[shard][-1][0]
+        loaded = Loaded(until, load)
+        report = verify_shard(
+            shard, evidence.shards, evidence.uuid, wal=evidence.wal[shard], table=table, loaded=loaded
+        )
+        faults += report.lines()
+        if report.offset != until:
+            faults.append(f"shard {shard}: the tables stand at {report.offset}, the WAL ends at {until}")
+    return faults
+
+
+def order_faults(evidence: Evidence, should: Sequence[Sequence[Line]]) -> list[str]:
+    """Whether what took effect in each shard is what should have, once each and in order; and nothing was refused."""
+    faults: list[str] = []
+    for shard, wal in enumerate(evidence.wal):
+        happened: list[Happening] = []
+        fold = ShardFold(shard, evidence.shards, evidence.uuid, happened=happened.append)
+        for offset, timestamp, _, value in wal:
+            fold.take(offset, timestamp, value)
+        mark = fold.state.mark
+        faults += [f"shard {shard}: {finding}" for finding in fold.state.findings]
+        if mark.rejected or mark.stale:
+            faults.append(f"shard {shard}: {mark.rejected} rejected operations, {mark.stale} stale frames")
+        told = [(one.type, one.id, one.data) for one in happened]
+        wanted = [_as_told(line) for line in should[shard]]
+        for place, (one, other) in enumerate(zip_longest(wanted, told)):
+            if one != other:
+                faults.append(f"shard {shard}: {one} should have happened {place}th, and {other} did")
+                break
+    return faults
+
+
+def _as_told(line: Line) -> tuple[int, int, bytes]:
+    """A line of a script as the fold tells it."""
+    return _TYPES[line["op"]], line["id"], fingerprint(base64.b64decode(line.get("data", "")))
+
+
+def frames_of(wal: Sequence[Row]) -> Iterator[tuple[int, Frame]]:
+    """Offset and frame of each record."""
+    for offset, _, _, value in wal:
+        yield offset, Frame.FromString(value or b"")
+
+
+def settled_evidence(bootstrap: str, journal: str) -> Evidence:
+    """Everything that is committed, once the worker has brought the tables to the WAL's end."""
+    until = time.monotonic() + READ_TIMEOUT_S
+    while True:
+        evidence = read_evidence(bootstrap, journal)
+        behind = [
+            shard for shard in range(evidence.shards) if _mark(evidence.table[shard]) < evidence.wal[shard][-1][0]
+        ]
+        if not behind:
+            return evidence
+        assert time.monotonic() < until, f"the tables of shards {behind} do not reach the WAL's end"
+        time.sleep(0.1)
+
+
+def _mark(rows: Sequence[Row]) -> int:
+    """The WAL offset of the newest mark."""
+    marks = (Mark.FromString(value).offset for _, _, key, value in reversed(rows) if (key or b"")[:1] == b"m" and value)
+    return next(marks, -1)

@@ -1,0 +1,61 @@
+"""The end of a test with nodes: one more activation, whose load, tables and WAL must all agree with their histories."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from journal.config import Settings, load_settings
+from journal.journal import BlockingJournal
+from journal.kafka.topics import init_journal
+from journal.runtime import kafka_of, wall_ms
+from tests.support.evidence import Evidence, order_faults, settled_evidence, verify_all
+from tests.support.node_history import Activation, Verdict, check_history, happenings
+from tests.support.nodes import CollectingLoader
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was found, for tests that look further."""
+
+    verdict: Verdict
+    evidence: Evidence
+
+
+def settings_of(bootstrap: str, journal: str, directory: Path, **more: object) -> Settings:
+    """Of a node in this process."""
+    return load_settings(
+        None, **{"bootstrap_servers": bootstrap, "journal": journal, "directory": directory, "node": "judge", **more}
+    )
+
+
+def made_journal(bootstrap: str, shards: int, directory: Path, **more: object) -> Settings:
+    """Settings of a new journal that nobody else has, made in this process."""
+    settings = settings_of(bootstrap, f"test-{uuid.uuid4().hex}", directory, shards=shards, **more)
+    timeout_s = settings.request_timeout_ms / 1000
+    init_journal(
+        kafka_of(settings),
+        settings,
+        lambda: uuid.uuid4().bytes,
+        clock=time.monotonic,
+        wall_ms=wall_ms,
+        timeout_s=timeout_s,
+    )
+    return settings
+
+
+def judge(settings: Settings, histories: Iterable[Activation]) -> Judgement:
+    """Activate once more and compare everything with everything. Fails with all that is wrong."""
+    loader = CollectingLoader()
+    with BlockingJournal(settings, copy_name="judge") as journal:
+        journal.activate(loader)
+    evidence = settled_evidence(settings.bootstrap_servers, settings.journal)
+    verdict = check_history([*histories, loader.activation()], evidence.shards)
+    faults = verdict.faults + verify_all(evidence, loader.lines)
+    if not verdict.faults:
+        faults += order_faults(evidence, happenings(verdict.effective, evidence.shards))
+    assert not faults, "\n".join(faults[:50])
+    return Judgement(verdict, evidence)

@@ -1,0 +1,102 @@
+"""Settings of a command: flag, then environment, then file, then default; exit codes of what goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from journal.cli.common import exit_codes, settings_from
+from journal.errors import (
+    ActiveNodeError,
+    ConfigError,
+    CorruptionError,
+    FencedError,
+    InvalidOperationError,
+    JournalError,
+    KafkaUnavailableError,
+    OutcomeUnknownError,
+    TopicError,
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "JOURNAL", "CLIENT_PROPERTIES", "SHARDS"):
+        monkeypatch.delenv(f"KAFKA_JOURNAL_{name}", raising=False)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.toml"
+    path.write_text('journal = "of-file"\nbootstrap_servers = "file:1"\nshards = 3\n[limits]\ndata_bytes_max = 1000\n')
+    return path
+
+
+def test_a_flag_comes_before_the_environment_and_that_before_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings_from(None, None, None, None).journal == "journal"
+    assert settings_from(None, None, None, file).journal == "of-file"
+    monkeypatch.setenv("KAFKA_JOURNAL_JOURNAL", "of-environment")
+    assert settings_from(None, None, None, file).journal == "of-environment"
+    settings = settings_from(None, "of-flag", None, file)
+    assert (settings.journal, settings.bootstrap_servers, settings.shards) == ("of-flag", "file:1", 3)
+    assert settings.limits.data_bytes_max == 1000
+    assert settings_from("flag:1", None, None, file, shards=5).shards == 5
+
+
+def test_only_what_was_given_somewhere_counts_as_given(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "bootstrap_servers" not in settings_from(None, None, None, None).model_fields_set
+    assert "bootstrap_servers" in settings_from(None, None, None, file).model_fields_set
+    monkeypatch.setenv("KAFKA_JOURNAL_BOOTSTRAP_SERVERS", "environment:1")
+    assert "bootstrap_servers" in settings_from(None, None, None, None).model_fields_set
+
+
+def test_client_properties_are_key_and_value() -> None:
+    settings = settings_from(None, None, ["client.id=a=b", "debug="], None)
+    assert settings.client_properties == {"client.id": "a=b", "debug": ""}
+
+
+@pytest.mark.parametrize("item", ["client.id", "=x", ""])
+def test_a_client_property_without_key_or_value_is_refused(item: str) -> None:
+    with pytest.raises(ConfigError, match="expected KEY=VALUE"):
+        settings_from(None, None, [item], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("journal = ", "settings.toml"), ('journal = "UPPER"', "journal: "), ("no_such_setting = 1", "no_such_setting")],
+)
+def test_a_file_that_will_not_do_is_refused_with_what_is_wrong(file: Path, text: str, says: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        settings_from(None, None, None, file)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (ConfigError("a setting"), 2, "error: a setting"),
+        (InvalidOperationError("an id"), 2, "error: an id"),
+        (TopicError("run init"), 1, "error: run init"),
+        (ActiveNodeError("--take-over"), 1, "error: --take-over"),
+        (CorruptionError("garbage", topic="j.wal", partition=1, offset=2), 1, "j.wal[1]@2: garbage"),
+        (FencedError("epoch 7"), 1, "another node took the journal over"),
+        (OutcomeUnknownError("group 7"), 1, "kafka-journal dump --now"),
+        (KafkaUnavailableError("time-out"), 1, "-b, KAFKA_JOURNAL_BOOTSTRAP_SERVERS"),
+        (JournalError("anything"), 1, "error: anything"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
+)
+def test_errors_become_a_line_and_an_exit_code(
+    error: BaseException, code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as ended, exit_codes():
+        raise error
+    assert ended.value.exit_code == code
+    output = capsys.readouterr()
+    assert says in output.err
+    assert output.out == ""

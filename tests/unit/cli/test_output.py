@@ -1,0 +1,169 @@
+"""What commands print: durations, bytes, tables, and the status of a journal."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from journal.cli.common import JsonLines, print_json, print_table
+from journal.cli.repair import record_facts
+from journal.cli.status import JournalStatus, ShardStatus, notes, to_json
+from journal.cli.text import duration, printable
+from journal.cli.tx import in_doubt, summary
+from journal.engine import Fold
+from journal.kafka.ports import GroupMember, LogRecord
+from journal.liveness import LastActive
+from journal.stops import Stop
+from journal.v1.journal_pb2 import Identity, Mark
+from tests.support.build import JOURNAL, START_MS, DictBase, add, frame, marker, prepare, update, wal
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0.0 s"),
+        (0.25, "0.2 s"),
+        (9.94, "9.9 s"),
+        (12.4, "12 s"),
+        (60, "1 min"),
+        (184, "3 min 4 s"),
+        (7500, "2 h 5 min"),
+        (3601, "1 h"),
+        (3 * 86_400 + 4 * 3600 + 59, "3 d 4 h"),
+    ],
+)
+def test_a_duration_has_at_most_two_units(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", ""),
+        (b"xid-7", "xid-7"),
+        (b"\x00\x01", "0001"),
+        ("é".encode(), "c3a9"),
+        (b"line\n", "6c696e650a"),
+        (b"x" * 50, "x" * 48 + "… (2 bytes more)"),
+    ],
+)
+def test_bytes_are_text_if_they_are_and_hex_otherwise(data: bytes, text: str) -> None:
+    assert printable(data) == text
+
+
+def test_a_table_for_a_pipe_folds_no_cell_and_takes_markup_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table("things", ("name", "value"), [("[red]", "v" * 150)])
+    output = capsys.readouterr().out
+    assert "[red]" in output
+    assert "v" * 150 in output
+
+
+def test_json_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"a": [1, None]})
+    assert capsys.readouterr().out == '{"a": [1, null]}\n'
+
+
+def test_a_log_line_is_one_json_object() -> None:
+    record = logging.makeLogRecord({"name": "streams", "levelname": "INFO", "msg": "shard %d\n", "args": (3,)})
+    line = json.loads(JsonLines().format(record))
+    assert (line["level"], line["logger"], line["message"]) == ("INFO", "streams", "shard 3\n")
+
+
+# ---- status --------------------------------------------------------------------------------------------------
+
+NOW_MS = START_MS + 100_000.0
+
+
+def shard(number: int, *, ahead_since: int = 0, newest: int = 7, stop: Stop | None = None) -> ShardStatus:
+    mark = Mark(shard=number, offset=10, number=7, epoch=3, records=4, staged=2, prepared=1, rejected=5, skipped=6)
+    return ShardStatus(number, 0, 13, 15, mark, newest, START_MS + 98_000, ahead_since, stop)
+
+
+def journal(
+    *shards: ShardStatus, active: LastActive | None = None, silent_after_ms: int = 6000, workers: int = 1
+) -> JournalStatus:
+    members = [GroupMember("id", f"worker-{number}", "host", [("j.wal", 1), ("j.wal", 0)]) for number in range(workers)]
+    identity = Identity(journal=JOURNAL, name="j")
+    return JournalStatus("j", identity, NOW_MS, active, silent_after_ms, shards or [shard(0)], members)
+
+
+@pytest.mark.parametrize(
+    ("active", "silent_after_ms", "state", "says"),
+    [
+        (None, 6000, "none", "no node was ever active"),
+        (LastActive(3, "n", True), 6000, "left", "n, epoch 3, left cleanly 2.0 s ago"),
+        (LastActive(3, "n", False), 6000, "active", "active: node n, epoch 3 (last seen 2.0 s ago)"),
+        (LastActive(3, "n", False), 1000, "silent", "was last seen 2.0 s ago (dead, or cut off from Kafka)"),
+    ],
+)
+def test_the_active_node_is_told_from_its_last_frame(
+    active: LastActive | None, silent_after_ms: int, state: str, says: str
+) -> None:
+    found = journal(active=active, silent_after_ms=silent_after_ms)
+    assert found.node_state == to_json(found)["node"]["state"] == state
+    assert says in notes(found)[0]
+
+
+def test_a_shard_is_told_with_its_lag_and_counts() -> None:
+    line = to_json(journal(shard(0, ahead_since=START_MS + 97_500, newest=9)))["shards"][0]
+    assert (line["lag_frames"], line["lag_seconds"], line["lso_lag"]) == (2, 2.5, 2)
+    assert (line["wal_start"], line["wal_end"], line["mark_offset"], line["epoch"]) == (0, 13, 10, 3)
+    assert [line[name] for name in ("records", "staged", "prepared", "rejected", "skipped")] == [4, 2, 1, 5, 6]
+    assert line["stopped"] is None
+
+
+def test_a_stopped_shard_is_told_with_what_mends_it_if_anything_does() -> None:
+    record = LogRecord(1, 12, START_MS, None, b"garbage")
+    mendable, gone = Stop(12, "not a frame", record, None), Stop(11, "frames are gone", None, None)
+    lines = "\n".join(notes(journal(shard(0, stop=gone), shard(1, stop=mendable))))
+    assert "shard 1 is STOPPED at j.wal[1]@12: not a frame" in lines
+    assert "kafka-journal repair skip -j j 1 12" in lines
+    assert "shard 0 is STOPPED at j.wal[0]@11: frames are gone" in lines
+    assert "repair skip -j j 0" not in lines
+
+
+def test_workers_are_told_with_their_shards_or_how_to_start_one() -> None:
+    assert "worker worker-0 at host: shards 0, 1" in notes(journal())
+    assert "no worker is running: kafka-journal worker -j j" in notes(journal(workers=0))
+
+
+# ---- records and transactions --------------------------------------------------------------------------------
+
+
+def test_a_record_to_skip_is_shown_and_a_frame_with_what_is_lost() -> None:
+    record = LogRecord(1, 12, START_MS, b"key", b"garbage")
+    facts = record_facts("j.wal", record, Stop(12, "not a frame", record, None))
+    assert facts == {
+        "record": "j.wal[1]@12",
+        "written": "2023-11-14 22:13:20 UTC",
+        "reason": "not a frame",
+        "bytes": 7,
+        "value": "garbage",
+        "key": "key",
+    }
+    lost = frame(4, add(1), add(2), previous=2)
+    facts = record_facts("j.wal", record, Stop(12, "a gap", record, lost))
+    assert "its 2 operations will not be applied" in str(facts["lost"])
+    json.dumps(facts)
+
+
+def test_a_transaction_in_doubt_is_summed_up_with_its_age_and_the_records_it_holds() -> None:
+    base = DictBase()
+    fold = Fold(Mark(offset=-1), base, updates_row_bytes_max=4096)
+    operations = [add(1, b"x", tx=7), update(1, b"y", tx=7), add(2, tx=7), prepare(7, 3, b"xid-7")]
+    for offset, timestamp, each in wal([marker()], operations, [add(9, tx=8)]):
+        fold.apply(offset, timestamp, each)
+    base.write(fold.changes())
+    (found,) = in_doubt(base)
+    assert summary(found, found.prepared_ms + 1500) == {
+        "tx": 7,
+        "data": "eGlkLTc=",
+        "text": "xid-7",
+        "age_seconds": 1.5,
+        "operations": 3,
+        "records": 2,
+        "shards": [0],
+    }
+    assert found.prepared_ms == START_MS + 2

@@ -1,0 +1,130 @@
+"""Which topics a journal takes: every rule of `check_journal`, one thing wrong at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+
+from journal.config import Settings
+from journal.errors import TopicError
+from journal.kafka.ports import GroupMember, TopicState
+from journal.kafka.topics import check_journal, topic_configs
+from journal.v1.journal_pb2 import Identity
+
+SETTINGS = Settings(journal="j", bootstrap_servers="b:1", shards=2, replication=3)
+IDENTITY = Identity(name="j", shards=2)
+
+
+class FakeCluster:
+    """`ports.Cluster` that describes what it was given."""
+
+    def __init__(self, topics: Mapping[str, TopicState], verification: str | None) -> None:
+        self.topics = dict(topics)
+        self._verification = verification
+
+    def cluster_id(self, timeout_s: float) -> str:
+        return "cluster"
+
+    def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
+        return {topic: self.topics[topic] for topic in topics if topic in self.topics}
+
+    def create(
+        self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
+    ) -> None:
+        self.topics.setdefault(topic, TopicState(topic, partitions, replication, config))
+
+    def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
+        return {1: "true", 2: self._verification}
+
+    def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
+        return []
+
+    def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
+        return {}
+
+    def close(self) -> None: ...
+
+
+def cluster(verification: str | None = "true") -> FakeCluster:
+    """One in which all is well."""
+    made = FakeCluster({}, verification)
+    for topic, config in topic_configs(SETTINGS).items():
+        made.create(topic, 1 if topic == "j.control" else 2, 3, config, 1.0)
+    return made
+
+
+def check(found: FakeCluster) -> None:
+    check_journal(found, SETTINGS, IDENTITY, 1.0)
+
+
+def test_what_init_makes_is_taken_and_so_is_what_is_safer() -> None:
+    check(cluster())
+    safer = cluster()
+    for topic, state in safer.topics.items():
+        config = dict(state.config)
+        for key in ("min.insync.replicas", "max.message.bytes", "delete.retention.ms", "min.compaction.lag.ms"):
+            if key in config:
+                config[key] = str(int(config[key]) + 1)
+        safer.topics[topic] = state._replace(replication=4, config=config)
+    check(safer)
+
+
+@pytest.mark.parametrize("topic", ["j.wal", "j.table", "j.control"])
+def test_a_missing_topic_is_refused(topic: str) -> None:
+    found = cluster()
+    del found.topics[topic]
+    with pytest.raises(TopicError, match=f"topic {topic} is missing: run `kafka-journal init -j j`"):
+        check(found)
+
+
+@pytest.mark.parametrize("topic", ["j.wal", "j.table", "j.control"])
+def test_another_number_of_partitions_or_fewer_replicas_are_refused(topic: str) -> None:
+    found = cluster()
+    state = found.topics[topic]
+    found.topics[topic] = state._replace(partitions=state.partitions + 1)
+    with pytest.raises(TopicError, match=f"topic {topic} has {state.partitions + 1} partitions"):
+        check(found)
+    found.topics[topic] = state._replace(replication=2)
+    with pytest.raises(TopicError, match=f"topic {topic} has 2 replicas and 3 are configured"):
+        check(found)
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "value"),
+    [
+        ("j.wal", "cleanup.policy", "compact"),
+        ("j.wal", "cleanup.policy", "compact,delete"),
+        ("j.wal", "retention.ms", "604800000"),
+        ("j.wal", "retention.bytes", "1000000"),
+        ("j.wal", "message.timestamp.type", "CreateTime"),
+        ("j.table", "cleanup.policy", "delete"),
+        ("j.table", "cleanup.policy", "compact,delete"),
+        ("j.control", "cleanup.policy", "delete"),
+        ("j.table", "delete.retention.ms", "1000"),
+        ("j.table", "min.compaction.lag.ms", "0"),
+        ("j.wal", "min.insync.replicas", "1"),
+        ("j.table", "unclean.leader.election.enable", "true"),
+        ("j.wal", "max.message.bytes", "1000"),
+        ("j.table", "max.message.bytes", ""),
+    ],
+)
+def test_a_setting_that_could_lose_something_is_refused_with_the_command_that_mends_it(
+    topic: str, key: str, value: str
+) -> None:
+    found = cluster()
+    state = found.topics[topic]
+    wanted = state.config[key]
+    found.topics[topic] = state._replace(config={**state.config, key: value})
+    with pytest.raises(TopicError) as refusal:
+        check(found)
+    said = str(refusal.value)
+    assert said.startswith(f"topic {topic} has {key}={value or 'nothing'} and needs {wanted}")
+    assert f"kafka-configs --bootstrap-server b:1 --alter --entity-type topics --entity-name {topic}" in said
+    assert said.endswith(f"--add-config {key}={wanted}")
+
+
+@pytest.mark.parametrize(("verification", "says"), [(None, "is older than Kafka 3.6"), ("false", "=false")])
+def test_brokers_that_do_not_verify_transactions_are_refused(verification: str | None, says: str) -> None:
+    with pytest.raises(TopicError, match=f"broker 2 .*{says}"):
+        check(cluster(verification))
