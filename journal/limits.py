@@ -25,6 +25,9 @@ OPERATION_OVERHEAD_BYTES = 64
 ROW_OVERHEAD_BYTES = 64
 """More than a row adds to the operation it came from: the position, the shard, and the key."""
 
+SKIPPED_OVERHEAD_BYTES = 4096
+"""More than a `skipped` row adds to the record it keeps: the reason, the operator's name and host, and the key."""
+
 NODE_BYTES_MAX = 200
 
 
@@ -94,5 +97,10 @@ class Limits(BaseModel):
 
     @property
     def message_bytes_max(self) -> int:
-        """`max.message.bytes` that the journal's topics need: a frame or a row, with the record batch around it."""
+        """`max.message.bytes` that the WAL needs: a frame, with the record batch around it."""
         return self.frame_bytes_max + 1024
+
+    @property
+    def row_message_bytes_max(self) -> int:
+        """The same for the tables. A `skipped` row keeps whatever the WAL took, and says why and by whom besides."""
+        return self.message_bytes_max + SKIPPED_OVERHEAD_BYTES

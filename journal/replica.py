@@ -1,8 +1,8 @@
 """The replica: a local copy of table partitions, following the table topic.
 
 A copy made from nothing is *building*: rows go straight to the store, which is no state yet and unreadable. A shard is
-readable from the first mark at or beyond the end of its partition as captured when reading began: in a compacted topic
-the rows behind older marks describe no state. From then on its rows are held back until their mark, and written with it
+readable from its partition's newest mark, as captured when reading began, or a later one: in a compacted topic the rows
+behind older marks describe no state. From then on its rows are held back until their mark, and written with it
 and the position in one batch, so that what can be read is always the state of a mark.
 
 A copy that exists is used again if it is of the same topic and journal, its position is inside the log, and it stood at
@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError
 
 from journal.engine import Change
 from journal.errors import DeadlineError, RowError
+from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Clock, Kafka, LogRecord
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import Mark
@@ -77,6 +78,8 @@ class Replica:
         self._compaction_lag_s = min_compaction_lag_ms / 1000
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
+        self._timeout_s = 0.0
+        self._kafka = kafka
         self._reader = kafka.reader(topic)
         self._numbers = tuple(shards)
         self._shards: dict[int, _Shard] = {}
@@ -89,6 +92,7 @@ class Replica:
         May be called again after an error: what was held back is dropped, and read again from where the copy stands.
         """
         self._held_bytes = 0
+        self._timeout_s = timeout_s
         ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
         if not self._is_usable(ends):
             self._store.clear()
@@ -98,11 +102,20 @@ class Replica:
         for shard, (start, end) in ends.items():
             position = self._stored(b"position", shard)
             if position is None:
+                end = self._end_of_marks(shard, timeout_s)
                 self._shards[shard] = _Shard(start, end, now, CopyState.BUILDING, _no_mark(shard))
             else:
                 self._shards[shard] = _Shard(position, end, now, CopyState.READABLE, self._stored_mark(shard))
         self._reader.seek({shard: copy.position for shard, copy in self._shards.items()})
         self._note_ends()
+
+    def _end_of_marks(self, shard: int, timeout_s: float) -> int:
+        """The offset behind the newest mark. What lies behind it (a foreign row, say) belongs to no state yet."""
+        marks = MarkReader(self._kafka, self._topic, self._clock)
+        try:
+            return marks.newest(shard, timeout_s).place + 1
+        finally:
+            marks.close()
 
     def _is_usable(self, ends: Mapping[int, tuple[int, int]]) -> bool:
         store = self._store
@@ -194,7 +207,7 @@ class Replica:
             if copy.state is not CopyState.BUILDING or not copy.at_mark or position < copy.end:
                 continue
             if now - copy.end_captured > self._compaction_lag_s:
-                copy.end = self._reader.start_and_end(shard, self._compaction_lag_s)[1]
+                copy.end = self._end_of_marks(shard, self._timeout_s)
                 copy.end_captured = now
                 if position < copy.end:
                     continue

@@ -34,11 +34,10 @@ def _length(size: int) -> bytes:
 class Head:
     """The updates row of one record, as (kind, subject or None, element bytes) in order of last write."""
 
-    __slots__ = ("elements", "in_base", "size", "spilled")
+    __slots__ = ("elements", "size", "spilled")
 
     def __init__(self, row: bytes | None) -> None:
         self.elements: list[tuple[int, int | None, bytes]] = []
-        self.in_base = row is not None
         self.size = 0
         self.spilled = False
         if row is not None:

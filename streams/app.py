@@ -25,14 +25,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-QUIET_LEVELS = {
-    "faust": logging.WARNING,
-    "mode": logging.WARNING,
-    "streams.source": logging.WARNING,
-    "aiokafka": logging.ERROR,
-}
-"""Below these a worker process does not tell of Faust's inner life; aiokafka warns of every rebalance."""
-
 IDLE_WAIT_S = 0.2
 """How soon a worker without shards notices that it got some."""
 
@@ -292,8 +284,6 @@ def run_worker(shell: WorkerShell, settings: SourceSettings) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await serve(shell, settings, stop, lambda: None)
 
-    for name, level in QUIET_LEVELS.items():
-        logging.getLogger(name).setLevel(level)
     asyncio.run(until_signalled())
 
 

@@ -241,14 +241,17 @@ class ShardWorker:
         return self.state is not ShardState.RECOVERING
 
     def _checkpoint(self) -> None:
-        """One Kafka transaction with all row changes and the mark last, then one local batch."""
+        """One Kafka transaction with all row changes and the mark last, then one local batch.
+
+        Hot path: rows are made into `Sent` without its own, twice as slow, constructor.
+        """
         fold, producer = self._fold, self._producer
         assert fold is not None
         assert producer is not None
         changes = fold.changes()
-        topic = table_topic(self._config.journal)
+        topic, number, new = table_topic(self._config.journal), self.shard, tuple.__new__
         try:
-            offsets, clean = self._send(producer, [Sent(topic, self.shard, key, value) for key, value in changes])
+            offsets, clean = self._send(producer, [new(Sent, (topic, number, *change)) for change in changes])
         except FatalProducerError as error:
             log.warning("shard %d: %s", self.shard, error)
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)

@@ -5,13 +5,15 @@
     tick                   checkpoints that are due, repairs that were asked for, recoveries that wait
     seeks                  where the glue must read from now on
 
-All calls block, and come from one thread.
+All calls block, and come from one thread. A checkpoint may run beside them (`in_background`), while frames of other
+shards are applied: nothing else is asked of its shard until it is over.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Future
 
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.control import read_control
@@ -24,6 +26,16 @@ log = logging.getLogger(__name__)
 
 IDLE_TICK_S = 1.0
 """The longest pause between two ticks; also how often a stopped shard looks for a skip request."""
+
+InBackground = Callable[[Callable[[], bool]], "Future[bool]"]
+"""Begins a call and gives its future."""
+
+
+def at_once(call: Callable[[], bool]) -> Future[bool]:
+    """Not in the background at all."""
+    future: Future[bool] = Future()
+    future.set_result(call())
+    return future
 
 
 class Worker:
@@ -38,6 +50,7 @@ class Worker:
         clock: Clock,
         wall_ms: Clock,
         fenced_pause_s: float,
+        in_background: InBackground = at_once,
     ) -> None:
         """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked."""
         self._config = config
@@ -46,6 +59,8 @@ class Worker:
         self._clock = clock
         self._wall_ms = wall_ms
         self._fenced_pause_s = fenced_pause_s
+        self._in_background = in_background
+        self._under_way: dict[int, Future[bool]] = {}
         self._shards: dict[int, ShardWorker] = {}
         self._released: dict[int, int] = {}
         self._seeks: dict[int, int] = {}
@@ -69,6 +84,7 @@ class Worker:
         for number in shards:
             shard = self._shards.pop(number, None)
             if shard is not None:
+                self._finish(shard)
                 shard.checkpoint_if_due(now=True)
                 if shard.committed >= 0:
                     self._released[number] = shard.committed + 1
@@ -82,10 +98,13 @@ class Worker:
         Records of a shard that is not held, or that wants to be read from elsewhere, are ignored.
         """
         held = self._shards.get(shard)
-        if held is None or shard in self._seeks or shard in self._retry_at:
+        if held is None:
+            return
+        self._finish(held)
+        if shard in self._seeks or shard in self._retry_at:
             return
         held.take(records)
-        self._checkpoint(held, now=False)
+        self._checkpoint(held)
 
     def tick(self) -> float:
         """Do what time asks for; seconds until the next tick is wanted."""
@@ -94,12 +113,14 @@ class Worker:
             self._read_skips()
         wanted = IDLE_TICK_S
         for shard in list(self._shards.values()):
+            if not self._is_idle(shard):
+                continue
             retry_at = self._retry_at.get(shard.shard)
             if retry_at is not None and now >= retry_at:
                 self._recover(shard)
             else:
-                self._checkpoint(shard, now=False)
-            due = shard.due_in()
+                self._checkpoint(shard)
+            due = None if shard.shard in self._under_way else shard.due_in()
             if due is not None:
                 wanted = min(wanted, due)
         return wanted
@@ -126,10 +147,33 @@ class Worker:
         """A clean end: checkpoint at once, so that the next owner replays nothing."""
         self.revoked(list(self._shards))
 
-    def _checkpoint(self, shard: ShardWorker, *, now: bool) -> None:
+    def _checkpoint(self, shard: ShardWorker) -> None:
+        """Begin a checkpoint that is due."""
         if shard.shard in self._retry_at:
             return
-        if not shard.checkpoint_if_due(now=now):
+        if shard.due_in() == 0.0:
+            self._under_way[shard.shard] = self._in_background(shard.checkpoint_if_due)
+            self._is_idle(shard)
+        else:
+            self._settle(shard, shard.checkpoint_if_due())
+
+    def _is_idle(self, shard: ShardWorker) -> bool:
+        """Whether no checkpoint of the shard is under way."""
+        future = self._under_way.get(shard.shard)
+        if future is not None and not future.done():
+            return False
+        self._finish(shard)
+        return True
+
+    def _finish(self, shard: ShardWorker) -> None:
+        """Wait for the shard's checkpoint, if one is under way."""
+        future = self._under_way.pop(shard.shard, None)
+        if future is not None:
+            self._settle(shard, future.result())
+
+    def _settle(self, shard: ShardWorker, done: bool) -> None:
+        """Do what the end of a checkpoint asks for."""
+        if not done:
             self._recover(shard)
         elif shard.state is ShardState.FENCED:
             # the owner that fenced this one most likely got the shard in a rebalance that has not reached us yet
@@ -156,5 +200,6 @@ class Worker:
         for (number, offset), request in rows.skips.items():
             by_shard.setdefault(number, {})[offset] = request
         for shard in self._shards.values():
+            self._finish(shard)
             if shard.allow_skips(by_shard.get(shard.shard, {})):
                 self._recover(shard)

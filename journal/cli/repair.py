@@ -27,7 +27,7 @@ from journal.cli.reading import opened_journal
 from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
-from journal.kafka.control import ControlRows, control_row, skip_key, wal_topic
+from journal.kafka.control import ControlRows, control_row, skip_key, table_topic, wal_topic
 from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Kafka, LogRecord
 from journal.runtime import wall_ms
@@ -106,7 +106,7 @@ def _require_stop(
 
 
 def _newest(kafka: Kafka, settings: Settings, shard: int) -> Mark:
-    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
     try:
         return marks.newest(shard, settings.request_timeout_ms / 1000).mark
     finally:
@@ -151,7 +151,7 @@ def _request(kafka: Kafka, settings: Settings, identity: Identity, shard: int, o
         producer.close()
     until = time.monotonic() + timeout_s
     looks = 0
-    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
     try:
         with StepProgress() as progress:
             while True:

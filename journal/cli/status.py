@@ -23,7 +23,7 @@ from journal.cli.common import (
 from journal.cli.reading import opened_journal
 from journal.cli.text import duration
 from journal.config import Settings
-from journal.kafka.control import ControlRows, wal_topic, worker_group
+from journal.kafka.control import ControlRows, table_topic, wal_topic, worker_group
 from journal.kafka.marks import MarkReader
 from journal.kafka.ports import GroupMember, Kafka
 from journal.liveness import LastActive, last_active
@@ -116,7 +116,7 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
         workers = cluster.group_members(worker_group(settings.journal), timeout_s)
     finally:
         cluster.close()
-    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
     wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, time.monotonic)
     unfiltered = kafka.reader(wal_topic(settings.journal), committed=False)
     shards = []

@@ -148,7 +148,7 @@ class _Verification:
         self._identity = rows.require_identity(settings.journal)
         self._timeout_s = settings.request_timeout_ms / 1000
         self._progress = progress
-        self._marks = MarkReader(kafka, settings.journal, time.monotonic)
+        self._marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
 
     def run(self) -> Report:
         with tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:

@@ -37,6 +37,7 @@ _FIXED_BY_US = frozenset(
         "delivery.timeout.ms",
         "delivery.report.only.error",
         "message.max.bytes",
+        "batch.size",
         "transactional.id",
         "transaction.timeout.ms",
         "retry.backoff.ms",
@@ -89,7 +90,9 @@ class ClientSettings:
 
     bootstrap_servers: str
     properties: Mapping[str, str] = field(default_factory=dict)
-    message_bytes_max: int = Limits().message_bytes_max
+    message_bytes_max: int = Limits().row_message_bytes_max
+    batch_bytes_max: int = Limits().message_bytes_max
+    """The smallest limit of any topic of the journal, so that only a single record can be above it."""
     fetch_bytes_max: int = Limits().fetch_bytes_max
     transaction_timeout_ms: int = 10_000
     unavailable_after_s: float = 30.0
@@ -142,6 +145,7 @@ class ClientSettings:
             "enable.idempotence": True,
             "message.timeout.ms": self.delivery_timeout_ms,
             "message.max.bytes": self.message_bytes_max,
+            "batch.size": self.batch_bytes_max,
         }
 
     def _common(self, defaults: Mapping[str, object]) -> dict[str, object]:

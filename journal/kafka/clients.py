@@ -46,7 +46,8 @@ class KafkaClients:
         self._settings = ClientSettings(
             bootstrap_servers,
             dict(properties or {}),
-            message_bytes_max=bounds.message_bytes_max,
+            message_bytes_max=bounds.row_message_bytes_max,
+            batch_bytes_max=bounds.message_bytes_max,
             fetch_bytes_max=bounds.fetch_bytes_max,
             transaction_timeout_ms=transaction_timeout_ms,
             unavailable_after_s=unavailable_after_s,

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from journal.errors import DeadlineError, RowError
-from journal.kafka.control import table_topic
 from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
@@ -55,8 +54,8 @@ def records_between(
 class MarkReader:
     """Newest marks, read from the table topic."""
 
-    def __init__(self, kafka: Kafka, journal: str, clock: Clock) -> None:
-        self._topic = table_topic(journal)
+    def __init__(self, kafka: Kafka, topic: str, clock: Clock) -> None:
+        self._topic = topic
         self._reader = kafka.reader(self._topic)
         self._clock = clock
 

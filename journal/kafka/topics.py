@@ -31,15 +31,16 @@ def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
     safe = {
         "min.insync.replicas": str(settings.min_insync_replicas),
         "unclean.leader.election.enable": "false",
-        "max.message.bytes": str(settings.limits.message_bytes_max),
     }
     wal = safe | {
+        "max.message.bytes": str(settings.limits.message_bytes_max),
         "cleanup.policy": "delete",
         "retention.ms": _UNLIMITED,
         "retention.bytes": _UNLIMITED,
         "message.timestamp.type": "LogAppendTime",
     }
     compacted = safe | {
+        "max.message.bytes": str(settings.limits.row_message_bytes_max),
         "cleanup.policy": "compact",
         "delete.retention.ms": str(settings.delete_retention_ms),
         "min.compaction.lag.ms": str(settings.min_compaction_lag_ms),

@@ -7,17 +7,19 @@ older, and reads the table topic from there.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
-from rocksdict import BlockBasedOptions, Cache, DbClosedError, Options, Rdict, WriteBatch, WriteOptions
-from rocksdict import Snapshot as RocksSnapshot
+from rocksdict import BlockBasedOptions, Cache, DbClosedError, Options, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from journal.engine import Change
 from journal.errors import LocalStorageError
-from journal.wire.keys import is_xa
+from journal.wire.keys import XA_TAGS, is_xa
+
+log = logging.getLogger(__name__)
 
 _TABLE = "table"
 _XA = "xa"
@@ -25,6 +27,7 @@ _NAMED = "named"
 _CACHE_BYTES = 64 * 1024 * 1024
 _WRITE_BUFFER_BYTES = 32 * 1024 * 1024
 _BLOOM_BITS = 10
+_MEMORY_FILTER_SHARE = 0.05
 _FIRST_CHUNK_ROWS = 16
 _CHUNK_ROWS = 1024
 
@@ -37,6 +40,9 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_keep_log_file_num(2)
     options.set_max_background_jobs(2)
+    # a row that is not there is asked for as often as one that is: filters, for what is still in memory too
+    options.set_memtable_whole_key_filtering(True)
+    options.set_memtable_prefix_bloom_ratio(_MEMORY_FILTER_SHARE)
     blocks = BlockBasedOptions()
     blocks.set_bloom_filter(_BLOOM_BITS, False)
     blocks.set_block_cache(Cache(_CACHE_BYTES))
@@ -44,32 +50,42 @@ def _options() -> Options:
     return options
 
 
-def _scan(
-    families: tuple[Rdict | RocksSnapshot, Rdict | RocksSnapshot], prefix: bytes
-) -> Iterator[tuple[bytes, bytes]]:
-    family = families[is_xa(prefix)]
-    rows: Iterator[tuple[bytes, bytes]] = family.items(from_key=prefix) if prefix else family.items()  # type: ignore
-    return chain.from_iterable(_chunks(rows, prefix))
+def _scan(cursor: RdictIter, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Rows whose key starts with `prefix`, in key order; other uses of the cursor may come in between chunks."""
+    return chain.from_iterable(_chunks(cursor, prefix))
 
 
-def _chunks(rows: Iterator[tuple[bytes, bytes]], prefix: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
+def _chunks(cursor: RdictIter, prefix: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
     """Hot path: rows come in key order, so the last of a chunk speaks for all of it."""
-    size = _FIRST_CHUNK_ROWS
-    while chunk := list(islice(rows, size)):
-        if not chunk[-1][0].startswith(prefix):
+    start, size = prefix, _FIRST_CHUNK_ROWS
+    while chunk := _chunk(cursor, start, size):
+        last = chunk[-1][0]
+        if not last.startswith(prefix):
             yield [row for row in chunk if row[0].startswith(prefix)]
             return
         yield chunk
-        size = _CHUNK_ROWS
+        start, size = last + b"\0", _CHUNK_ROWS
+
+
+def _chunk(cursor: RdictIter, start: bytes, size: int) -> list[tuple[bytes, bytes]]:
+    cursor.seek(start)
+    valid, key, value, step = cursor.valid, cursor.key, cursor.value, cursor.next
+    rows: list[tuple[bytes, bytes]] = []
+    while len(rows) < size and valid():
+        rows.append((key(), value()))
+        step()
+    return rows
 
 
 class RocksSnapshotStore:
-    """Both tables at one moment; the store's owner takes it between two batches."""
+    """Both tables at one moment; the store's owner takes it between two batches. Used by one thread.
+
+    Two cursors made at that moment, each of which sees its table as it then was. (rocksdict's own Snapshot gives
+    iterators that do not: they show what is written later.)
+    """
 
     def __init__(self, table: Rdict, xa: Rdict) -> None:
-        self._table = table.snapshot()
-        self._xa = xa.snapshot()
-        self._cursors = (self._table.iter(), self._xa.iter())
+        self._cursors = (table.iter(), xa.iter())
 
     def get(self, key: bytes) -> bytes | None:
         cursor = self._cursors[is_xa(key)]
@@ -80,17 +96,23 @@ class RocksSnapshotStore:
         return value
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return _scan((self._table, self._xa), prefix)
+        return _scan(self._cursors[is_xa(prefix)], prefix)
 
     def close(self) -> None:
-        del self._cursors, self._table, self._xa
+        del self._cursors
 
 
 class RocksStore:
-    """A `LocalStore` in a directory. Raises LocalStorageError if another process holds it or the disk refuses."""
+    """A `LocalStore` in a directory. Raises LocalStorageError if another process holds it or the disk refuses.
+
+    RocksDB takes no more writes after one has failed, until it finds room by itself, every five seconds, and only as
+    much as a write buffer. So whoever starts over with a store that failed, and asks it for a named value as every
+    copy does first, has it opened again.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._is_open = False
         self._open()
 
     def _open(self) -> None:
@@ -100,7 +122,7 @@ class RocksStore:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._db = Rdict(str(self._directory), options, column_families=families)
         except Exception as error:  # rocksdict raises it for everything that RocksDB says
-            raise LocalStorageError(f"cannot open {self._directory}: {error}") from error
+            raise self._fail("open", error) from error
         self._table = self._db.get_column_family(_TABLE)
         self._xa = self._db.get_column_family(_XA)
         self._named = self._db.get_column_family(_NAMED)
@@ -110,50 +132,83 @@ class RocksStore:
         # rocksdict declares a method here and has an attribute
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self.get = self._table.get
+        self._is_open = True
+        self._failed = False
+
+    def _fail(self, doing: str, error: Exception) -> LocalStorageError:
+        self._failed = True
+        return LocalStorageError(f"cannot {doing} {self._directory}: {error}")
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return _scan((self._table, self._xa), prefix)
+        return _scan((self._xa if is_xa(prefix) else self._table).iter(), prefix)
 
     def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
-        batch = WriteBatch(raw_mode=True)
-        put, delete, handles = batch.put, batch.delete, self._handles
-        for key, value in rows:
-            handle = handles[is_xa(key)]
-            if value is None:
-                delete(key, handle)
-            else:
-                put(key, value, handle)
-        for name, value in named.items():
-            put(name, value, self._named_handle)
+        # the batch has no name here: with an error's traceback it would live on, and hold the directory's lock
         try:
             if durable:
-                self._db.write(batch)
+                self._db.write(self._batch(rows, named))
             else:
-                self._db.write(batch, self._lossy)
+                self._db.write(self._batch(rows, named), self._lossy)
         except DbClosedError:
             raise
         except Exception as error:
-            raise LocalStorageError(f"cannot write {self._directory}: {error}") from error
+            raise self._fail("write", error) from error
+
+    def _batch(self, rows: Iterable[Change], named: Mapping[bytes, bytes]) -> WriteBatch:
+        """Hot path: one pass; the table is the batch's default family, so that only XA rows name theirs."""
+        batch = WriteBatch(raw_mode=True)
+        table, xa = self._handles
+        batch.set_default_column_family(table)
+        put, delete = batch.put, batch.delete
+        for key, value in rows:
+            if key[0] in XA_TAGS:
+                if value is None:
+                    delete(key, xa)
+                else:
+                    put(key, value, xa)
+            elif value is None:
+                delete(key)
+            else:
+                put(key, value)
+        for name, value in named.items():
+            put(name, value, self._named_handle)
+        return batch
 
     def named(self, name: bytes) -> bytes | None:
+        if self._failed:
+            self.close()
+            self._open()
         value: bytes | None = self._named.get(name)
         return value
 
     def flush(self) -> None:
-        for family in (self._table, self._xa):
-            family.flush()
+        try:
+            for family in (self._table, self._xa):
+                family.flush()
+        except Exception as error:  # as above
+            raise self._fail("flush", error) from error
 
     def snapshot(self) -> RocksSnapshotStore:
         return RocksSnapshotStore(self._table, self._xa)
 
     def clear(self) -> None:
+        self._failed = True
         self.close()
-        shutil.rmtree(self._directory)
+        try:
+            shutil.rmtree(self._directory)
+        except OSError as error:
+            raise self._fail("clear", error) from error
         self._open()
 
     def close(self) -> None:
-        for family in (self._table, self._xa, self._named):
-            family.close()
-        self._db.close()
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            for family in (self._table, self._xa, self._named):
+                family.close()
+            self._db.close()
+        except Exception as error:  # noqa: BLE001  # as above; what it did not write to its files is still in its log
+            log.warning("%s was not closed cleanly: %s", self._directory, error)
         # the lock on the directory goes with the last reference to a column family
         del self.get, self._handles, self._named_handle, self._table, self._xa, self._named, self._db

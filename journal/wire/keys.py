@@ -30,6 +30,9 @@ _MARK = struct.Struct(">cH")
 _SKIPPED = struct.Struct(">cHQ")
 
 RECORD_KEY_BYTES = _RECORD.size
+
+XA_TAGS = b"tx"
+"""First bytes of the keys that `is_xa`."""
 SKIPPED_PREFIX = b"s"
 
 

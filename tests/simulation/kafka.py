@@ -24,13 +24,21 @@ class SimulatedKafka:
         *,
         transaction_timeout_s: float = 10.0,
         records_per_poll: int = 100,
+        records_per_produce: int = 1_000_000,
     ) -> None:
+        """`records_per_produce` is how many records of a partition go into one Produce request of a transaction."""
         self._requests = Requests(broker, node)
         self._transaction_timeout_s = transaction_timeout_s
         self._records_per_poll = records_per_poll
+        self._records_per_produce = records_per_produce
 
     def transactional_producer(self, transactional_id: str) -> SimulatedTransactionalProducer:
-        return SimulatedTransactionalProducer(self._requests, transactional_id, self._transaction_timeout_s)
+        return SimulatedTransactionalProducer(
+            self._requests,
+            transactional_id,
+            self._transaction_timeout_s,
+            records_per_produce=self._records_per_produce,
+        )
 
     def plain_producer(self) -> SimulatedPlainProducer:
         return SimulatedPlainProducer(self._requests)

@@ -39,8 +39,11 @@ class Phase(Enum):
 class SimulatedTransactionalProducer:
     """`ports.TransactionalProducer`."""
 
-    def __init__(self, requests: Requests, transactional_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, requests: Requests, transactional_id: str, timeout_s: float, *, records_per_produce: int = 1_000_000
+    ) -> None:
         self._requests = requests
+        self._records_per_produce = records_per_produce
         self._broker = requests.broker
         self._now = requests.now
         self._id = transactional_id
@@ -76,13 +79,15 @@ class SimulatedTransactionalProducer:
         self._add_partitions(list(groups), deadline)
         refused: Answer | None = None
         for (topic, partition), indexes in groups.items():
-            rows = [(records[i].key, records[i].value) for i in indexes]
-            effect = once(partial(self._broker.produce, self._id, self._epoch, topic, partition, rows))
-            answer = self._request("produce", deadline, effect)
-            if isinstance(answer, Answer):
-                refused = refused or answer
-            else:
-                for index, offset in zip(indexes, answer, strict=True):
+            for first in range(0, len(indexes), self._records_per_produce):
+                batch = indexes[first : first + self._records_per_produce]
+                rows = [(records[i].key, records[i].value) for i in batch]
+                effect = once(partial(self._broker.produce, self._id, self._epoch, topic, partition, rows))
+                answer = self._request("produce", deadline, effect)
+                if isinstance(answer, Answer):
+                    refused = refused or answer
+                    break
+                for index, offset in zip(batch, answer, strict=True):
                     offsets[index] = offset
         if refused is not None:
             raise self._died_of("send", refused)

@@ -20,10 +20,13 @@ class SimulatedReader:
         self._committed = committed
         self._records_per_poll = records_per_poll
         self._positions: dict[int, int] = {}
+        self._seen = -1
+        """Changes with whatever could give records: until it does, there is no need to look for some again."""
 
     def seek(self, positions: Mapping[int, int]) -> None:
         self._open()
         self._positions = dict(positions)
+        self._seen = -1
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         requests = self._open()
@@ -50,6 +53,9 @@ class SimulatedReader:
 
     def _fetch(self, records: list[LogRecord]) -> bool:
         """Says whether a position has moved."""
+        seen = self._stamp()
+        if seen == self._seen:
+            return False
         count, moved = self._records_per_poll, False
         for partition, position in self._positions.items():
             log = self._log(partition)
@@ -72,7 +78,18 @@ class SimulatedReader:
                 end = log.last_stable if self._committed else log.end
                 if end > position:
                     self._positions[partition], moved = end, True
-        return moved or bool(records)
+        if not moved and not records:
+            self._seen = seen
+            return False
+        self._seen = -1
+        return True
+
+    def _stamp(self) -> int:
+        """Every record and every marker moves a log's end; trimming moves its start."""
+        topic = self._open().broker.topics.get(self._topic)
+        if topic is None:
+            return -1
+        return sum(topic.logs[partition].start + topic.logs[partition].end for partition in self._positions)
 
     def _log(self, partition: int) -> PartitionLog | None:
         return self._open().broker.log(self._topic, partition)

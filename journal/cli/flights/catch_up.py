@@ -26,7 +26,7 @@ def catch_up_seconds(
     request_s = settings.request_timeout_ms / 1000
     until = time.monotonic() + timeout_s
     wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, time.monotonic)
-    marks = MarkReader(kafka, settings.journal, time.monotonic)
+    marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
     slowest_ms = 0
     try:
         for shard in range(identity.shards):

@@ -28,7 +28,7 @@ class Topics:
         self.kafka = SimulatedKafka(self.broker)
         for topic in ("j.wal", "j.table"):
             self.kafka.cluster().create(topic, 1, 1, {}, LIMIT_S)
-        self.marks = MarkReader(self.kafka, "j", self.broker.timeline.now)
+        self.marks = MarkReader(self.kafka, "j.table", self.broker.timeline.now)
 
     def write(self, topic: str, *rows: tuple[bytes | None, bytes | None]) -> list[int]:
         producer = self.kafka.transactional_producer(topic)

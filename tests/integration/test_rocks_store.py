@@ -1,0 +1,89 @@
+"""Local storage on a real disk: what is there after a killed process, and what a snapshot sees."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from journal.errors import LocalStorageError
+from journal.local.rocks import RocksStore
+from journal.wire.keys import record_key, staged_key, staged_prefix, transaction_key, updates_key
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from journal.local.rocks import RocksStore
+from journal.wire.keys import record_key
+store = RocksStore(Path(sys.argv[1]))
+store.write([(record_key(1), b"durable")], {b"position": b"1"})
+store.write([(record_key(2), b"lossy")], {b"position": b"2"}, durable=False)
+if sys.argv[2] == "flush":
+    store.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def killed_while_writing(directory: Path, how: str) -> RocksStore:
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(directory), how], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    return RocksStore(directory)
+
+
+def test_a_durable_batch_survives_sigkill_with_its_named_values_and_a_lossy_one_goes_as_a_whole(tmp_path: Path) -> None:
+    store = killed_while_writing(tmp_path / "a", "leave")
+    assert dict(store.scan(b"r")) == {record_key(1): b"durable"}
+    assert store.named(b"position") == b"1"
+
+
+def test_what_was_flushed_survives_sigkill(tmp_path: Path) -> None:
+    store = killed_while_writing(tmp_path / "a", "flush")
+    assert dict(store.scan(b"r")) == {record_key(1): b"durable", record_key(2): b"lossy"}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 1039, 1040, 1041, 5000])
+def test_a_scan_gives_every_row_of_its_prefix_in_key_order_and_no_other(tmp_path: Path, rows: int) -> None:
+    store = RocksStore(tmp_path / "a")
+    keys = [staged_key(7, 3, offset, 0) for offset in range(rows)]
+    others = [transaction_key(7, 3), staged_key(7, 2, 0, 0), staged_key(7, 4, 0, 0), staged_key(8, 3, 0, 0)]
+    store.write([(key, b"%d" % place) for place, key in enumerate(keys)] + [(key, b"other") for key in others], {})
+    expected = [(key, b"%d" % place) for place, key in enumerate(keys)]
+    assert list(store.scan(staged_prefix(7, 3))) == expected
+    snapshot = store.snapshot()
+    assert list(snapshot.scan(staged_prefix(7, 3))) == expected
+    snapshot.close()
+    store.close()
+
+
+def test_a_snapshot_does_not_see_what_is_written_later(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    store.write([(record_key(1), b"one"), (transaction_key(7, 0), b"open")], {})
+    snapshot = store.snapshot()
+    store.write([(record_key(1), None), (updates_key(1), b"late"), (transaction_key(7, 0), None)], {})
+    assert snapshot.get(record_key(1)) == b"one"
+    assert snapshot.get(transaction_key(7, 0)) == b"open"
+    assert snapshot.get(updates_key(1)) is None
+    assert list(snapshot.scan(b"r")) == [(record_key(1), b"one")]
+    assert store.get(record_key(1)) is None
+    snapshot.close()
+
+
+def test_clear_leaves_a_store_as_new(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    store.write([(record_key(1), b"one")], {b"position": b"1"})
+    store.clear()
+    assert list(store.scan(b"r")) == []
+    assert store.named(b"position") is None
+    store.write([(record_key(2), b"two")], {})
+    store.close()
+    assert dict(RocksStore(tmp_path / "a").scan(b"r")) == {record_key(2): b"two"}
+
+
+def test_a_directory_that_another_store_holds_is_refused(tmp_path: Path) -> None:
+    held = RocksStore(tmp_path / "a")
+    with pytest.raises(LocalStorageError, match="cannot open"):
+        RocksStore(tmp_path / "a")
+    held.close()
