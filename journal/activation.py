@@ -148,7 +148,7 @@ class Activation:
             claim = self._claim_as(self._fence.counter().epoch + 1)
             reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
             try:
-                return claim, [reader.tail(shard, timing.request_s) for shard in range(config.shards)]
+                return claim, reader.tails(timing.request_s)
             finally:
                 reader.close()
         except BaseException:

@@ -11,7 +11,7 @@ from journal.kafka.ports import Clock, Kafka, LogRecord
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
 
-_TAIL_OFFSETS = 16
+_TAIL_OFFSETS = 4
 
 
 class Tail(NamedTuple):
@@ -52,18 +52,33 @@ class WalReader:
             for record in self._reader.poll(left):
                 if record.offset >= end:
                     return
-                try:
-                    frame = decode_frame(record.value, self._uuid, shard, self._shards)
-                except FrameError as error:
-                    if strict:
-                        topic, offset = self._topic, record.offset
-                        raise FrameError(error.reason, topic=topic, partition=shard, offset=offset) from None
-                    continue
-                yield record, frame
+                frame = self._decode(record, strict=strict)
+                if frame is not None:
+                    yield record, frame
 
-    def tail(self, shard: int, timeout_s: float) -> Tail:
-        """The last committed frame."""
-        return self.tail_until(shard, self.bounds(shard, timeout_s)[1], timeout_s)
+    def tails(self, timeout_s: float) -> list[Tail]:
+        """The last committed frame of every shard. All shards are read at once; one whose last offsets hold no frame
+        (markers and aborted groups alone) is then looked at on its own."""
+        until = self._clock() + timeout_s
+        bounds = [self.bounds(shard, timeout_s) for shard in range(self._shards)]
+        newest: list[Frame | None] = [None] * self._shards
+        self._reader.seek({shard: max(start, end - _TAIL_OFFSETS) for shard, (start, end) in enumerate(bounds)})
+        while any(self._reader.position(shard) < end for shard, (_, end) in enumerate(bounds)):
+            left = until - self._clock()
+            if left <= 0:
+                raise DeadlineError("the last frames of the WAL could not be read in time")
+            for record in self._reader.poll(left):
+                shard = record.partition
+                frame = self._decode(record) if record.offset < bounds[shard][1] else None
+                before = newest[shard]
+                if frame is not None and (before is None or frame.epoch >= before.epoch):
+                    newest[shard] = frame
+        return [
+            self.tail_until(shard, end, until - self._clock())
+            if frame is None
+            else Tail(frame.number, frame.group, end)
+            for shard, (frame, (_, end)) in enumerate(zip(newest, bounds, strict=True))
+        ]
 
     def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:
         """The last committed frame of the newest epoch before `end`."""
@@ -84,6 +99,16 @@ class WalReader:
             if last is not None or since == start:
                 return last
             back *= 16
+
+    def _decode(self, record: LogRecord, *, strict: bool = False) -> Frame | None:
+        """The record's frame; for one that is none, None or (`strict`) FrameError with its place."""
+        try:
+            return decode_frame(record.value, self._uuid, record.partition, self._shards)
+        except FrameError as error:
+            if not strict:
+                return None
+            topic, partition, offset = self._topic, record.partition, record.offset
+            raise FrameError(error.reason, topic=topic, partition=partition, offset=offset) from None
 
     def close(self) -> None:
         self._reader.close()
