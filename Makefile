@@ -62,3 +62,11 @@ bench: venv  ## every bench; results under bench/results/
 	$(BIN)/python -m bench.report
 
 .PHONY: bench
+
+SEEDS ?= 20000
+SEED ?= 0
+
+simulate: venv  ## the simulation, SEEDS seeds from SEED on (20000 take about 10 minutes)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(SEED)
+
+.PHONY: simulate

@@ -47,7 +47,9 @@ class PartitionLog:
 
     @property
     def last_stable(self) -> int:
-        return min((entries[0].offset for entries in self._open.values()), default=self.end)
+        if not self._open:
+            return self.end
+        return min(entries[0].offset for entries in self._open.values())
 
     def append(self, timestamp: int, key: bytes | None, value: bytes | None, producer: int = 0) -> int:
         entry = Entry(self.end, timestamp, key, value, producer, OPEN if producer else COMMITTED)

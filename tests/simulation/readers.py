@@ -89,7 +89,11 @@ class SimulatedReader:
         topic = self._open().broker.topics.get(self._topic)
         if topic is None:
             return -1
-        return sum(topic.logs[partition].start + topic.logs[partition].end for partition in self._positions)
+        stamp = 0
+        for partition in self._positions:
+            log = topic.logs[partition]
+            stamp += log.start + log.end
+        return stamp
 
     def _log(self, partition: int) -> PartitionLog | None:
         return self._open().broker.log(self._topic, partition)

@@ -1,0 +1,142 @@
+"""The processes of one seed and their machines: who runs, who is started again, what is left when one is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+from tests.simulation.chaos import Chaos
+from tests.simulation.disk import Disk
+from tests.simulation.history import History, Violation
+from tests.simulation.node import Node
+from tests.simulation.observers import SnapshotReader, observe_disk
+from tests.simulation.recording import RecordingBroker
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.setting import Setting
+from tests.simulation.worker_process import Disks, WorkerGroup, WorkerProcess
+
+NODES = ("node-a", "node-b", "node-c")
+WORKERS = ("worker-a", "worker-b")
+
+_LOOK_S = 0.4
+_LOOKS = 200
+
+
+class Cast:
+    """Three machines for nodes, two for workers, and those who read only."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = Random(seed)
+        self.scheduler = Scheduler(self.chance, switch_chance=self.chance.choice((0.1, 0.4, 0.8)))
+        self.chaos = Chaos(self.chance)
+        self.broker = RecordingBroker(self.scheduler, self.chaos)
+        self.setting = Setting.by_chance(self.broker, self.scheduler, self.chance)
+        self.history = History(self.setting.shards)
+        self.scheduler.freeze_for = self.chaos.freeze_for
+        self.nodes: list[Node] = []
+        self.readers: list[SnapshotReader] = []
+        self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
+        self._numbers = count(1)
+        self._node_disks = {name: Disk() for name in NODES}
+        self._worker_disks: dict[str, Disks] = {name: {} for name in WORKERS}
+        self._reader_disk = Disk()
+
+    # ---- starts ------------------------------------------------------------------------------------------------
+
+    def start_node(self, name: str) -> Node:
+        disk = self._node_disks[name]
+        node = Node(self.setting, self.history, name, disk, self.chance, next_number=lambda: next(self._numbers))
+
+        def ended() -> None:
+            disk.crash(self.chance)
+            observe_disk(self.setting, self.history, name, disk, range(self.setting.shards))
+
+        node.process.on_end = ended
+        self.nodes.append(node)
+        return node
+
+    def _start_worker(self, name: str) -> WorkerProcess:
+        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name])
+
+        def ended() -> None:
+            for shard, disk in worker.disks.items():
+                disk.crash(self.chance)
+                observe_disk(self.setting, self.history, name, disk, [shard])
+
+        worker.process.on_end = ended
+        return worker
+
+    def start_workers(self) -> None:
+        for name in WORKERS:
+            self.group.restart(name)
+        self.group.deal()
+
+    def start_reader(self, *, now: bool, again: bool = False) -> None:
+        """A read-only load, `again` with the copy that the last such one left, if no process has it open."""
+        disk = Disk()
+        if again and not any(reader.process.alive for reader in self.readers):
+            disk = self._reader_disk
+        self._reader_disk = disk
+        self.readers.append(SnapshotReader(self.setting, self.history, disk, now=now))
+
+    # ---- who is there ------------------------------------------------------------------------------------------
+
+    def active(self) -> Node | None:
+        """The node that was the last to become active, and still thinks that it is."""
+        active = [node for node in self.nodes if node.active]
+        return active[-1] if active else None
+
+    def free_name(self) -> str:
+        """A node that is not running; if all are, one that is killed for it."""
+        self.nodes = [node for node in self.nodes if node.process.alive]
+        running = {node.process.name for node in self.nodes}
+        free = [name for name in NODES if name not in running]
+        if free:
+            return self.chance.choice(free)
+        victim = self.nodes[0]
+        self.scheduler.kill(victim.process)
+        return victim.process.name
+
+    def successor_of(self, victim: str) -> Callable[[], None]:
+        """What starts another node to take over from `victim`."""
+        successor = self.chance.choice([name for name in NODES if name != victim])
+
+        def take_over() -> None:
+            if all(node.process.name != successor or not node.process.alive for node in self.nodes):
+                self.history.zombies += 1
+                self.start_node(successor)
+
+        return take_over
+
+    # ---- time --------------------------------------------------------------------------------------------------
+
+    def pass_time(self, seconds: float) -> None:
+        self.scheduler.run(seconds, lambda: False)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Let everybody run until it holds; dead workers and lost nodes are started again meanwhile."""
+        for _ in range(_LOOKS):
+            if self.scheduler.run(_LOOK_S, condition) or self.scheduler.failures:
+                return
+            self.keep_alive()
+        operations, seconds = self.history.operations, self.scheduler.now()
+        raise Violation(f"alive: {operations} operations, and then nothing until {seconds:.0f}")
+
+    def keep_alive(self) -> None:
+        dead = [name for name, member in self.group.members.items() if not member.process.alive]
+        for name in dead:
+            self.group.restart(name)
+        if dead:
+            self.group.deal()
+        self.nodes = [node for node in self.nodes if node.process.alive]
+        if not any(node.active or node.tenure is None for node in self.nodes):
+            self.start_node(self.free_name())
+
+    def kill_all(self) -> None:
+        for process in [
+            *(node.process for node in self.nodes),
+            *(member.process for member in self.group.members.values()),
+            *(reader.process for reader in self.readers),
+        ]:
+            self.scheduler.kill(process)

@@ -1,0 +1,225 @@
+"""The judge. It reads the simulated broker's log, folds it with `verify`'s fold, and compares what everybody saw.
+
+What counts is the place in the WAL: of an operation, of the next epoch's marker, of a mark. Nothing here comes from the
+engine, the writer or the loader. Every complaint begins with the name of the invariant (DESIGN, section 3).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from random import Random
+
+from journal.errors import OutcomeUnknownError
+from journal.kafka.control import wal_topic
+from journal.v1.journal_pb2 import MARKER
+from journal.verify.frame_check import parse_frame
+from tests.simulation.fold_check import FoldCheck, Placed
+from tests.simulation.history import History, Tenure, Unit
+from tests.simulation.partition import COMMITTED
+from tests.simulation.recording import RecordingBroker
+from tests.simulation.reference import Reference, Seen
+from tests.simulation.setting import JOURNAL, LIMITS, UUID
+
+
+class Checker:
+    """Judges one seed after its end: `violations` has what does not hold."""
+
+    def __init__(self, broker: RecordingBroker, history: History, chance: Random) -> None:
+        self.violations = list(history.violations)
+        self._history = history
+        self._judged = [one for one in history.tenures if one.is_exact or one.active_at is not None]
+        self._chance = chance
+        self._shards = history.shards
+        self._wal = [list(_frames(broker, shard, history.shards)) for shard in range(history.shards)]
+        self._transactions = broker.transactions
+        self._markers: list[dict[int, Placed]] = [{} for _ in self._wal]
+
+    def check(self) -> list[str]:
+        """All violations."""
+        for shard in self._wal:
+            self._check_chain(shard)
+        self._check_groups()
+        self._check_marks()
+        if not self.violations:
+            self._check_fates()
+            self._check_tenures()
+            self._check_ids()
+        FoldCheck(self._history, self._judged, self._wal, self._markers, self.violations, self._chance).check()
+        return self.violations
+
+    def _violate(self, what: str) -> None:
+        if len(self.violations) < 20:
+            self.violations.append(what)
+
+    # ---- the WAL alone -----------------------------------------------------------------------------------------
+
+    def _check_chain(self, shard: list[Placed]) -> None:
+        number = epoch = group = 0
+        for placed in shard:
+            frame = placed.frame
+            where = f"shard {placed.shard} offset {placed.offset}"
+            if frame.previous != number or frame.number != number + 1:
+                self._violate(f"chain: {where}: frame {frame.number} after {frame.previous}, and {number} was the last")
+            if frame.epoch < epoch:
+                self._violate(f"fenced: {where}: a frame of epoch {frame.epoch} behind the marker of {epoch}")
+            if frame.group < group:
+                self._violate(f"ordered: {where}: group {frame.group} after {group}")
+            if len(frame.operations) == 1 and frame.operations[0].type == MARKER:
+                if frame.epoch <= epoch:
+                    self._violate(f"fenced: {where}: epoch {frame.epoch} begins after epoch {epoch}")
+                self._markers[placed.shard][frame.epoch] = placed
+            elif frame.epoch != epoch:
+                self._violate(f"chain: {where}: epoch {frame.epoch} begins without a marker")
+            number, epoch, group = frame.number, frame.epoch, frame.group
+            if len(placed.value) > LIMITS.frame_bytes_max:
+                self._violate(f"bounded: {where}: a frame of {len(placed.value)} bytes")
+
+    def _check_groups(self) -> None:
+        """A group has one last frame in each shard that it touches; markers and READY are in all."""
+        lasts: Counter[tuple[int, int]] = Counter()
+        sizes: Counter[int] = Counter()
+        epochs: dict[int, set[int]] = defaultdict(set)
+        transactions: dict[int, set[int]] = defaultdict(set)
+        for shard in self._wal:
+            for place, placed in enumerate(shard):
+                frame = placed.frame
+                ends = place + 1 == len(shard) or shard[place + 1].frame.group != frame.group
+                lasts[placed.shard, frame.group] += frame.last
+                sizes[frame.group] += len(frame.operations)
+                epochs[frame.group].add(frame.epoch)
+                transactions[frame.group].add(self._transactions[wal_topic(JOURNAL), placed.shard, placed.offset])
+                if ends != frame.last:
+                    self._violate(f"atomic: group {frame.group} is not whole in shard {placed.shard}")
+        for (shard_number, group), count in lasts.items():
+            if count != 1:
+                self._violate(f"atomic: group {group} ends {count} times in shard {shard_number}")
+        for group, size in sizes.items():
+            if size > LIMITS.queue_operations_max + self._shards:
+                self._violate(f"bounded: group {group} has {size} operations")
+            if len(transactions[group]) > 1:
+                self._violate(f"atomic: group {group} is in {len(transactions[group])} transactions")
+            if len(epochs[group]) > 1:
+                self._violate(f"exactly once: group {group} is in epochs {sorted(epochs[group])}")
+        for epoch in {epoch for markers in self._markers for epoch in markers}:
+            if any(epoch not in markers for markers in self._markers):
+                self._violate(f"atomic: epoch {epoch} did not begin in every shard")
+
+    def _check_marks(self) -> None:
+        ends = {(placed.shard, placed.offset) for shard in self._wal for placed in shard if placed.frame.last}
+        for shard, offset in sorted(self._history.marks - ends):
+            self._violate(f"atomic: a mark of shard {shard} stands at {offset}, which is not a group's end")
+
+    # ---- what was acknowledged ---------------------------------------------------------------------------------
+
+    def _check_fates(self) -> None:
+        """By position: what was acknowledged is there once, before the next marker; what was called failed is not."""
+        places: dict[bytes, list[Placed]] = defaultdict(list)
+        for shard in self._wal:
+            for placed in shard:
+                for operation in placed.frame.operations:
+                    if operation.data:
+                        places[operation.data].append(placed)
+        for tenure in self._history.tenures:
+            for call, unit in tenure.calls:
+                if unit is not None and tenure.ended and fate_of(unit) == "pending":
+                    self._violate(f"bounded: epoch {tenure.epoch} ended, and nobody was told of {call}")
+                if unit is None or not call.data:
+                    continue
+                found = places.get(call.data, [])
+                what = f"epoch {tenure.epoch}: {call.verb} {call.id or call.tx}"
+                fate = fate_of(unit)
+                if fate == "done":
+                    if len(found) != 1:
+                        self._violate(f"durable: {what} was acknowledged and is {len(found)} times in the WAL")
+                    elif found[0].frame.epoch != tenure.epoch or self._is_behind_newer(found[0], tenure.epoch):
+                        self._violate(f"fenced: {what} was acknowledged and is behind a newer marker")
+                elif fate == "failed" and found:
+                    self._violate(f"outcome: {what} was called failed and is in the WAL: {unit.completion.error!r}")
+                elif len(found) > 1:
+                    self._violate(f"exactly once: {what} is {len(found)} times in the WAL")
+
+    def _is_behind_newer(self, placed: Placed, epoch: int) -> bool:
+        return any(
+            newer > epoch and marker.offset < placed.offset for newer, marker in self._markers[placed.shard].items()
+        )
+
+    def _check_tenures(self) -> None:
+        """Each load shows the load before and, after it, a prefix of the calls: all acknowledged ones at least."""
+        tenures = sorted(self._judged, key=lambda one: one.epoch)
+        if len({one.epoch for one in tenures}) != len(tenures):
+            self._violate("superseded: two loads were of the same epoch")
+        before: Tenure | None = None
+        for tenure in tenures:
+            if before is None:
+                if tenure.load.seen != Seen({}, {}):
+                    self._violate(f"gated: epoch {tenure.epoch} loads what nobody wrote")
+            else:
+                self._check_follows(before, tenure)
+            before = tenure
+
+    def _check_follows(self, before: Tenure, after: Tenure) -> None:
+        state = Reference.of(before.load.seen)
+        found, calls = after.load.seen, before.calls
+        cut_off = next((n for n, (_, unit) in enumerate(calls) if unit and fate_of(unit) != "done"), len(calls))
+        for call, _ in calls[:cut_off]:
+            state.apply(call)
+        for call, unit in calls[cut_off:]:
+            if unit is not None and fate_of(unit) == "done":
+                self._violate(f"ordered: epoch {before.epoch}: {call} was acknowledged after one that was not")
+        with_last = state.copy()
+        state.new_epoch()
+        if state.seen(self._shards) == found:
+            return
+        last = calls[cut_off][1] if cut_off < len(calls) else None
+        if last is not None and fate_of(last) in ("unknown", "pending"):
+            for call, unit in calls[cut_off:]:
+                if unit is not None and unit is not last:
+                    break
+                with_last.apply(call)
+            with_last.new_epoch()
+            if with_last.seen(self._shards) == found:
+                return
+        what = f"durable: epoch {after.epoch} does not load what epoch {before.epoch} left: "
+        self._violate(what + _first_difference(state.seen(self._shards), found))
+
+    def _check_ids(self) -> None:
+        """An id that the journal makes was in no frame before, whatever became of it."""
+        for tenure in self._history.tenures:
+            used = {
+                operation.id
+                for shard in self._wal
+                for placed in shard
+                if placed.frame.epoch < tenure.epoch
+                for operation in placed.frame.operations
+            }
+            again = used.intersection(tenure.issued)
+            if again or len(set(tenure.issued)) != len(tenure.issued):
+                self._violate(f"exactly once: epoch {tenure.epoch} issues ids again: {sorted(again)}")
+
+
+def fate_of(unit: Unit) -> str:
+    """done, failed, unknown, or pending for ever: its process crashed before it was told."""
+    completion = unit.completion
+    if not completion.done:
+        return "pending"
+    if completion.error is None:
+        return "done"
+    return "unknown" if isinstance(completion.error, OutcomeUnknownError) else "failed"
+
+
+def _frames(broker: RecordingBroker, shard: int, shards: int) -> Iterator[Placed]:
+    for entry in broker.topics[wal_topic(JOURNAL)].logs[shard].entries:
+        if entry.state == COMMITTED:
+            frame = parse_frame(entry.value, UUID, shard, shards)
+            yield Placed(shard, entry.offset, entry.timestamp, entry.value or b"", frame)
+
+
+def _first_difference(expected: Seen, found: Seen) -> str:
+    for id in sorted({*expected.records, *found.records}):
+        if expected.records.get(id) != found.records.get(id):
+            return f"record {id}: {found.records.get(id)} instead of {expected.records.get(id)}"
+    for tx in sorted({*expected.prepared, *found.prepared}):
+        if expected.prepared.get(tx) != found.prepared.get(tx):
+            return f"transaction {tx}: {found.prepared.get(tx)} instead of {expected.prepared.get(tx)}"
+    return "nothing"

@@ -1,0 +1,134 @@
+"""A simulated disk: what a process leaves behind for its next start, and the `LocalStore` that it opens there.
+
+A batch that is not durable is lost by a crash, unless a flush came first; of several, the newest go first, as a
+database's buffers do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from random import Random
+
+from journal.engine import Change
+from journal.errors import LocalStorageError
+from tests.simulation.faults import Fault, Faults, SimulatedCrash
+
+_Batch = tuple[list[Change], dict[bytes, bytes], bool]
+
+
+class Disk:
+    """The rows and named values that one store has on disk."""
+
+    def __init__(self) -> None:
+        self.rows: dict[bytes, bytes] = {}
+        self.named: dict[bytes, bytes] = {}
+        self._flushed: tuple[dict[bytes, bytes], dict[bytes, bytes]] | None = None
+        self.cleared_at: float | None = None
+        """When its owner last began a copy from nothing."""
+        self._since: list[_Batch] = []
+        """Batches since the first one that was not durable, which followed `_flushed`."""
+
+    def write(self, rows: list[Change], named: dict[bytes, bytes], durable: bool) -> None:
+        if not durable and self._flushed is None:
+            self._flushed = dict(self.rows), dict(self.named)
+        if self._flushed is not None:
+            self._since.append((rows, named, durable))
+        self._apply(rows, named)
+
+    def flush(self) -> None:
+        self._flushed = None
+        self._since.clear()
+
+    def clear(self, now: float) -> None:
+        self.rows, self.named = {}, {}
+        self.cleared_at = now
+        self.flush()
+
+    def crash(self, chance: Random) -> None:
+        """The process is gone: what it had not made durable goes with it, from some batch on."""
+        if self._flushed is None:
+            return
+        self.rows, self.named = self._flushed
+        kept = chance.randrange(len(self._since) + 1)
+        for place, (rows, named, durable) in enumerate(self._since):
+            if durable or place < kept:
+                self._apply(rows, named)
+        self.flush()
+
+    def _apply(self, rows: list[Change], named: dict[bytes, bytes]) -> None:
+        own = self.rows
+        for key, value in rows:
+            if value is None:
+                own.pop(key, None)
+            else:
+                own[key] = value
+        self.named.update(named)
+
+
+class MemorySnapshot:
+    """`journal.local.ports.Snapshot` of a dictionary."""
+
+    def __init__(self, rows: dict[bytes, bytes]) -> None:
+        self._rows = rows
+        self.get = rows.get
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        rows = self._rows
+        for key in sorted(key for key in rows if key.startswith(prefix)):
+            yield key, rows[key]
+
+    def close(self) -> None: ...
+
+
+class SimulatedStore:
+    """`journal.local.ports.LocalStore` on a simulated disk, as one process has it open."""
+
+    def __init__(self, disk: Disk, faults: Faults, node: str, now: Callable[[], float]) -> None:
+        self._disk = disk
+        self._now = now
+        self._faults = faults
+        self._node = node
+        self._open = True
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._disk.rows.get(key)
+
+    def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+        return MemorySnapshot(self._disk.rows).scan(prefix)
+
+    def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
+        after = self._before("disk_write")
+        self._disk.write(list(rows), dict(named), durable)
+        self._after(after)
+
+    def named(self, name: bytes) -> bytes | None:
+        return self._disk.named.get(name)
+
+    def flush(self) -> None:
+        after = self._before("disk_flush")
+        self._disk.flush()
+        self._after(after)
+
+    def snapshot(self) -> MemorySnapshot:
+        return MemorySnapshot(dict(self._disk.rows))
+
+    def clear(self) -> None:
+        after = self._before("disk_clear")
+        self._disk.clear(self._now())
+        self._after(after)
+
+    def close(self) -> None:
+        self._open = False
+
+    def _before(self, request: str) -> Fault:
+        assert self._open, "a closed store is written"
+        fault = self._faults.at(request, self._node)
+        if fault is Fault.CRASH_BEFORE:
+            raise SimulatedCrash(self._node)
+        if fault is Fault.LOSE_REQUEST:
+            raise LocalStorageError("the disk refuses")
+        return fault
+
+    def _after(self, fault: Fault) -> None:
+        if fault is Fault.CRASH_AFTER:
+            raise SimulatedCrash(self._node)

@@ -1,0 +1,155 @@
+"""What happened in one seed as its callers saw it: tenures, calls, completions, loads. The checker judges it later.
+
+A tenure is one load by one activation, and the calls that were accepted after it. Calls whose completion is one object
+are a unit: they are in the WAL together or not at all. What cannot wait for the end is a violation at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from journal.completion import Completion
+from journal.loading import LoadCounts, LoadedUpdate
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Mark, Operation
+from journal.verify.state import ShardState, fingerprint, pack_record, pack_update, shard_of
+from tests.simulation.reference import Call, Seen, SeenRecord, by_shard
+
+_VERBS: dict[int, str] = {ADD: "add", UPDATE: "update", DELETE: "delete"}
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; its message begins with the invariant's name."""
+
+
+class CapturedLoad:
+    """A loader that keeps what it is told, and insists on the order of DESIGN's protocol."""
+
+    def __init__(self, shards: int, take_time: Callable[[], None]) -> None:
+        """`take_time` is called before the load is complete: rebuilding a broker's state is not quick."""
+        self._take_time = take_time
+        self.marks: dict[int, Mark] = {}
+        self.seen = Seen({}, {})
+        self.counts: LoadCounts | None = None
+        self.packed: list[dict[int, bytes]] = [{} for _ in range(shards)]
+        """Per shard and id the record as `verify` packs it, with its position."""
+        self.packed_updates: list[dict[int, list[bytes]]] = [{} for _ in range(shards)]
+        self._shards = shards
+        self._begun = 0
+
+    def begin(self, marks: Mapping[int, Mark]) -> None:
+        self._begun += 1
+        self.marks = dict(marks)
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        if record_id in self.seen.records:
+            raise Violation(f"exactly once: a load tells record {record_id} twice")
+        record: SeenRecord = kind, data, tuple((u.kind, u.data, u.replaceable, u.subject) for u in updates)
+        self.seen.records[record_id] = record
+        shard = shard_of(record_id, self._shards)
+        self.packed[shard][record_id] = pack_record(kind, fingerprint(data), *position)
+        if updates:
+            self.packed_updates[shard][record_id] = [
+                pack_update(u.kind, u.replaceable, u.subject, fingerprint(u.data), *u.position) for u in updates
+            ]
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
+        if tx in self.seen.prepared:
+            raise Violation(f"in doubt stays: a load tells transaction {tx} twice")
+        told = ((_VERBS[op.type], op.id, op.kind, op.data, op.replaceable, op.subject) for op in operations)
+        self.seen.prepared[tx] = data, by_shard(told, self._shards)
+
+    def complete(self, counts: LoadCounts) -> None:
+        self._take_time()
+        self.counts = counts
+        if self._begun != 1 or len(self.seen.records) != counts.records or len(self.seen.prepared) != counts.prepared:
+            raise Violation(f"gated: a load began {self._begun} times and counts {counts}")
+
+
+@dataclass(slots=True)
+class Unit:
+    """Calls that one completion tells the fate of."""
+
+    completion: Completion
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One load of an activation, and the calls after it. `active_at` is when the node was told to be active.
+
+    `is_exact`: no compaction came between. A load that takes longer than min.compaction.lag may read what the cleaner
+    has left of a successor's rows: READY will discard it.
+    """
+
+    epoch: int
+    node: str
+    load: CapturedLoad
+    is_exact: bool
+    active_at: float | None = None
+    ended: bool = False
+    """Whether its process came to its own end, with everybody told."""
+    calls: list[tuple[Call, Unit | None]] = field(default_factory=list)
+    """Accepted calls in order; without a unit: buffered or staged in a transaction, or done without the WAL."""
+    units: dict[int, Unit] = field(default_factory=dict)
+    issued: list[int] = field(default_factory=list)
+    """Ids that the journal made, in order."""
+
+    def accepted(self, call: Call, completion: Completion) -> None:
+        """Note an accepted call and what tells its fate."""
+        inside = call.tx and call.verb in ("add", "update", "delete")
+        unit: Unit | None = None
+        if not inside and not completion.done:
+            unit = self.units.setdefault(id(completion), Unit(completion))
+        self.calls.append((call, unit))
+
+
+class SnapshotLoad(NamedTuple):
+    """A read-only load: what it told, and the group that it says it is of."""
+
+    load: CapturedLoad
+    group: int
+    now: bool
+    groups_before: int
+    """The highest group that was committed in every shard when it began."""
+
+
+class CopySeen(NamedTuple):
+    """What a table partition or a local copy held at some moment: the state of its mark."""
+
+    where: str
+    shard: int
+    offset: int
+    state: ShardState
+
+
+@dataclass(slots=True)
+class History:
+    """Everything of one seed."""
+
+    shards: int
+    tenures: list[Tenure] = field(default_factory=list)
+    snapshots: list[SnapshotLoad] = field(default_factory=list)
+    copies: list[CopySeen] = field(default_factory=list)
+    marks: set[tuple[int, int]] = field(default_factory=set)
+    """Shard and WAL offset of every committed mark that was seen in the table topic."""
+    cleaned: dict[int, int] = field(default_factory=dict)
+    """Per shard how far the cleaner has got in the table partition: behind marks before that, there is no state."""
+    operations: int = 0
+    refused: int = 0
+    activations: int = 0
+    moves: int = 0
+    compactions: int = 0
+    zombies: int = 0
+    violations: list[str] = field(default_factory=list)
+    log: list[str] = field(default_factory=list)
+
+    def violate(self, what: str) -> None:
+        self.violations.append(what)
+
+    def newest_active(self) -> Tenure | None:
+        """The tenure of the newest epoch that was told to be active."""
+        active = [one for one in self.tenures if one.active_at is not None]
+        return max(active, key=lambda one: one.epoch, default=None)

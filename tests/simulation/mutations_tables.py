@@ -1,0 +1,237 @@
+"""Mutations of engine, worker, local copies and read-only loads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import journal.replica
+import loaders.snapshot
+import tests.simulation.node
+from journal.engine import Fold
+from journal.kafka.control import wal_topic
+from journal.replica import CopyState, Replica, note_checkpoint
+from journal.transactions import PartTable
+from journal.updates import Head, UpdateTable
+from journal.v1.journal_pb2 import ADD, DELETE
+from journal.wire.keys import RECORD_KEY_BYTES
+from streams.shard import ShardWorker
+from tests.simulation.mutations import Patch, mutation
+
+# ---- the engine --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def mark_first() -> list[Patch]:
+    """A checkpoint's mark is its first row."""
+    changes = Fold.changes
+    return [(Fold, "changes", lambda self: [(rows := changes(self))[-1], *rows[:-1]])]
+
+
+@mutation
+def updates_row_stays() -> list[Patch]:
+    """A delete leaves the record's updates row."""
+
+    def drop(self: Any, record_id: int, **how: Any) -> None:
+        original(self, record_id, **how)
+        self._tombstones = {key for key in self._tombstones if len(key) != RECORD_KEY_BYTES + 1}
+
+    original = UpdateTable.drop
+    return [(UpdateTable, "drop", drop)]
+
+
+@mutation
+def spilled_rows_stay() -> list[Patch]:
+    """A delete leaves the record's spilled updates."""
+
+    def drop(self: Any, record_id: int, **how: Any) -> None:
+        original(self, record_id, **how)
+        self._tombstones = {key for key in self._tombstones if len(key) <= RECORD_KEY_BYTES + 1}
+
+    original = UpdateTable.drop
+    return [(UpdateTable, "drop", drop)]
+
+
+@mutation
+def staged_rows_stay() -> list[Patch]:
+    """A settled transaction leaves its staged operations."""
+    forget = PartTable.forget
+
+    def forgetting(self: Any, part: Any) -> None:
+        forget(self, part)
+        self._tombstones = {key for key in self._tombstones if not key.startswith(b"x")}
+
+    return [(PartTable, "forget", forgetting)]
+
+
+@mutation
+def replaceable_updates_pile_up() -> list[Patch]:
+    """A replaceable update does not replace the one before."""
+    return [(Head, "remove", lambda self, kind, subject: None)]
+
+
+@mutation
+def leftovers_survive_the_marker() -> list[Patch]:
+    """A new epoch keeps the staged operations of transactions that were never prepared."""
+    return [(PartTable, "drop_unprepared", lambda self: 0)]
+
+
+@mutation
+def marker_drops_the_prepared() -> list[Patch]:
+    """A new epoch drops prepared transactions too."""
+
+    def drop(self: Any) -> int:
+        parts = list(self._parts.values())
+        for part in parts:
+            self.forget(part)
+        return sum(part.header.staged for part in parts)
+
+    return [(PartTable, "drop_unprepared", drop)]
+
+
+@mutation
+def cancelled_before_it_is_told() -> list[Patch]:
+    """A record that was added and deleted within one checkpoint is not told to have happened."""
+    happened = Fold.happened
+
+    def telling(self: Any) -> Any:
+        told = happened(self)
+        added = {one[0].id for one in told if one[0].type == ADD}
+        gone = added & {one[0].id for one in told if one[0].type == DELETE}
+        return [one for one in told if one[0].id not in gone]
+
+    return [(Fold, "happened", telling)]
+
+
+@mutation
+def checkpoint_within_a_group() -> list[Patch]:
+    """A checkpoint may fall between two frames of a group."""
+    return [(Fold, "at_group_boundary", property(lambda self: True))]
+
+
+# ---- the worker --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def table_is_read_before_init() -> list[Patch]:
+    """A worker reads the table before its init has fenced the shard's owner."""
+    recover, read = ShardWorker.recover, ShardWorker._read_table
+
+    def recovering(self: Any) -> int:
+        mark = read(self)
+        self._read_table = lambda: mark
+        try:
+            return recover(self)
+        finally:
+            del self._read_table
+
+    return [(ShardWorker, "recover", recovering)]
+
+
+@mutation
+def worker_goes_on_at_the_end() -> list[Patch]:
+    """A recovered worker reads the WAL from its end, not from behind the mark."""
+    recover = ShardWorker.recover
+
+    def recovering(self: Any) -> int:
+        recover(self)
+        reader = self._kafka.reader(wal_topic(self._config.journal))
+        return int(reader.start_and_end(self.shard, self._config.request_timeout_s)[1])
+
+    return [(ShardWorker, "recover", recovering)]
+
+
+@mutation
+def repeated_checkpoint_is_trusted() -> list[Patch]:
+    """After a checkpoint whose commit may have been sent twice the same producer goes on."""
+    send = ShardWorker._send
+    return [(ShardWorker, "_send", lambda self, producer, rows: (send(self, producer, rows)[0], True))]
+
+
+# ---- local copies --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def stale_copy_is_kept() -> list[Patch]:
+    """A copy is used again however long it was away."""
+    usable = Replica._is_usable
+
+    def is_usable(self: Any, ends: Any) -> bool:
+        self._retention_ms = float("inf")
+        return usable(self, ends)
+
+    return [(Replica, "_is_usable", is_usable)]
+
+
+@mutation
+def copy_of_another_topic_is_kept() -> list[Patch]:
+    """A copy is used again although its topic was deleted and made anew."""
+
+    def identity(cluster_id: str, topic_id: str, partitions: int, uuid: bytes) -> bytes:
+        return f"{cluster_id}/{partitions}/{uuid.hex()}".encode()
+
+    return [(journal.replica, "copy_identity", identity), (tests.simulation.node, "copy_identity", identity)]
+
+
+@mutation
+def rows_are_written_before_their_mark() -> list[Patch]:
+    """A readable copy writes rows as they come, and not with their mark."""
+    take = Replica._take
+
+    def taking(self: Any, record: Any, direct: Any) -> None:
+        take(self, record, direct)
+        held = self._shards[record.partition].held
+        if held:
+            self._store.write(held, {})
+
+    return [(Replica, "_take", taking)]
+
+
+@mutation
+def position_is_written_before_its_rows() -> list[Patch]:
+    """A copy writes its position first, and its rows in a second batch."""
+    write = Replica._write_held
+
+    def writing(self: Any, shard: int, copy: Any, position: int, timestamp: int) -> None:
+        self._store.write((), note_checkpoint(shard, position, timestamp))
+        write(self, shard, copy, position, timestamp)
+
+    return [(Replica, "_write_held", writing)]
+
+
+@mutation
+def building_copy_is_readable_at_once() -> list[Patch]:
+    """A new copy is readable from the first mark that it meets."""
+    opening = Replica.open
+
+    def opened(self: Any, timeout_s: float) -> None:
+        opening(self, timeout_s)
+        for copy in self._shards.values():
+            if copy.state is CopyState.BUILDING:
+                copy.end = 0
+
+    return [(Replica, "open", opened)]
+
+
+# ---- read-only loads -----------------------------------------------------------------------------------------------
+
+
+@mutation
+def read_only_load_is_not_cut_at_a_group() -> list[Patch]:
+    """A read-only load folds every shard to its own end."""
+    fold = loaders.snapshot._fold_to
+
+    def folding(wal: Any, into: Any, name: str, group: int, *more: Any) -> int:
+        return fold(wal, into, name, 2**62, *more)
+
+    return [(loaders.snapshot, "_fold_to", folding)]
+
+
+@mutation
+def read_only_load_ends_at_the_last_stable_offset() -> list[Patch]:
+    """A read-only load reads shards only so far as the group's frames are visible already."""
+
+    def ends(kafka: Any, name: str, shards: int, timeout_s: float) -> dict[int, int]:
+        reader = kafka.reader(wal_topic(name))
+        return {shard: reader.start_and_end(shard, timeout_s)[1] for shard in range(shards)}
+
+    return [(loaders.snapshot, "_high_watermarks", ends)]

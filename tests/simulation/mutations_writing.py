@@ -1,0 +1,305 @@
+"""Mutations of the active node: acceptance, writer, fencing, activation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import journal.fencing
+from journal.acceptance import Acceptance, OpenTransaction
+from journal.activation import Activation
+from journal.core import Core
+from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUnknownError
+from journal.fencing import Fence, Standing
+from journal.gate import Gate
+from journal.group import Origin
+from journal.kafka.control import read_control
+from journal.kafka.ports import FatalProducerError, Kafka, Reader
+from journal.v1.journal_pb2 import COMMIT
+from journal.wire.ids import home_shard_of
+from journal.writer import Writer
+from tests.simulation.mutations import Patch, mutation
+
+# ---- the writer --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def no_read_back() -> list[Patch]:
+    """After check, init, check the whole group is sent again without looking for it in the WAL."""
+
+    def resend(self: Any, producer: Any, records: Any, places: Any) -> bool:
+        request_s = self._timing.request_s
+        try:
+            producer.send(records, request_s)
+            producer.commit_transaction(request_s)
+        except OperatingError:
+            self.close()
+            self._timing.pause(0.1)
+            return False
+        return True
+
+    return [(Writer, "_resend_missing", resend)]
+
+
+@mutation
+def read_back_before_init() -> list[Patch]:
+    """The WAL is read back before the init has settled what was under way."""
+    recover, read_back = Writer._recover, Writer._read_back
+
+    def recovering(self: Any, records: Any, places: Any) -> None:
+        try:
+            self.read_before = read_back(self, {place.shard for place in places})
+        except OperatingError:
+            self.read_before = None
+        recover(self, records, places)
+
+    def reading(self: Any, shards: set[int]) -> Any:
+        found, self.read_before = getattr(self, "read_before", None), None
+        return found if found is not None else read_back(self, shards)
+
+    return [(Writer, "_recover", recovering), (Writer, "_read_back", reading)]
+
+
+def _committing(judge: Any, *, trust: bool = False) -> list[Patch]:
+    """A writer that asks `judge` what an error says about the group, before any check."""
+
+    def commit(self: Any, records: Any, places: Any) -> None:
+        self.renew_if_disturbed()
+        producer, timing = self._producer, self._timing
+        self._keep_pace()
+        try:
+            offsets = self._send(producer, records)
+            clean = producer.commit_transaction(timing.request_s)
+        except OperatingError as error:
+            self.close()
+            fate = judge(error)
+            if fate is not None:
+                raise fate from error
+            self._recover(records, places)
+            return
+        self._answered_at = timing.clock()
+        for (shard, _), offset in zip(places, offsets, strict=True):
+            self._ends[shard] = offset + 1
+        if not clean and not trust:
+            self.close()
+
+    return [(Writer, "_commit", commit)]
+
+
+@mutation
+def fenced_is_failed() -> list[Patch]:
+    """A group whose EndTxn was answered "fenced" is called failed."""
+
+    def judge(error: OperatingError) -> Exception | None:
+        fenced = isinstance(error, FatalProducerError) and error.fenced
+        return FencedError("fenced, says the broker") if fenced else None
+
+    return _committing(judge)
+
+
+@mutation
+def unknown_is_failed() -> list[Patch]:
+    """A group whose EndTxn was not answered is called failed."""
+
+    def judge(error: OperatingError) -> Exception | None:
+        fenced = isinstance(error, FatalProducerError) and error.fenced
+        return None if fenced else DeadlineError("no answer")
+
+    return _committing(judge)
+
+
+@mutation
+def deadline_is_failed() -> list[Patch]:
+    """A group whose fate could not be learned in time is called failed."""
+    recover = Writer._recover
+
+    def recovering(self: Any, records: Any, places: Any) -> None:
+        try:
+            recover(self, records, places)
+        except OutcomeUnknownError as error:
+            raise DeadlineError("no time left") from error
+
+    return [(Writer, "_recover", recovering)]
+
+
+@mutation
+def repeated_commit_is_trusted() -> list[Patch]:
+    """After a commit that may have been sent twice the same producer goes on."""
+    return _committing(lambda error: None, trust=True)
+
+
+@mutation
+def a_transaction_for_each_shard() -> list[Patch]:
+    """A group is written in one Kafka transaction a shard."""
+    send = Writer._send
+
+    def sending(self: Any, producer: Any, records: Any) -> list[int]:
+        shards = sorted({record.partition for record in records})
+        offsets: list[int] = []
+        for shard in shards:
+            offsets += send(self, producer, [record for record in records if record.partition == shard])
+            if shard != shards[-1]:
+                producer.commit_transaction(self._timing.request_s)
+        return offsets
+
+    return [(Writer, "_send", sending)]
+
+
+@mutation
+def group_in_flight_is_told_failed() -> list[Patch]:
+    """A node that steps down calls the group that is being written failed too."""
+    take = Core._take_pending
+
+    def taking(self: Any) -> list[Any]:
+        return take(self) + ([self._in_flight] if self._in_flight is not None else [])
+
+    return [(Core, "_take_pending", taking)]
+
+
+# ---- fencing -----------------------------------------------------------------------------------------------------
+
+
+@mutation
+def no_check_after_init() -> list[Patch]:
+    """Whoever has checked before its init takes the journal for its own after it."""
+
+    def checking(self: Any, claim: Any, until: float) -> Any:
+        if journal.fencing.standing_of(claim, self.counter()) is Standing.NEWER:
+            return None, Standing.NEWER
+        return self.initialise(until), Standing.OWN
+
+    return [(Fence, "check_init_check", checking)]
+
+
+@mutation
+def nonce_is_ignored() -> list[Patch]:
+    """An epoch counter with the own number is taken for the own, whoever wrote it."""
+
+    def standing(claim: Any, counter: Any) -> Standing:
+        if counter.epoch == claim.epoch:
+            return Standing.OWN
+        return Standing.OLDER if counter.epoch < claim.epoch else Standing.NEWER
+
+    return [(journal.fencing, "standing_of", standing)]
+
+
+@mutation
+def control_is_read_to_the_last_stable_offset() -> list[Patch]:
+    """The epoch counter is read only so far as somebody else's open transaction allows."""
+
+    class Proxy:
+        def __init__(self, kafka: Kafka) -> None:
+            self._kafka = kafka
+
+        def reader(self, topic: str, *, committed: bool = True) -> Reader:
+            return self._kafka.reader(topic)
+
+    def reading(kafka: Any, *arguments: Any) -> Any:
+        return read_control(Proxy(kafka), *arguments)  # type: ignore[arg-type]
+
+    return [(journal.fencing, "read_control", reading)]
+
+
+# ---- activation --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def tails_before_init() -> list[Patch]:
+    """The counter and each shard's last frame are read before the init that fences their writer."""
+    run, read = Activation.run, Activation._read_claim
+
+    class Nobody:
+        def close(self) -> None: ...
+
+    def running(self: Any, loader: Any) -> Any:
+        self.read_before = read(self, Nobody())  # type: ignore[arg-type]
+        return run(self, loader)
+
+    def reading(self: Any, producer: Any) -> Any:
+        found, self.read_before = self.read_before, None
+        return found or read(self, producer)
+
+    return [(Activation, "run", running), (Activation, "_read_claim", reading)]
+
+
+@mutation
+def gate_at_least() -> list[Patch]:
+    """A shard passes the gate at an epoch beyond the own one too."""
+
+    def offer(self: Any, marks: Any) -> bool:
+        self._passed = frozenset(shard for shard, mark in marks.items() if mark.epoch >= self._epoch)
+        return bool(len(self._passed) == self._shards)
+
+    return [(Gate, "offer", offer)]
+
+
+@mutation
+def gate_skips_a_shard() -> list[Patch]:
+    """The gate opens while the last shard is still waiting."""
+    offer = Gate.offer
+
+    def offering(self: Any, marks: Any) -> bool:
+        return bool(offer(self, marks) or (self._shards > 1 and len(self._passed) == self._shards - 1))
+
+    return [(Gate, "offer", offering)]
+
+
+@mutation
+def no_ready() -> list[Patch]:
+    """A node is active as soon as it has loaded."""
+    return [(Activation, "_write_ready", lambda self, writer: None)]
+
+
+@mutation
+def late_ready_is_accepted() -> list[Patch]:
+    """READY counts however late its answer comes."""
+
+    def write_ready(self: Any, group: Any) -> None:
+        self.numbers = group.seal(Origin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
+        began = self._timing.clock()
+        self._producer.send(group.records(self._topic), self._timing.request_s)
+        self._producer.commit_transaction(self._timing.request_s)
+        self.committed_at = began
+        group.completion.resolve()
+
+    return [(Writer, "write_ready", write_ready)]
+
+
+@mutation
+def issued_is_forgotten() -> list[Patch]:
+    """A new epoch issues ids from the first again."""
+    run = Activation.run
+
+    def running(self: Any, loader: Any) -> Any:
+        return dataclasses.replace(run(self, loader), issued=0)
+
+    return [(Activation, "run", running)]
+
+
+# ---- acceptance --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def locks_are_not_rebuilt() -> list[Patch]:
+    """A load leaves the locks of prepared transactions open."""
+
+    def load_prepared(self: Any, tx: int, operations: Any, covers: Any) -> None:
+        opened = OpenTransaction(tx, staged=True, prepared=True, covers=dict(covers))
+        for op in operations:
+            self._take(op, opened)
+        self._locks.release(tx)
+        self._open[tx] = opened
+
+    return [(Acceptance, "load_prepared", load_prepared)]
+
+
+@mutation
+def commit_in_the_home_shard_only() -> list[Patch]:
+    """A commit settles a staged transaction in its home shard, and nowhere else."""
+    commit = Acceptance.commit
+
+    def committing(self: Any, tx: int) -> Any:
+        home = home_shard_of(tx, self._shards)
+        return [op for op in commit(self, tx) if op.type != COMMIT or op.shard == home]
+
+    return [(Acceptance, "commit", committing)]

@@ -1,0 +1,246 @@
+"""A node as a simulated process: what `JournalRuntime` does with threads, with greenlets, and a caller beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from journal.activation import Activation
+from journal.completion import Completion
+from journal.core import Core
+from journal.errors import FencedError, OperatingError, OutcomeUnknownError
+from journal.fencing import Claim
+from journal.kafka.control import table_topic
+from journal.kafka.ports import Kafka
+from journal.replica import Replica, copy_identity
+from journal.state import JournalState
+from tests.simulation.disk import Disk, SimulatedStore
+from tests.simulation.history import CapturedLoad, History, Tenure
+from tests.simulation.reference import Call
+from tests.simulation.scheduler import Process
+from tests.simulation.setting import FENCE_CHECK_S, GATE_S, JOURNAL, LIMITS, REQUEST_S, RETENTION_S, UUID, Setting
+from tests.simulation.workload import Workload
+
+_TRIES = 4
+
+
+def identity_of_copy(setting: Setting, kafka: Kafka) -> bytes:
+    """What a process asks the cluster before it opens its copy."""
+    cluster = kafka.cluster()
+    topic_id = cluster.describe([table_topic(JOURNAL)], REQUEST_S)[table_topic(JOURNAL)].topic_id
+    return copy_identity(cluster.cluster_id(REQUEST_S), topic_id, setting.shards, UUID)
+
+
+def make_replica(setting: Setting, kafka: Kafka, store: SimulatedStore) -> Replica:
+    """A replica of all shards, not yet opened."""
+    return Replica(
+        kafka,
+        table_topic(JOURNAL),
+        range(setting.shards),
+        store,
+        identity_of_copy(setting, kafka),
+        clock=setting.scheduler.now,
+        wall_ms=setting.wall_ms,
+        delete_retention_ms=int(RETENTION_S * 1000),
+        min_compaction_lag_ms=int(setting.compaction_lag_s * 1000),
+        held_bytes_max=LIMITS.held_bytes_max,
+    )
+
+
+class Node:
+    """One start of a node, from opening its copy to its end."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        history: History,
+        name: str,
+        disk: Disk,
+        chance: Random,
+        *,
+        next_number: Callable[[], int],
+    ) -> None:
+        self.process = Process(name)
+        self.disk = disk
+        self.core: Core | None = None
+        self.tenure: Tenure | None = None
+        self.busy = True
+        """Whether its caller goes on calling."""
+        self.at_load: Callable[[], None] | None = None
+        """Called when a load is about to be complete."""
+        self._setting = setting
+        self._scheduler = setting.scheduler
+        self._history = history
+        self._name = name
+        self._chance = chance
+        self._next_number = next_number
+        self._work = False
+        self._closing = False
+        setting.scheduler.spawn(self.process, self._main)
+
+    @property
+    def active(self) -> bool:
+        return self.process.alive and self.core is not None and self.core.state is JournalState.ACTIVE
+
+    def close(self) -> None:
+        """Ask it to write what it has accepted, and end."""
+        self._closing = self._work = True
+
+    def add(self, record_id: int, data: bytes) -> Completion:
+        """A call from outside, besides those of its caller."""
+        assert self.core is not None
+        assert self.tenure is not None
+        completion = self.core.add(record_id, 1, data)
+        self.tenure.accepted(Call("add", record_id, 1, data), completion)
+        self._work = True
+        return completion
+
+    # ---- its threads -----------------------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        setting = self._setting
+        kafka = setting.kafka(self._name)
+        store = SimulatedStore(self.disk, setting.broker.faults, self._name, setting.scheduler.now)
+        core = Core(setting.shards, LIMITS, setting.timing)
+        try:
+            replica = make_replica(setting, kafka, store)
+            replica.open(REQUEST_S)
+        except OperatingError:
+            return
+        core.become(JournalState.STARTED)
+        self.core = core
+        if not self._activate(core, replica, store):
+            return
+        self._scheduler.spawn(self.process, lambda: self._follow(core, replica))
+        self._scheduler.spawn(self.process, lambda: self._call(core))
+        self._write(core)
+        core.end_close()
+        if self.tenure is not None:
+            self.tenure.ended = True
+
+    def _activate(self, core: Core, replica: Replica, store: SimulatedStore) -> bool:
+        for _ in range(_TRIES):
+            core.become(JournalState.LOADING)
+            load = CapturedLoad(self._setting.shards, self._take_time)
+            compactions = self._history.compactions
+            activation = self._activation(replica, store)
+            try:
+                activated = activation.run(load)
+            except FencedError as error:
+                core.step_down(error)
+                return False
+            except (OperatingError, OutcomeUnknownError):
+                core.become(JournalState.STARTED)
+                if self._closing or not self._open_again(replica):
+                    return False
+                continue
+            finally:
+                tenure = self._note_load(load, activation.report.epoch, compactions)
+            core.activate(activated)
+            self._told_active(tenure)
+            return True
+        return False
+
+    def _take_time(self) -> None:
+        self._scheduler.switch()
+        if self.at_load is not None:
+            at_load, self.at_load = self.at_load, None
+            at_load()
+        elif self._chance.random() < 0.15 and self.busy:
+            self._scheduler.pause(self._chance.choice((0.1, 0.5, 3.0)))
+
+    def _open_again(self, replica: Replica) -> bool:
+        self._scheduler.pause(self._chance.choice((0.05, 0.5)))
+        try:
+            replica.open(REQUEST_S)
+        except OperatingError:
+            return False
+        return True
+
+    def _activation(self, replica: Replica, store: SimulatedStore) -> Activation:
+        setting = self._setting
+        self._history.activations += 1
+        return Activation(
+            setting.kafka(self._name),
+            setting.writer_config,
+            LIMITS,
+            lambda epoch: Claim(epoch, self._name, self._next_number().to_bytes(16, "big")),
+            replica,
+            store,
+            setting.timing,
+            gate_s=GATE_S,
+            wall_ms=setting.wall_ms,
+            progress=lambda step, done, total: None,
+        )
+
+    def _note_load(self, load: CapturedLoad, epoch: int, compactions: int) -> Tenure | None:
+        """A load counts from the moment it is complete, whatever becomes of READY."""
+        if load.counts is None:
+            return None
+        tenure = Tenure(epoch, self._name, load, compactions == self._history.compactions)
+        self._history.tenures.append(tenure)
+        return tenure
+
+    def _told_active(self, tenure: Tenure | None) -> None:
+        assert tenure is not None
+        now = self._scheduler.now()
+        newest = self._history.newest_active()
+        if newest is not None and newest.epoch > tenure.epoch and (newest.active_at or now) < now - FENCE_CHECK_S:
+            self._history.violate(
+                f"superseded: epoch {tenure.epoch} becomes active {now - (newest.active_at or now):.1f} s after "
+                f"epoch {newest.epoch} did"
+            )
+        tenure.active_at = now
+        self.tenure = tenure
+
+    def _write(self, core: Core) -> None:
+        while True:
+            self._scheduler.wait(FENCE_CHECK_S / 4, lambda: self._work)
+            self._work = False
+            if self._closing:
+                core.begin_close()
+            if not core.step(0.0):
+                self._closing = True
+                return
+
+    def _follow(self, core: Core, replica: Replica) -> None:
+        """As `JournalRuntime` follows, and steps down for a newer epoch."""
+        tenure = self.tenure
+        assert tenure is not None
+        while not self._closing:
+            try:
+                replica.poll(0.5)
+            except OperatingError:
+                self._scheduler.pause(0.1)
+                try:
+                    replica.open(REQUEST_S)
+                except OperatingError:
+                    return
+            newer = max(mark.epoch for mark in replica.marks().values())
+            if newer > tenure.epoch:
+                core.step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
+                return
+
+    def _call(self, core: Core) -> None:
+        tenure, scheduler, chance = self.tenure, self._scheduler, self._chance
+        assert tenure is not None
+        workload = Workload(core, tenure, self._history, chance, self._next_number)
+        while not self._closing and core.state is JournalState.ACTIVE:
+            if self.busy:
+                self._check_current(core, tenure)
+                room = workload.burst()
+                self._work = True
+                if room is not None:
+                    scheduler.wait(5.0, lambda room=room: room.done)  # type: ignore[misc]
+            scheduler.pause(chance.choice((0.001, 0.004, 0.02, 0.05)))
+
+    def _check_current(self, core: Core, tenure: Tenure) -> None:
+        """A node that still hands out must not be one whose successor has long been active."""
+        newest = self._history.newest_active()
+        if newest is None or newest.epoch <= tenure.epoch or newest.active_at is None or not core.current:
+            return
+        since = self._scheduler.now() - newest.active_at
+        if since > FENCE_CHECK_S:
+            self._history.violate(
+                f"fenced: epoch {tenure.epoch} hands out, {since:.1f} s after epoch {newest.epoch} became active"
+            )

@@ -1,0 +1,141 @@
+"""One seed's journal: its shape, its limits and its times. Small bounds, so that a few hundred operations meet them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+
+from journal.config import Settings
+from journal.fencing import Timing
+from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
+from journal.limits import Limits
+from journal.v1.journal_pb2 import Identity
+from journal.wire.frames import FORMAT, MAGIC
+from journal.writer import WriterConfig
+from streams.shard import ShardConfig
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.recording import RecordingBroker
+from tests.simulation.scheduler import Scheduler
+
+JOURNAL = "sim"
+UUID = bytes(range(0x40, 0x50))
+
+REQUEST_S = 1.0
+FENCE_CHECK_S = 1.5
+TRANSACTION_TIMEOUT_S = 2.5
+GATE_S = 6.0
+FENCED_PAUSE_S = 1.0
+RETENTION_S = 8.0
+
+LIMITS = Limits(
+    frame_bytes_max=4096,
+    data_bytes_max=2048,
+    queue_operations_max=24,
+    transaction_buffer_operations_max=3,
+    staged_operations_max=12,
+    staged_total_operations_max=40,
+    transactions_max=8,
+    queue_bytes_max=16_384,
+    transaction_buffer_bytes_max=2048,
+    staged_bytes_max=8192,
+    staged_total_bytes_max=32_768,
+    updates_row_bytes_max=96,
+    checkpoint_bytes_max=4096,
+    held_bytes_max=1_000_000,
+)
+
+
+@lru_cache(maxsize=8)
+def settings_of(shards: int) -> Settings:
+    """What read-only loads take; built once, as reading the environment takes a millisecond."""
+    return Settings(journal=JOURNAL, node="reader", shards=shards, limits=LIMITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all processes of a seed share."""
+
+    broker: RecordingBroker
+    scheduler: Scheduler
+    shards: int
+    records_per_poll: int
+    records_per_produce: int
+    checkpoint_interval_s: float
+    compaction_lag_s: float
+    pace_s: float
+    recovery_s: float
+
+    @staticmethod
+    def by_chance(broker: RecordingBroker, scheduler: Scheduler, chance: Random) -> Setting:
+        setting = Setting(
+            broker,
+            scheduler,
+            shards=chance.choice((1, 2, 2, 3)),
+            records_per_poll=chance.choice((1, 3, 100)),
+            records_per_produce=chance.choice((2, 3, 1000)),
+            checkpoint_interval_s=chance.choice((0.02, 0.1, 0.3)),
+            compaction_lag_s=chance.choice((0.05, 0.5, 2.0)),
+            pace_s=chance.choice((0.0, 0.001)),
+            recovery_s=chance.choice((1.5, 8.0, 8.0)),
+        )
+        setting.create_topics()
+        return setting
+
+    @property
+    def identity(self) -> Identity:
+        return Identity(magic=MAGIC, format=FORMAT, journal=UUID, name=JOURNAL, shards=self.shards)
+
+    def create_topics(self) -> None:
+        """As `init` does, in times that a simulation can live through."""
+        self.broker.create_topic(wal_topic(JOURNAL), self.shards, 1, {"cleanup.policy": "delete"})
+        self.create_table()
+        self.broker.create_topic(control_topic(JOURNAL), 1, 1, self._compacted())
+        row = control_row(JOURNAL, IDENTITY_KEY, self.identity)
+        self.broker.write(row.topic, row.partition, [(row.key, row.value)])
+
+    def create_table(self) -> None:
+        self.broker.create_topic(table_topic(JOURNAL), self.shards, 1, self._compacted())
+
+    def _compacted(self) -> dict[str, str]:
+        lag_ms, retention_ms = int(self.compaction_lag_s * 1000), int(RETENTION_S * 1000)
+        return {
+            "cleanup.policy": "compact",
+            "min.compaction.lag.ms": str(lag_ms),
+            "delete.retention.ms": str(retention_ms),
+        }
+
+    def kafka(self, node: str) -> SimulatedKafka:
+        return SimulatedKafka(
+            self.broker,
+            node,
+            transaction_timeout_s=TRANSACTION_TIMEOUT_S,
+            records_per_poll=self.records_per_poll,
+            records_per_produce=self.records_per_produce,
+        )
+
+    @property
+    def timing(self) -> Timing:
+        return Timing(self.scheduler.now, self.scheduler.pause, REQUEST_S, self.recovery_s, FENCE_CHECK_S)
+
+    def wall_ms(self) -> float:
+        return self.scheduler.now() * 1000
+
+    @property
+    def writer_config(self) -> WriterConfig:
+        return WriterConfig(JOURNAL, UUID, self.shards, self.pace_s)
+
+    def shard_config(self, copy_identity: bytes) -> ShardConfig:
+        return ShardConfig(
+            journal=JOURNAL,
+            journal_uuid=UUID,
+            shards=self.shards,
+            copy_identity=copy_identity,
+            checkpoint_interval_s=self.checkpoint_interval_s,
+            checkpoint_bytes_max=LIMITS.checkpoint_bytes_max,
+            updates_row_bytes_max=LIMITS.updates_row_bytes_max,
+            request_timeout_s=REQUEST_S,
+            delete_retention_ms=int(RETENTION_S * 1000),
+            min_compaction_lag_ms=int(self.compaction_lag_s * 1000),
+            held_bytes_max=LIMITS.held_bytes_max,
+        )

@@ -1,0 +1,254 @@
+"""The fencing model's traces, on the real code: each puts a node at the one step where the design's rule is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+import pytest
+
+from journal.errors import FencedError
+from journal.kafka.control import control_topic
+from journal.state import JournalState
+from tests.simulation.checker import Checker
+from tests.simulation.disk import Disk
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.history import History
+from tests.simulation.node import Node
+from tests.simulation.recording import RecordingBroker
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.setting import FENCE_CHECK_S, JOURNAL, Setting
+from tests.simulation.worker_process import WorkerProcess
+
+SOON_S = 30.0
+
+
+class Script(Faults):
+    """Faults and holds of single requests: (node, request) to what happens to the next one, the one after, …"""
+
+    def __init__(self) -> None:
+        self.scheduler: Scheduler | None = None
+        self.late_s = 0.5
+        self.asked: list[tuple[str, str]] = []
+        self.held: set[str] = set()
+        self._faults: dict[tuple[str, str], list[Fault]] = {}
+        self._holds: dict[tuple[str, str], int] = {}
+        self._freezes: dict[tuple[str, str], tuple[int, float]] = {}
+        self._freeze_now: dict[str, float] = {}
+
+    def meet(self, node: str, request: str, *faults: Fault) -> None:
+        self._faults[node, request] = list(faults)
+
+    def hold(self, node: str, request: str, nth: int = 1) -> None:
+        """The node waits before its nth next such request, until it is released."""
+        self._holds[node, request] = nth
+
+    def release(self, node: str) -> None:
+        self.held.discard(node)
+
+    def freeze_after(self, node: str, request: str, nth: int, seconds: float) -> None:
+        """The node freezes when its nth next such request has taken effect, before it knows."""
+        self._freezes[node, request] = nth, seconds
+
+    def at(self, request: str, node: str) -> Fault:
+        key = node, request
+        self.asked.append(key)
+        if self._holds.get(key):
+            self._holds[key] -= 1
+            if self._holds[key] == 0:
+                assert self.scheduler is not None
+                self.held.add(node)
+                self.scheduler.wait(1e6, lambda: node not in self.held)
+        if key in self._freezes:
+            nth, seconds = self._freezes.pop(key)
+            if nth == 1:
+                self._freeze_now[node] = seconds
+            else:
+                self._freezes[key] = nth - 1, seconds
+        faults = self._faults.get(key)
+        return faults.pop(0) if faults else Fault.NONE
+
+    def freeze_for(self, process: str) -> float:
+        return self._freeze_now.pop(process, 0.0)
+
+    def late_by_s(self) -> float:
+        return self.late_s
+
+
+class Stage:
+    """A journal with one worker, and nodes that do only what the test asks for."""
+
+    def __init__(self, shards: int = 1) -> None:
+        self.script = Script()
+        self.scheduler = Scheduler(Random(1))
+        self.script.scheduler = self.scheduler
+        self.scheduler.freeze_for = self.script.freeze_for
+        self.broker = RecordingBroker(self.scheduler, self.script)
+        self.setting = Setting(self.broker, self.scheduler, shards, 100, 1000, 0.02, 5.0, 0.0, 8.0)
+        self.setting.create_topics()
+        self.history = History(shards)
+        self._numbers = count(1)
+        worker = WorkerProcess(self.setting, self.history, "worker", {})
+        worker.wanted = frozenset(range(shards))
+
+    def node(self, name: str) -> Node:
+        node = Node(self.setting, self.history, name, Disk(), Random(name), next_number=lambda: next(self._numbers))
+        node.busy = False
+        return node
+
+    def active_node(self, name: str) -> Node:
+        node = self.node(name)
+        self.until(lambda: node.active)
+        return node
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Let everybody run until it holds."""
+        assert self.scheduler.run(SOON_S, condition), self.scheduler.failures
+
+    def run(self, seconds: float) -> None:
+        self.scheduler.run(seconds, lambda: False)
+
+    def until_held(self, node: str) -> None:
+        self.until(lambda: node in self.script.held)
+
+    def judge(self) -> None:
+        """Nothing that the simulation checks is broken."""
+        assert not self.scheduler.failures
+        assert Checker(self.broker, self.history, Random(1)).check() == []
+
+    def epochs_active(self) -> list[int]:
+        return [tenure.epoch for tenure in self.history.tenures if tenure.active_at is not None]
+
+
+@pytest.mark.parametrize("committed", [False, True], ids=["before_its_commit", "after_its_commit"])
+def test_a_zombie_between_check_and_init_while_its_successor_writes_its_marker(committed: bool) -> None:
+    stage = Stage(shards=2)
+    zombie = stage.active_node("zombie")
+    stage.script.meet("zombie", "end_transaction", Fault.LOSE_REQUEST)
+    stage.script.hold("zombie", "init")
+    completion = zombie.add(1, b"in doubt")
+    stage.until_held("zombie")  # its first check has found nobody
+    stage.script.hold("successor", "end_transaction", nth=2 if committed else 1)
+    successor = stage.node("successor")
+    stage.until_held("successor")  # with its marker written, and with or without its EndTxn
+    stage.script.release("zombie")
+    stage.until(lambda: completion.done)
+    if committed:
+        assert isinstance(completion.error, FencedError)  # the check after the init has found the successor's counter
+    else:
+        assert completion.error is None  # the init has undone the marker: the epoch is the zombie's still
+    stage.script.release("successor")
+    stage.until(lambda: successor.active)
+    stage.until(lambda: not zombie.process.alive or zombie.core is None or zombie.core.state is JournalState.FENCED)
+    stage.judge()
+    assert stage.epochs_active() == ([1, 3] if committed else [1, 2])
+
+
+def test_a_foreign_transaction_left_open_in_the_control_partition_hides_no_newer_epoch() -> None:
+    stage = Stage()
+    zombie = stage.active_node("zombie")
+    stage.script.meet("zombie", "end_transaction", Fault.LOSE_REQUEST)
+    stage.script.hold("zombie", "start_and_end")
+    completion = zombie.add(1, b"in doubt")
+    stage.until_held("zombie")  # it would check the epoch counter now
+    stage.script.hold("successor", "add_partitions")
+    successor = stage.node("successor")
+    stage.until_held("successor")  # it has read the counter and will write the next one
+    foreign_epoch = stage.broker.init_producer("foreign")
+    assert isinstance(foreign_epoch, int)
+    control = control_topic(JOURNAL), 0
+    stage.broker.add_partitions("foreign", foreign_epoch, [control], 4.0)
+    stage.broker.produce("foreign", foreign_epoch, *control, [(b"foreign", b"row")])
+    stage.script.release("successor")
+    stage.until(lambda: successor.active)
+    log = stage.broker.log(*control)
+    assert log is not None
+    assert log.last_stable < log.end  # the newer epoch is committed, behind what is still open
+    stage.script.release("zombie")
+    before = len([one for one in stage.script.asked if one == ("zombie", "produce")])
+    stage.until(lambda: completion.done)
+    assert isinstance(completion.error, FencedError)
+    assert len([one for one in stage.script.asked if one == ("zombie", "produce")]) == before
+    assert log.last_stable == log.end  # it has waited for that
+    stage.judge()
+    assert stage.epochs_active() == [1, 2]
+
+
+def test_an_end_of_transaction_that_is_answered_fenced_after_it_succeeded_is_done() -> None:
+    stage = Stage(shards=2)
+    first = stage.active_node("first")
+    stage.script.meet("first", "end_transaction", Fault.RETRIED)
+    completion = first.add(1, b"written")
+    stage.until(lambda: ("first", "end_transaction") in stage.script.asked[-4:])
+    successor = stage.node("successor")
+    stage.until(lambda: completion.done)
+    assert completion.error is None
+    stage.until(lambda: successor.active)
+    stage.judge()
+    assert 1 in stage.history.tenures[-1].load.seen.records
+
+
+def test_a_ready_that_is_answered_too_late_makes_nobody_active() -> None:
+    stage = Stage()
+    stage.script.freeze_after("late", "end_transaction", 2, 2 * FENCE_CHECK_S)
+    stage.node("late")
+    stage.until(lambda: stage.script.asked.count(("late", "end_transaction")) == 2)
+    stage.run(0.1)  # its READY is committed, and it does not know
+    quick = stage.active_node("quick")
+    assert quick.tenure is not None
+    assert quick.tenure.epoch == 2
+    stage.run(2 * FENCE_CHECK_S)
+    assert 1 not in stage.epochs_active()
+    stage.judge()
+
+
+def test_tails_are_read_after_the_init_when_the_predecessor_writes_nothing_more() -> None:
+    stage = Stage(shards=2)
+    first = stage.active_node("first")
+    stage.script.hold("successor", "init")
+    successor = stage.node("successor")
+    stage.until_held("successor")
+    completions = []
+    for record_id in (1, 2, 3):
+        completions.append(first.add(record_id, b"%d" % record_id))
+        stage.until(lambda: completions[-1].done)
+    stage.script.release("successor")
+    stage.until(lambda: successor.active)
+    assert [completion.error for completion in completions] == [None, None, None]
+    assert set(stage.history.tenures[-1].load.seen.records) == {1, 2, 3}
+    stage.judge()
+
+
+def test_tails_are_read_again_after_an_activation_that_wrote_nothing() -> None:
+    stage = Stage(shards=2)
+    first = stage.active_node("first")
+    stage.script.meet("successor", "end_transaction", Fault.LOSE_REQUEST)
+    stage.script.hold("successor", "init", nth=2)
+    successor = stage.node("successor")
+    stage.until_held("successor")  # its counter and markers met a time-out; it would initialise again
+    completion = first.add(1, b"between")  # fenced by the first init, it finds the epoch its own still
+    stage.until(lambda: completion.done)
+    assert completion.error is None
+    stage.script.release("successor")
+    stage.until(lambda: successor.active)
+    assert set(stage.history.tenures[-1].load.seen.records) == {1}
+    stage.judge()
+
+
+def test_an_end_of_transaction_that_the_library_repeats_does_not_commit_half_of_the_next_group() -> None:
+    stage = Stage(shards=2)
+    node = stage.active_node("node")
+    stage.script.meet("node", "end_transaction", Fault.REPEATED)
+    first = node.add(1, b"first")
+    stage.until(lambda: first.done)
+    stage.script.hold("node", "produce", nth=2)
+    second = [node.add(record_id, b"second, %d" % record_id) for record_id in (2, 3)]
+    stage.until_held("node")  # one shard of the group is written, the other not
+    stage.run(2 * stage.script.late_s)  # the copy of the first EndTxn has arrived
+    wal = stage.broker.topics["sim.wal"].logs
+    assert [log.last_stable < log.end for log in wal].count(True) == 1
+    stage.script.release("node")
+    stage.until(lambda: second[0].done)
+    assert second[0].error is None
+    stage.judge()

@@ -1,0 +1,144 @@
+"""A worker as a simulated process: the shell, driven as the Faust glue drives it, and the group that deals out shards.
+
+As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for a while two may hold one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from random import Random
+
+from journal.errors import OperatingError
+from journal.kafka.control import wal_topic
+from streams.worker import Worker
+from tests.simulation.disk import Disk, SimulatedStore
+from tests.simulation.history import History
+from tests.simulation.node import identity_of_copy
+from tests.simulation.scheduler import Process
+from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
+
+Disks = dict[int, Disk]
+"""A worker machine's local copies by shard."""
+
+_FETCH_S = 0.1
+
+
+class WorkerProcess:
+    """One start of a worker."""
+
+    def __init__(self, setting: Setting, history: History, name: str, disks: Disks) -> None:
+        self.process = Process(name)
+        self.disks = disks
+        self.wanted: frozenset[int] | None = frozenset()
+        """The shards that the group gives it; None asks it to stop."""
+        self.caught_up: dict[int, int] = {}
+        """Per shard the next WAL offset after the committed mark."""
+        self.stopped: dict[int, Exception] = {}
+        self._setting = setting
+        self._history = history
+        self._name = name
+        self._given: frozenset[int] = frozenset()
+        self._positions: dict[int, int] = {}
+        setting.scheduler.spawn(self.process, self._main)
+
+    def _store(self, shard: int) -> SimulatedStore:
+        disk = self.disks.setdefault(shard, Disk())
+        return SimulatedStore(disk, self._setting.broker.faults, self._name, self._setting.scheduler.now)
+
+    def _main(self) -> None:
+        """The first error of the shell ends the worker."""
+        setting = self._setting
+        kafka = setting.kafka(self._name)
+        try:
+            worker = Worker(
+                setting.shard_config(identity_of_copy(setting, kafka)),
+                kafka,
+                self._store,
+                clock=setting.scheduler.now,
+                wall_ms=setting.wall_ms,
+                fenced_pause_s=FENCED_PAUSE_S,
+            )
+            self._serve(worker)
+        except OperatingError:
+            return
+
+    def _serve(self, worker: Worker) -> None:
+        """The feed: rebalances, ticks and batches, in one thread."""
+        scheduler = self._setting.scheduler
+        reader = self._setting.kafka(self._name).reader(wal_topic(JOURNAL))
+        tick_at = scheduler.now()
+        while True:
+            if self.wanted != self._given:
+                if self._rebalanced(worker):
+                    return
+                reader.seek(self._positions)
+            if scheduler.now() >= tick_at:
+                tick_at = scheduler.now() + worker.tick()
+                seeks = worker.seeks()
+                if seeks:
+                    self._positions |= seeks
+                    reader.seek(self._positions)
+                self._look(worker)
+            left_s = max(0.0, tick_at - scheduler.now())
+            if not self._positions:
+                scheduler.wait(min(left_s, _FETCH_S), lambda: self.wanted != self._given)
+                continue
+            batches: dict[int, list[tuple[int, int, bytes]]] = {}
+            for record in reader.poll(min(left_s, _FETCH_S)):
+                batches.setdefault(record.partition, []).append((record.offset, record.timestamp, record.value or b""))
+            self._positions = {shard: reader.position(shard) for shard in self._positions}
+            for shard, records in batches.items():
+                worker.frames(shard, records)
+                tick_at = scheduler.now()
+
+    def _rebalanced(self, worker: Worker) -> bool:
+        """Give everything back, take what is wanted now; True after a clean stop."""
+        wanted = self.wanted
+        if wanted is None:
+            worker.stop()
+            self._look(worker)
+            return True
+        if self._given:
+            worker.revoked(self._given)
+        self._given = wanted
+        self._positions = dict(worker.assigned(wanted)) if wanted else {}
+        return False
+
+    def _look(self, worker: Worker) -> None:
+        self.caught_up = dict(worker.applied())
+        self.stopped = worker.stopped()
+        for shard, error in self.stopped.items():
+            self._history.violate(f"exactly once: {self._name} stopped shard {shard}: {error}")
+
+
+class WorkerGroup:
+    """Who serves which shard. A dead member's shards move at the next `deal`."""
+
+    def __init__(self, shards: int, chance: Random, start: Callable[[str], WorkerProcess]) -> None:
+        self.members: dict[str, WorkerProcess] = {}
+        self._shards = shards
+        self._chance = chance
+        self._start = start
+
+    def alive(self) -> list[WorkerProcess]:
+        return [member for member in self.members.values() if member.process.alive]
+
+    def restart(self, name: str) -> None:
+        """A (new) start of a worker; it gets shards at the next `deal`."""
+        self.members[name] = self._start(name)
+
+    def deal(self, names: Collection[str] | None = None) -> int:
+        """Give every shard to one of the live members, by chance; how many shards changed hands."""
+        members = [member for member in self.alive() if names is None or member.process.name in names]
+        if not members:
+            return 0
+        before = {shard: member for member in self.alive() for shard in member.wanted or ()}
+        parts: dict[str, set[int]] = {member.process.name: set() for member in self.alive()}
+        moved = 0
+        for shard in range(self._shards):
+            owner = self._chance.choice(members)
+            parts[owner.process.name].add(shard)
+            moved += before.get(shard) is not owner
+        for member in self.alive():
+            member.wanted = frozenset(parts[member.process.name])
+        return moved

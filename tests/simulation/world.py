@@ -1,0 +1,121 @@
+"""One seed: a journal's life by chance. Nodes take over from each other, workers come, go and share shards, tables are
+compacted, machines stay away for long, and requests meet faults; then the world heals, and everything must be right.
+
+The plan is a shuffled list of events, with operations between them; chance also decides the turns (scheduler) and the
+faults (chaos), all from one seed.
+"""
+
+from __future__ import annotations
+
+from journal.kafka.control import table_topic, wal_topic
+from journal.v1.journal_pb2 import Mark
+from journal.wire.keys import mark_key
+from tests.simulation.cast import NODES, WORKERS, Cast
+from tests.simulation.checker import Checker
+from tests.simulation.events import Events
+from tests.simulation.history import Violation
+from tests.simulation.node import Node
+from tests.simulation.observers import observe_tables
+from tests.simulation.partition import COMMITTED, PartitionLog
+from tests.simulation.setting import JOURNAL, TRANSACTION_TIMEOUT_S
+
+OPERATIONS_MIN = 200
+OPERATIONS_BETWEEN = 3
+HEAL_S = 60.0
+
+
+class World:
+    """The life of one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._cast = Cast(seed)
+        self.scheduler = self._cast.scheduler
+        self.chaos = self._cast.chaos
+        self.broker = self._cast.broker
+        self.history = self._cast.history
+
+    def run(self) -> list[str]:
+        """The whole life; what does not hold of it."""
+        try:
+            self._live()
+            if not self.scheduler.failures:
+                self._heal()
+        except Violation as violation:
+            self.history.violate(str(violation))
+        finally:
+            self._cast.kill_all()
+        for name, error in self.scheduler.failures:
+            self.history.violate(f"{type(error).__name__} in {name}: {error}")
+        return Checker(self.broker, self.history, self._cast.chance).check()
+
+    def _live(self) -> None:
+        """The plan, with operations before each of its events."""
+        history = self.history
+        events = Events(self._cast)
+        self._cast.start_workers()
+        events.take_over()
+        plan = events.plan()
+        for place, event in enumerate(plan, 1):
+            goal = max(OPERATIONS_MIN * place // len(plan), history.operations + OPERATIONS_BETWEEN)
+            self._cast.wait_for(lambda goal=goal: history.operations >= goal)  # type: ignore[misc]
+            if self.scheduler.failures:
+                return
+            history.log.append(f"{self.scheduler.now():.3f} {event.__name__}")
+            event()
+
+    # ---- the end -----------------------------------------------------------------------------------------------
+
+    def _heal(self) -> None:
+        """No more faults: one worker and one node must get everything right, and soon."""
+        cast, chance = self._cast, self._cast.chance
+        self.chaos.on = False
+        for node in cast.nodes:
+            self.scheduler.kill(node.process)
+        for member in cast.group.alive():
+            member.wanted = None
+        if chance.random() < 0.5:
+            cast.pass_time(0.2)
+        cast.kill_all()
+        cast.pass_time(TRANSACTION_TIMEOUT_S + 5.0)
+        cast.group.members.clear()
+        worker = chance.choice(WORKERS)
+        cast.group.restart(worker)
+        cast.group.deal()
+        self.scheduler.kill(self._activate().process)
+        last = self._activate()
+        last.close()
+        if not self.scheduler.run(HEAL_S, lambda: not last.process.alive and self._is_applied()):
+            raise Violation("alive: a lone worker does not apply everything after the world has healed")
+        seen = len(self.history.snapshots)
+        cast.start_reader(now=True)
+        cast.group.members[worker].wanted = None
+        if not self.scheduler.run(HEAL_S, lambda: len(self.history.snapshots) > seen and not cast.group.alive()):
+            raise Violation("alive: a read-only load, or the last worker, does not end after the world has healed")
+        observe_tables(self.broker, self.history)
+
+    def _activate(self) -> Node:
+        node = self._cast.start_node(self._cast.chance.choice(NODES))
+        if not self.scheduler.run(HEAL_S, lambda: node.active):
+            raise Violation("alive: a lone node does not become active after the world has healed")
+        self._cast.pass_time(0.05)
+        return node
+
+    def _is_applied(self) -> bool:
+        """Whether every shard's mark stands at the WAL's last frame."""
+        tables = self.broker.topics[table_topic(JOURNAL)].logs
+        for shard, wal in enumerate(self.broker.topics[wal_topic(JOURNAL)].logs):
+            if _newest_mark(tables[shard], shard) < _last_committed(wal):
+                return False
+        return True
+
+
+def _last_committed(log: PartitionLog) -> int:
+    return next((entry.offset for entry in reversed(log.entries) if entry.state == COMMITTED), -1)
+
+
+def _newest_mark(log: PartitionLog, shard: int) -> int:
+    key = mark_key(shard)
+    for entry in reversed(log.entries):
+        if entry.state == COMMITTED and entry.key == key:
+            return Mark.FromString(entry.value or b"").offset
+    return -1
