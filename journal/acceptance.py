@@ -70,6 +70,7 @@ class Acceptance:
     def __init__(self, shards: int, limits: Limits) -> None:
         self._shards = shards
         self._limits = limits
+        self._data_bytes_max = limits.data_bytes_max
         self._live = BitMap64()
         self._locks = Locks()
         self._open: dict[int, OpenTransaction] = {}
@@ -111,14 +112,20 @@ class Acceptance:
 
     def check_operation(self, record_id: int, kind: int, data: bytes, subject: int) -> None:
         """Raises InvalidOperationError for arguments that no frame can carry."""
+        if (
+            0 < record_id <= ID_MAX
+            and 0 <= kind <= KIND_MAX
+            and 0 <= subject <= SUBJECT_MAX
+            and len(data) <= self._data_bytes_max
+        ):
+            return
         if not 0 < record_id <= ID_MAX:
             raise InvalidOperationError(f"id {record_id} is not in 1 to 2^63 - 1")
         if not 0 <= kind <= KIND_MAX:
             raise InvalidOperationError(f"kind {kind} is not in 0 to {KIND_MAX}")
         if not 0 <= subject <= SUBJECT_MAX:
             raise InvalidOperationError(f"subject {subject} is not in 0 to 2^63 - 1")
-        if len(data) > self._limits.data_bytes_max:
-            raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._limits.data_bytes_max}")
+        raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._data_bytes_max}")
 
     def add(self, record_id: int) -> None:
         if record_id in self._live:

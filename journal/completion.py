@@ -51,9 +51,10 @@ class Completion:
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Block until done; raises the group's error, or DeadlineError when `timeout_s` passes first."""
-        with self._condition:
-            if not self._condition.wait_for(lambda: self._done, timeout_s):
-                raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
+        if not self._done:
+            with self._condition:
+                if not self._condition.wait_for(lambda: self._done, timeout_s):
+                    raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
         if self._error is not None:
             raise self._error
 

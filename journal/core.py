@@ -2,6 +2,8 @@
 
 `Journal` calls it from any thread and drives `step` from its writer thread; the simulation drives it directly.
 Acceptance and append are one critical section, so the order of acceptance is the order of the WAL.
+
+Hot path: an append is a handful of calls under one plain lock (a condition's own `with` costs as much as two of them).
 """
 
 from __future__ import annotations
@@ -53,12 +55,14 @@ class Core:
         self.state = JournalState.CREATED
         self._shards = shards
         self._limits = limits
+        self._operations_max = limits.queue_operations_max
+        self._bytes_max = limits.queue_bytes_max
         self._timing = timing
         self._on_critical = on_critical
         self._room_wait_s = room_wait_s
-        lock = threading.Lock()
-        self._wake = threading.Condition(lock)
-        self._taken = threading.Condition(lock)
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
+        self._taken = threading.Condition(self._lock)
         self._activated: Activated | None = None
         self._group = Group(shards, limits.frame_bytes_max)
         self._in_flight: Completion | None = None
@@ -73,12 +77,12 @@ class Core:
 
     def become(self, state: JournalState) -> None:
         """Raises StateError for a transition that the table does not have."""
-        with self._wake:
+        with self._lock:
             self.state = require_transition(self.state, state)
 
     def activate(self, activated: Activated) -> None:
         """Appends are accepted from now on."""
-        with self._wake:
+        with self._lock:
             self.state = require_transition(self.state, JournalState.ACTIVE)
             self._activated = activated
             self._issued = activated.issued
@@ -86,7 +90,7 @@ class Core:
 
     def step_down(self, error: JournalError) -> None:
         """Become fenced or failed for `error`: everything not yet written fails with it."""
-        with self._wake:
+        with self._lock:
             if self.state not in (JournalState.ACTIVE, JournalState.LOADING):
                 return
             fenced = isinstance(error, FencedError)
@@ -117,7 +121,7 @@ class Core:
     # ---- records ---------------------------------------------------------------------------------------------------
 
     def add(self, record_id: int, kind: int, data: bytes, tx: int = 0) -> Completion:
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             acceptance.check_operation(record_id, kind, data, 0)
             if tx:
@@ -129,7 +133,7 @@ class Core:
     def update(
         self, record_id: int, kind: int, data: bytes, replaceable: bool = False, subject: int = 0, tx: int = 0
     ) -> Completion:
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             acceptance.check_operation(record_id, kind, data, subject)
             if tx:
@@ -139,7 +143,7 @@ class Core:
             return self._put(UPDATE, record_id, kind, data, replaceable, subject)
 
     def delete(self, record_id: int, tx: int = 0) -> Completion:
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             acceptance.check_operation(record_id, 0, b"", 0)
             if tx:
@@ -150,7 +154,7 @@ class Core:
 
     def new_id(self, virtual_shard: int) -> int:
         """An id that no record has had, in a virtual shard (0 to 1023)."""
-        with self._wake:
+        with self._lock:
             self._require_active()
             record_id = make_id(self._issued + 1, virtual_shard % VIRTUAL_SHARDS)
             self._issued += 1
@@ -166,7 +170,7 @@ class Core:
         subject: int = 0,
     ) -> Completion:
         group = self._group
-        if not group:
+        if not group.operations:
             self._wake.notify()
         group.put(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject)
         return group.completion
@@ -175,7 +179,7 @@ class Core:
 
     def begin(self, tx: int | None = None) -> int:
         """Begin a transaction: `tx`, or one with a number that is free."""
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             if tx is None:
                 self._next_tx += 1
@@ -187,20 +191,20 @@ class Core:
             return tx
 
     def prepare(self, tx: int, data: bytes) -> Completion:
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             operations, size = acceptance.size_of(tx)
             self._require_room(operations, size + len(data))
             return self._settle(acceptance.prepare(tx, data), tx)
 
     def commit(self, tx: int) -> Completion:
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             self._require_room(*acceptance.size_of(tx))
             return self._settle(acceptance.commit(tx), tx)
 
     def rollback(self, tx: int) -> Completion:
-        with self._wake:
+        with self._lock:
             acceptance = self._require_active().acceptance
             self._require_room(*acceptance.size_of(tx))
             completion = self._append(acceptance.rollback(tx))
@@ -251,7 +255,8 @@ class Core:
     # ---- room ------------------------------------------------------------------------------------------------------
 
     def _require_room(self, operations: int, size: int) -> None:
-        if self._fits(operations, size):
+        group = self._group
+        if group.operations + operations <= self._operations_max and group.bytes + size <= self._bytes_max:
             return
         until = self._timing.clock() + self._room_wait_s
         while not self._fits(operations, size):
@@ -262,14 +267,12 @@ class Core:
             self._require_active()
 
     def _fits(self, operations: int, size: int) -> bool:
-        limits, group = self._limits, self._group
-        if group.operations + operations > limits.queue_operations_max:
-            return False
-        return group.bytes + size <= limits.queue_bytes_max
+        group = self._group
+        return group.operations + operations <= self._operations_max and group.bytes + size <= self._bytes_max
 
     def room(self) -> Completion:
         """Done when the queue has room again, first come first served."""
-        with self._wake:
+        with self._lock:
             self._require_active()
             limits, group = self._limits, self._group
             half = group.operations * 2 <= limits.queue_operations_max and group.bytes * 2 <= limits.queue_bytes_max
@@ -287,7 +290,7 @@ class Core:
         if activated is None:
             return False
         writer = activated.writer
-        with self._wake:
+        with self._lock:
             heartbeat_in = writer.committed_at + self._timing.fence_check_s - self._timing.clock()
             if not self._group and not self._closing and self.state is JournalState.ACTIVE:
                 self._wake.wait(max(0.0, min(timeout_s, heartbeat_in)))
@@ -322,7 +325,7 @@ class Core:
 
     def flush(self) -> Completion:
         """Done when everything accepted so far is committed."""
-        with self._wake:
+        with self._lock:
             if self._group:
                 return self._group.completion
             return self._in_flight or completed(self._error)
@@ -337,14 +340,14 @@ class Core:
 
     def begin_close(self) -> None:
         """Refuse appends; `step` writes what is gathered and then returns False."""
-        with self._wake:
+        with self._lock:
             self._closing = True
             self._wake.notify_all()
             self._taken.notify_all()
 
     def end_close(self) -> None:
         """Everything that was cut off fails with ClosedError."""
-        with self._wake:
+        with self._lock:
             if self.state is not JournalState.CLOSED:
                 self.state = require_transition(self.state, JournalState.CLOSED)
             pending = self._take_pending()

@@ -30,7 +30,7 @@ from journal.loading import Loader, NullLoader
 from journal.local.rocks import RocksStore
 from journal.replica import Replica, copy_identity
 from journal.state import JournalState
-from journal.v1.journal_pb2 import Identity, Released
+from journal.v1.journal_pb2 import Identity, Mark, Released
 from journal.writer import WriterConfig
 
 log = logging.getLogger(__name__)
@@ -117,6 +117,7 @@ class JournalRuntime:
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
         self._closed = False
+        self._activating = False
         self.report: ActivationReport | None = None
 
     # ---- lifecycle -------------------------------------------------------------------------------------------------
@@ -172,6 +173,10 @@ class JournalRuntime:
             progress=self._progress,
         )
         try:
+            if self._activating:
+                # rows that an earlier attempt had read when it met an error are in no copy
+                replica.open(self._timing.request_s)
+            self._activating = True
             activated = activation.run(loader or NullLoader())
         except FencedError as error:
             core.step_down(error)
@@ -209,20 +214,28 @@ class JournalRuntime:
     def _follow(self, replica: Replica, epoch: int) -> None:
         """Keep the local copy up to date, and step down when it shows a newer epoch."""
         core = self.require_core()
+        lost: dict[int, Mark] | None = None
         while not self._stop.is_set():
             try:
                 replica.poll(_FOLLOW_S)
-            except OperatingError as error:
-                log.error("the local copy cannot follow: %s", error)
-                if not self._reopen(replica):
+                marks = replica.marks()
+                if lost not in (None, marks):
+                    log.warning("the local copy follows again")
+                    lost = None
+                newer = max(mark.epoch for mark in marks.values())
+                if newer > epoch:
+                    core.step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
                     return
+                continue
+            except OperatingError as error:
+                # once: a disk that is full stays so for a while
+                log.log(logging.ERROR if lost is None else logging.DEBUG, "the local copy cannot follow: %s", error)
             except CorruptionError as error:
                 log.error("the local copy follows no more: %s", error)
                 return
-            newer = max(mark.epoch for mark in replica.marks().values())
-            if newer > epoch:
-                core.step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
+            if not self._reopen(replica):
                 return
+            lost = replica.marks()
 
     def _reopen(self, replica: Replica) -> bool:
         """Read again from where the copy stands, once that is possible; False when the journal closes before."""

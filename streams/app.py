@@ -92,7 +92,7 @@ class ShellThread:
 
 
 class StreamWorker:
-    """One worker in the running event loop: `start`, `wait_failed`, `stop`."""
+    """One worker in the running event loop: `start`, `ended`, `stop`."""
 
     def __init__(self, shell: WorkerShell, settings: SourceSettings) -> None:
         self._shell = shell

@@ -264,7 +264,7 @@ class WalConsumer(driver.Consumer):
         return WalConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def fetch(self, shards: Collection[int], wait_ms: int) -> dict[int, list[Record]]:
-        """Empty while Faust has stopped the flow, as it does from a rebalance's start to its end."""
+        """A batch of each shard that has one. What a rebalance has made stale is for the feed to drop."""
         batches = await self._thread.fetch(shards, wait_ms)
         monitor = self.app.monitor
         for shard, records in batches.items():

@@ -84,7 +84,9 @@ class Worker:
         for number in shards:
             shard = self._shards.pop(number, None)
             if shard is not None:
-                self._finish(shard)
+                under_way = self._under_way.pop(number, None)
+                if under_way is not None:
+                    under_way.result()
                 shard.checkpoint_if_due(now=True)
                 if shard.committed >= 0:
                     self._released[number] = shard.committed + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Annotated
 
 import typer
@@ -31,8 +32,17 @@ app.command("demo")(demo.demo)
 app.add_typer(bench.app, name="bench")
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"kafka-journal {metadata.version('kafka-journal')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Say which version this is.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
 ) -> None:
     set_up_logging(verbose)

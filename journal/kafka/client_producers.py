@@ -28,6 +28,8 @@ from journal.kafka.ports import Clock, FatalProducerError, RetriableProducerErro
 
 T = TypeVar("T")
 
+_CONNECT_NUDGE_S = 0.001
+
 
 class PartitionReports:
     """The delivery reports of one send to one partition, in the order in which it was sent."""
@@ -98,9 +100,16 @@ class _Instance:
         return self._producer
 
     def connect(self, timeout_s: float) -> None:
-        """Waits until a broker has told its metadata. That none did is for the call that follows to find."""
+        """Waits until a broker has told its metadata. That none did is for the call that follows to find.
+
+        A new instance's main thread looks for a broker to connect to at once and then every second, and in one case of
+        four at once is before it was told of any. So it is made to look again: by a request that is given no time.
+        """
+        deadline = self._clock() + timeout_s
         with suppress(KafkaException):
-            self.producer.cluster_id(timeout_s)
+            self.producer.list_topics(timeout=_CONNECT_NUDGE_S)
+        with suppress(KafkaException):
+            self.producer.cluster_id(max(0.0, deadline - self._clock()))
 
     def deliver(self, records: Sequence[Sent], deadline: float) -> Deliveries:
         """Produces and waits for the delivery reports; some are still `waiting` when the deadline came first.

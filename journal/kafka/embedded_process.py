@@ -54,7 +54,8 @@ def _start_time_linux(pid: int) -> str | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     fields = stat[stat.rindex(")") + 2 :].split()  # the name before it may hold anything
-    if fields[0] in "ZX":
+    threads = int(fields[17])
+    if fields[0] in "ZX" and threads <= 1:  # while others of its threads end, its ports and files are not free yet
         return None
     return f"{_BOOT_ID.read_text(encoding='ascii').strip()}/{fields[19]}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -24,12 +25,18 @@ log = logging.getLogger(__name__)
 _TABLE = "table"
 _XA = "xa"
 _NAMED = "named"
-_CACHE_BYTES = 64 * 1024 * 1024
+_CACHE_BYTES = 128 * 1024 * 1024
+"""Of the process: a worker's shards share it, as they share its memory."""
 _WRITE_BUFFER_BYTES = 32 * 1024 * 1024
 _BLOOM_BITS = 10
 _MEMORY_FILTER_SHARE = 0.05
 _FIRST_CHUNK_ROWS = 16
 _CHUNK_ROWS = 1024
+
+
+@cache
+def _block_cache() -> Cache:
+    return Cache(_CACHE_BYTES)
 
 
 def _options() -> Options:
@@ -45,7 +52,7 @@ def _options() -> Options:
     options.set_memtable_prefix_bloom_ratio(_MEMORY_FILTER_SHARE)
     blocks = BlockBasedOptions()
     blocks.set_bloom_filter(_BLOOM_BITS, False)
-    blocks.set_block_cache(Cache(_CACHE_BYTES))
+    blocks.set_block_cache(_block_cache())
     options.set_block_based_table_factory(blocks)
     return options
 

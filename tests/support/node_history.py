@@ -18,6 +18,8 @@ from tests.support.script_model import Line, ScriptModel
 KNOWN_NOT_WRITTEN = frozenset({"FencedError", "ClosedError"})
 """Errors of a completion that promise that the operation is not in the journal."""
 
+TEXT_MAX = 300
+
 
 @dataclass
 class Activation:
@@ -151,7 +153,11 @@ def _difference(
     what: str, key: tuple[str, int], expected: Line | None, found: Line | None, deleted: Collection[int]
 ) -> str:
     note = " (deleted before)" if found and key[0] == "record" and key[1] in deleted else ""
-    return f"{what}: {key[0]} {key[1]}{note}: {expected} became {found}"
+    return f"{what}: {key[0]} {key[1]}{note}: {_short(expected)} became {_short(found)}"
+
+
+def _short(line: Line | None) -> str:
+    return "nothing" if line is None else json.dumps(line)[:TEXT_MAX]
 
 
 def _by_key(load: Iterable[Line]) -> dict[tuple[str, int], Line]:

@@ -29,12 +29,16 @@ def command_env(bootstrap: str, journal: str, directory: Path, env: Mapping[str,
 
 
 def run_command(
-    *arguments: str | int, env: Mapping[str, str], stdin: str | bytes = "", timeout_s: float = COMMAND_TIMEOUT_S
+    *arguments: str | int,
+    env: Mapping[str, str],
+    stdin: str | bytes = "",
+    timeout_s: float = COMMAND_TIMEOUT_S,
+    command: Path = COMMAND,
 ) -> subprocess.CompletedProcess[str]:
     """`kafka-journal` with these arguments, to its end. Raises subprocess.TimeoutExpired."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
     ended = subprocess.run(
-        [str(COMMAND), *map(str, arguments)], input=given, capture_output=True, env=dict(env), timeout=timeout_s
+        [str(command), *map(str, arguments)], input=given, capture_output=True, env=dict(env), timeout=timeout_s
     )
     return subprocess.CompletedProcess(
         ended.args, ended.returncode, ended.stdout.decode(errors="replace"), ended.stderr.decode(errors="replace")
@@ -52,7 +56,16 @@ def new_journal(bootstrap: str, shards: int, *, directory: Path, env: Mapping[st
 class WorkerProcess:
     """`kafka-journal worker` as a process; its log goes to a file under `directory`, and so do its local copies."""
 
-    def __init__(self, bootstrap: str, journal: str, directory: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        journal: str,
+        directory: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        command: Path = COMMAND,
+    ) -> None:
+        self._command = [str(command), "worker"]
         self._env = command_env(bootstrap, journal, directory, env)
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
@@ -64,8 +77,9 @@ class WorkerProcess:
         self._directory.mkdir(parents=True, exist_ok=True)
         before = len(self.log())
         with self.log_file.open("ab") as log:
-            command = [str(COMMAND), "worker"]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env)
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env
+            )
         if ready:
             self.wait_for_log("reading from", after=before)
         return self

@@ -50,6 +50,28 @@ def test_a_process_with_the_same_pid_that_began_at_another_time_is_neither_found
     assert start_time(sleeper.pid) is not None
 
 
+ENDING = """
+import ctypes, sys, threading
+threading.Thread(target=sys.stdin.read).start()
+print(flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not show it")
+def test_a_process_is_alive_until_its_last_thread_has_ended() -> None:
+    command = [sys.executable, "-c", ENDING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as ending:
+        assert ending.stdout is not None
+        assert ending.stdin is not None
+        ending.stdout.read(1)
+        stat = Path(f"/proc/{ending.pid}/stat")
+        assert wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z", 10)
+        assert start_time(ending.pid) is not None
+        ending.stdin.close()
+        assert wait_until(lambda: start_time(ending.pid) is None, 10)
+
+
 def test_a_dead_process_is_dead_also_before_it_is_reaped(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     process = write_pid_file(tmp_path / "pid", sleeper.pid)
     assert process is not None
