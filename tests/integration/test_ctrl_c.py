@@ -1,0 +1,93 @@
+"""Ctrl-C ends a worker, and everything that `up` started, cleanly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from journal.kafka.clients import KafkaClients
+from journal.kafka.control import worker_group
+from tests.support.judgement import made_journal
+from tests.support.processes import COMMAND, command_env
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
+
+TIMEOUT_S = 60.0
+
+
+class Terminal:
+    """A command in a terminal's foreground: Ctrl-C goes to its process and all that are in its group."""
+
+    def __init__(self, *arguments: str, env: dict[str, str], log: Path) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._process = subprocess.Popen(
+                [str(COMMAND), *arguments], env=env, stdout=file, stderr=file, start_new_session=True
+            )
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait_for(self, text: str) -> None:
+        until = time.monotonic() + TIMEOUT_S
+        while text not in self.log():
+            assert self._process.poll() is None, self.log()
+            assert time.monotonic() < until, self.log()
+            time.sleep(0.05)
+
+    def children(self) -> list[psutil.Process]:
+        """All processes that it has started, and theirs."""
+        return psutil.Process(self._process.pid).children(recursive=True)
+
+    def ctrl_c(self) -> int:
+        """The exit code."""
+        os.killpg(self._process.pid, signal.SIGINT)
+        return self._process.wait(TIMEOUT_S)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def test_a_worker_leaves_its_group(bootstrap: str, tmp_path: Path) -> None:
+    settings = made_journal(bootstrap, 2, tmp_path / "made")
+    env = command_env(bootstrap, settings.journal, tmp_path)
+    with Terminal("worker", env=env, log=tmp_path / "log") as worker:
+        worker.wait_for("reading from")
+        assert worker.children() == []
+        assert worker.ctrl_c() == 0, worker.log()
+        assert "Traceback" not in worker.log()
+    assert KafkaClients(bootstrap).cluster().group_members(worker_group(settings.journal), TIMEOUT_S) == []
+
+
+def test_everything_that_up_started_is_gone(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_JOURNAL_BOOTSTRAP")}
+    env |= {"KAFKA_JOURNAL_DIRECTORY": str(tmp_path / "state")}
+    with Terminal("up", "--dir", str(tmp_path / "kafka"), env=env, log=tmp_path / "log") as up:
+        up.wait_for("reading from")
+        children = up.children()
+        listening = {
+            connection.laddr.port
+            for child in children
+            for connection in child.net_connections()
+            if connection.status == psutil.CONN_LISTEN
+        }
+        assert listening, "a broker"
+        assert up.ctrl_c() == 0, up.log()
+        assert "Traceback" not in up.log()
+    _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
+    assert not alive
+    for port in listening:
+        with socket.socket() as one:
+            assert one.connect_ex(("127.0.0.1", port)) != 0

@@ -1,0 +1,99 @@
+"""Two workers share the shards of a journal that is being written; one leaves, one is killed: the other takes over."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from journal.kafka.clients import KafkaClients
+from journal.kafka.control import worker_group
+from tests.support.judgement import judge, settings_of
+from tests.support.nodes import NodeProcess
+from tests.support.processes import WorkerProcess, new_journal
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+SEED = 11
+SESSION_MS = 2000
+TIMEOUT_S = 60.0
+
+
+class Group:
+    """The workers' consumer group, as Kafka shows it."""
+
+    def __init__(self, bootstrap: str, journal: str, shards: int) -> None:
+        self._cluster = KafkaClients(bootstrap).cluster()
+        self._group = worker_group(journal)
+        self._shards = shards
+
+    def wait_for(self, *names: str) -> float:
+        """Until exactly these workers are members and hold all shards between them; seconds that took."""
+        began = time.monotonic()
+        while not self._is_shared_by(names):
+            assert time.monotonic() - began < TIMEOUT_S, self._cluster.group_members(self._group, TIMEOUT_S)
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    def _is_shared_by(self, names: tuple[str, ...]) -> bool:
+        members = self._cluster.group_members(self._group, TIMEOUT_S)
+        held = sorted(shard for member in members for _, shard in member.partitions)
+        nodes = sorted(member.client_id.rsplit(".", 2)[1] for member in members)
+        spread = sum(1 for member in members if member.partitions)
+        return nodes == sorted(names) and held == list(range(self._shards)) and spread == min(len(names), self._shards)
+
+
+def named_worker(bootstrap: str, journal: str, directory: Path, name: str) -> WorkerProcess:
+    """A worker that was started, and that the group shows under this name."""
+    env = {"KAFKA_JOURNAL_NODE": name, "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": str(SESSION_MS)}
+    return WorkerProcess(bootstrap, journal, directory / name, env).start(ready=False)
+
+
+@pytest.mark.parametrize("shards", [1, 8])
+def test_one_worker_leaves_and_one_is_killed_and_the_other_goes_on(bootstrap: str, tmp_path: Path, shards: int) -> None:
+    journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
+    group = Group(bootstrap, journal, shards)
+    with (
+        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
+        named_worker(bootstrap, journal, tmp_path, "one") as one,
+        named_worker(bootstrap, journal, tmp_path, "two") as two,
+    ):
+        node.start().wait_until_active()
+        group.wait_for("one", "two")
+        assert one.terminate() == 0
+        print(f"{shards} shards: the other worker had them all {group.wait_for('two'):.2f} s after one had left")
+        node.wait_for('{"done":', count=500)
+        with named_worker(bootstrap, journal, tmp_path, "three") as three:
+            group.wait_for("three", "two")
+            two.kill()
+            seconds = group.wait_for("three")
+            print(f"{shards} shards: {seconds:.2f} s after one was killed (session time-out {SESSION_MS} ms)")
+            node.wait_for('{"done":', count=1000)
+            node.stop()
+            judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
+            assert three.terminate() == 0
+
+
+def test_a_worker_that_was_stopped_and_goes_on_spoils_nothing(bootstrap: str, tmp_path: Path) -> None:
+    shards = 8
+    journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
+    group = Group(bootstrap, journal, shards)
+    with (
+        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
+        named_worker(bootstrap, journal, tmp_path, "zombie") as zombie,
+        named_worker(bootstrap, journal, tmp_path, "other") as other,
+    ):
+        group.wait_for("zombie", "other")
+        node.start().wait_for('{"done":', count=100)
+        os.kill(zombie.pid, signal.SIGSTOP)
+        group.wait_for("other")
+        node.wait_for('{"done":', count=node.history().count('{"done":') + 300)
+        os.kill(zombie.pid, signal.SIGCONT)
+        group.wait_for("zombie", "other")
+        node.wait_for('{"done":', count=node.history().count('{"done":') + 300)
+        node.stop()
+        judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
+        assert (zombie.terminate(), other.terminate()) == (0, 0)
