@@ -59,7 +59,7 @@ class Limits(BaseModel):
     staged_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
 
     staged_total_operations_max: int = Field(default=1_000_000, ge=1)
-    """Staged operations of all transactions; their locks are held in memory (about 150 bytes each)."""
+    """Staged operations of all transactions; their locks are held in memory."""
 
     staged_total_bytes_max: int = Field(default=512 * 1024 * 1024, ge=1)
 
