@@ -42,9 +42,11 @@ clean:  ## what the build made, not the Kafka cache
 
 .PHONY: up check test dist clean
 
-proto: venv  ## generate the protobuf module and descriptor set from journal/v1/journal.proto
-	$(BIN)/python -m grpc_tools.protoc -I. --python_out=. --mypy_out=quiet:. --include_imports \
-		--descriptor_set_out=journal/v1/journal.desc journal/v1/journal.proto
+PROTOS := journal/v1/journal.proto journal/v1/store.proto
+
+proto: venv  ## generate the protobuf modules and the descriptor set from journal/v1/*.proto
+	$(BIN)/python -m grpc_tools.protoc -I. --plugin=protoc-gen-mypy=$(BIN)/protoc-gen-mypy --python_out=. \
+		--mypy_out=quiet:. --include_imports --descriptor_set_out=journal/v1/journal.desc $(PROTOS)
 
 .PHONY: proto
 

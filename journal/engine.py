@@ -4,9 +4,8 @@ One `Fold` is one shard between two checkpoints: rows as of the last mark (`Base
 then changed, and the mark. It is total: an operation that its state does not allow changes nothing and is counted in
 `mark.rejected`. docs/FORMAT.md has, for every operation, precondition, effect, and what counts as having happened.
 
-Hot path: one pass over the operations, ids as dictionary keys, the parsed operations themselves as values, rows
-serialised only when the checkpoint asks for the net changes; a record added and deleted in between costs no row, and
-one that this fold itself put into the base costs no read.
+Hot path: one pass over the operations, ids as dictionary keys, bytes as values, nothing that the collector must follow;
+a record added and deleted in between costs no row, and one that this fold itself put into the base costs no read.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from journal.errors import FrameError, GapError
+from journal.limits import ID_MAX
 from journal.presence import Presence
 from journal.transactions import Part, PartTable
 from journal.updates import UpdateTable
@@ -56,14 +56,20 @@ Happened = tuple[Operation, int, int, int]
 class Fold:
     """A shard's state since its last checkpoint. Not thread-safe: one owner."""
 
-    def __init__(self, mark: Mark, base: Base, *, updates_row_bytes_max: int, tell: bool = False) -> None:
-        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents and diverts."""
+    def __init__(
+        self, mark: Mark, base: Base, *, updates_row_bytes_max: int, tell: bool = False, highest: int = ID_MAX
+    ) -> None:
+        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents and diverts.
+
+        `highest` is known to be the largest id of a record in the base, or a larger one: of ids above it none is read.
+        """
         self.mark = Mark()
         self.mark.CopyFrom(mark)
         self._base = base
-        self._added: dict[int, tuple[Operation, int, int, int]] = {}
+        self._added: dict[int, bytes] = {}
+        """Row values. Bytes: a message kept for each would cost the collector more than all else costs."""
         self._deleted: set[int] = set()
-        self._present = Presence()
+        self._present = Presence(highest)
         self._updates = UpdateTable(base, updates_row_bytes_max)
         self._parts = PartTable(base, self.mark.shard)
         self._skipped: list[Skipped] = []
@@ -133,6 +139,7 @@ class Fold:
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
         added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
+        highest = present.highest
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -142,10 +149,12 @@ class Fold:
             record_id = op.id
             if kind == ADD:
                 if record_id in added or (
-                    record_id not in deleted and (record_id in present or get(record_key(record_id)) is not None)
+                    record_id <= highest
+                    and record_id not in deleted
+                    and (record_id in present or get(record_key(record_id)) is not None)
                 ):
                     continue
-                added[record_id] = (op, offset, index, 0)
+                added[record_id] = op.SerializeToString() + position_bytes(offset, index, 0)
                 records += 1
             elif kind == UPDATE:
                 if not self._update(op, offset, index, 0):
@@ -165,14 +174,14 @@ class Fold:
 
     def _in_base(self, record_id: int) -> bool:
         """Whether the record is in the base and was not deleted since."""
-        if record_id in self._deleted:
+        if record_id in self._deleted or record_id > self._present.highest:
             return False
         return record_id in self._present or self._base.get(record_key(record_id)) is not None
 
     def _add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
         if op.id in self._added or self._in_base(op.id):
             return False
-        self._added[op.id] = (op, offset, index, ordinal)
+        self._added[op.id] = op.SerializeToString() + position_bytes(offset, index, ordinal)
         return True
 
     def _update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
@@ -253,13 +262,9 @@ class Fold:
 
     def changes(self) -> list[Change]:
         """The net changes of rows since the last checkpoint, the mark last. Changes nothing here."""
-        changes: list[Change] = []
         added = self._added
-        for record_id in self._deleted:
-            if record_id not in added:
-                changes.append((record_key(record_id), None))
-        for record_id, (op, offset, index, ordinal) in added.items():
-            changes.append((record_key(record_id), op.SerializeToString() + position_bytes(offset, index, ordinal)))
+        changes: list[Change] = [(record_key(record_id), None) for record_id in self._deleted if record_id not in added]
+        changes.extend(zip(map(record_key, added), added.values(), strict=True))
         changes.extend(self._updates.changes())
         changes.extend(self._parts.changes())
         changes.extend((skipped_key(row.shard, row.offset), row.SerializeToString()) for row in self._skipped)
@@ -271,7 +276,7 @@ class Fold:
         self._present.checkpointed(self._added, self._deleted, *self._updates.in_base())
         self._added.clear()
         self._deleted.clear()
-        self._updates.clear()
+        self._updates.checkpointed()
         self._parts.checkpointed()
         self._skipped.clear()
         if self._told is not None:

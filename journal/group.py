@@ -1,7 +1,7 @@
 """Groups: what one group commit writes. Operations go into the frames of the open group as they are accepted.
 
-Hot path: an operation is built in place inside its frame (0.4 microseconds) rather than as an object that is copied
-into one later (1.7).
+Hot path: an operation is encoded as it is accepted (`journal.wire.operations`), so that sealing a frame
+is joining bytes.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from journal.acceptance import Append
 from journal.completion import Completion
 from journal.kafka.ports import Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import Frame, OperationType
+from journal.v1.journal_pb2 import Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.operations import message_element, operation_element
 
 
 class Origin(NamedTuple):
@@ -32,8 +33,21 @@ class FrameNumbers(NamedTuple):
     group: int
 
 
-def _no_frame(**_: object) -> object:
+def _no_frame(_: bytes) -> None:
     raise AssertionError("a shard without room for an operation begins a frame first")
+
+
+class _Packed:
+    """A frame whose operations are bytes already."""
+
+    __slots__ = ("header", "operations")
+
+    def __init__(self) -> None:
+        self.header = Frame()
+        self.operations: list[bytes] = []
+
+    def value(self) -> bytes:
+        return b"".join((self.header.SerializeToString(), *self.operations))
 
 
 class Group:
@@ -47,10 +61,10 @@ class Group:
         self.bytes = 0
         self.issued = 0
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
-        self._frames: list[list[Frame]] = [[] for _ in range(shards)]
+        self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
-        self._add: list[Callable[..., object]] = [_no_frame] * shards
-        """Adds an operation to the shard's last frame; looking it up each time would cost a third as much again."""
+        self._add: list[Callable[[bytes], None]] = [_no_frame] * shards
+        """Adds an operation to the shard's last frame; looking it up each time would cost as much again."""
 
     def __bool__(self) -> bool:
         return self.operations > 0
@@ -67,34 +81,54 @@ class Group:
     ) -> None:
         """Append a plain add, update or delete."""
         size = len(data) + OPERATION_OVERHEAD_BYTES
-        room = self._room[shard] - size
-        if room < 0:
+        if size > self._room[shard]:
             self._begin_frame(shard)
-            room = self._frame_bytes_max - size
-        self._room[shard] = room
-        if replaceable or subject:
-            self._add[shard](type=type_, id=record_id, kind=kind, data=data, replaceable=replaceable, subject=subject)
-        else:
-            self._add[shard](type=type_, id=record_id, kind=kind, data=data)
+        self._room[shard] -= size
+        self._add[shard](operation_element(type_, record_id, kind, data, replaceable, subject))
         self.operations += 1
         self.bytes += size
 
     def _begin_frame(self, shard: int) -> None:
-        frame = Frame()
+        frame = _Packed()
         self._frames[shard].append(frame)
-        self._add[shard] = frame.operations.add
+        self._add[shard] = frame.operations.append
+        self._room[shard] = self._frame_bytes_max
 
     def put_append(self, op: Append) -> None:
         """Append any operation."""
-        self.put(op.shard, op.type, op.id, op.kind, op.data, op.replaceable, op.subject)
-        if op.tx:
-            last = self._frames[op.shard][-1].operations[-1]
-            last.tx, last.covers, last.shards = op.tx, op.covers, op.shards
+        if not op.tx:
+            self.put(op.shard, op.type, op.id, op.kind, op.data, op.replaceable, op.subject)
+            return
+        size = op.size
+        if size > self._room[op.shard]:
+            self._begin_frame(op.shard)
+        self._room[op.shard] -= size
+        self._add[op.shard](
+            message_element(
+                Operation(
+                    type=op.type,
+                    id=op.id,
+                    kind=op.kind,
+                    data=op.data,
+                    replaceable=op.replaceable,
+                    subject=op.subject,
+                    tx=op.tx,
+                    covers=op.covers,
+                    shards=op.shards,
+                )
+            )
+        )
+        self.operations += 1
+        self.bytes += size
 
     def put_heartbeat(self, shard: int) -> None:
         """A frame without operations, if the group has none for the shard yet."""
         if not self._frames[shard]:
             self._begin_frame(shard)
+
+    @property
+    def frames(self) -> int:
+        return sum(len(frames) for frames in self._frames)
 
     def shards(self) -> Iterator[int]:
         """Shards that the group touches."""
@@ -106,30 +140,29 @@ class Group:
         group = last.group + 1
         for shard, frames in enumerate(self._frames):
             for frame in frames:
-                frame.magic = MAGIC
-                frame.format = FORMAT
-                frame.journal = origin.journal
-                frame.epoch = origin.epoch
-                frame.node = origin.node
-                frame.group = group
-                frame.previous = numbers[shard]
+                frame.header = Frame(
+                    magic=MAGIC,
+                    format=FORMAT,
+                    journal=origin.journal,
+                    epoch=origin.epoch,
+                    node=origin.node,
+                    group=group,
+                    previous=numbers[shard],
+                    number=numbers[shard] + 1,
+                    issued=self.issued,
+                    count=len(frame.operations),
+                    last=frame is frames[-1],
+                )
                 numbers[shard] += 1
-                frame.number = numbers[shard]
-                frame.issued = self.issued
-                frame.count = len(frame.operations)
-            if frames:
-                frames[-1].last = True
         return FrameNumbers(tuple(numbers), group)
 
     def records(self, topic: str) -> list[Sent]:
         """The WAL records of a sealed group."""
         return [
-            Sent(topic, shard, None, frame.SerializeToString())
-            for shard, frames in enumerate(self._frames)
-            for frame in frames
+            Sent(topic, shard, None, frame.value()) for shard, frames in enumerate(self._frames) for frame in frames
         ]
 
     def numbers(self) -> dict[tuple[int, int], int]:
         """Of a sealed group: (shard, frame number) to the place in `records`."""
-        places = [(shard, frame.number) for shard, frames in enumerate(self._frames) for frame in frames]
+        places = [(shard, frame.header.number) for shard, frames in enumerate(self._frames) for frame in frames]
         return {key: place for place, key in enumerate(places)}

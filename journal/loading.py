@@ -14,7 +14,7 @@ from journal.engine import Base
 from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Staged, Transaction, Update, Updates
 from journal.wire.keys import RECORD_KEY_BYTES, staged_prefix
-from journal.wire.rows import position_at_end, unstaged
+from journal.wire.rows import only_update, plain_record, unstaged
 
 
 class LoadedUpdate(NamedTuple):
@@ -94,50 +94,59 @@ def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
 
 
 def _load_records(base: Base, loader: Loader) -> tuple[int, int]:
-    tell, parse, end_of = loader.record, Record.FromString, position_at_end
+    tell, parse, parse_update = loader.record, plain_record, only_update
     records = update_count = 0
-    current: Record | None = None
+    current: _Record | None = None
     current_key = b""
-    position = (0, 0, 0)
     updates: list[LoadedUpdate] = []
     for key, value in base.scan(b"r"):
         if len(key) > RECORD_KEY_BYTES:
             if current is None or not key.startswith(current_key):
                 raise RowError(f"row {key.hex()} holds updates of a record that is not there")
-            _take_updates(key, value, updates)
+            update = parse_update(value)
+            if update is None:
+                _take_updates(key, value, updates)
+            else:
+                kind, data, position = update
+                updates.append(_new(LoadedUpdate, (kind, data, False, 0, position)))
             continue
         if current is not None:
+            record_id, kind, data, position = current
             if updates:
                 updates.sort(key=_position_of)
                 update_count += len(updates)
-            tell(current.id, current.kind, current.data, updates, position)
-            if updates:
+                tell(record_id, kind, data, updates, position)
                 updates = []
-        current, current_key = parse(value), key
-        position = end_of(value) or _position(current.position)
+            else:
+                tell(record_id, kind, data, (), position)
+        current, current_key = parse(value) or _record(value), key
         records += 1
     if current is not None:
+        record_id, kind, data, position = current
         updates.sort(key=_position_of)
-        tell(current.id, current.kind, current.data, updates, position)
+        tell(record_id, kind, data, updates, position)
         update_count += len(updates)
     return records, update_count
 
 
+_Record = tuple[int, int, bytes, tuple[int, int, int]]
+
+
+def _record(value: bytes) -> _Record:
+    record = Record.FromString(value)
+    return record.id, record.kind, record.data, _position(record.position)
+
+
 def _take_updates(key: bytes, value: bytes, updates: list[LoadedUpdate]) -> None:
     if len(key) > RECORD_KEY_BYTES + 1:
-        updates.append(_loaded(Update.FromString(value), value))
-        return
-    found = Updates.FromString(value).updates
-    if len(found) == 1:
-        # most rows: an iterator costs as much as all the rest, and the row's end is the update's
-        updates.append(_loaded(found[0], value))
+        updates.append(_loaded(Update.FromString(value)))
     else:
-        updates.extend(_loaded(update, b"") for update in found)
+        updates.extend([_loaded(update) for update in Updates.FromString(value).updates])
 
 
-def _loaded(update: Update, row: bytes) -> LoadedUpdate:
-    position = position_at_end(row) or _position(update.position)
-    return _new(LoadedUpdate, (update.kind, update.data, update.replaceable, update.subject, position))
+def _loaded(update: Update) -> LoadedUpdate:
+    fields = (update.kind, update.data, update.replaceable, update.subject, _position(update.position))
+    return _new(LoadedUpdate, fields)
 
 
 def _position_of(update: LoadedUpdate) -> tuple[int, int, int]:

@@ -17,9 +17,11 @@ PRESENT_MAX = 16_000_000
 class Presence:
     """Records in the base, and which rows of updates they have there. Of other records it knows nothing."""
 
-    __slots__ = ("_records", "_spilled", "_updated")
+    __slots__ = ("_records", "_spilled", "_updated", "highest")
 
-    def __init__(self) -> None:
+    def __init__(self, highest: int) -> None:
+        self.highest = highest
+        """No record of a larger id is in the base."""
         self._records = BitMap64()
         self._updated = BitMap64()
         self._spilled = BitMap64()
@@ -51,5 +53,6 @@ class Presence:
             for known in (self._records, self._updated, self._spilled):
                 known.clear()
         self._records.update(added)
+        self.highest = max(self.highest, max(added, default=0))
         self._updated.update(updated)
         self._spilled.update(spilled)

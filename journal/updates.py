@@ -8,61 +8,90 @@ a replaceable update of a spilled record is one put.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import struct
 from typing import TYPE_CHECKING
 
-from journal.v1.journal_pb2 import Operation, Updates
+from journal.v1.journal_pb2 import Operation, Update, Updates
 from journal.wire.keys import record_key, spilled_key, spilled_replaceable_key, updates_key
+from journal.wire.operations import varint
 from journal.wire.rows import position_bytes
 
 if TYPE_CHECKING:
     from journal.engine import Base, Change
 
+_ROW_ID_TAG = 1 << 3 | 1
+_pack_row_id = struct.Struct("<Bq").pack
 _ELEMENT_TAG = b"\x12"
+_SHORT_ELEMENT = tuple(_ELEMENT_TAG + varint(size) for size in range(0x80))
 _SPILLED_FLAG = b"\x18\x01"
+_ROW_ID_BYTES = 9
+_SPLIT_BYTES_MAX = 1 << 14
+"""A longer row may have an element whose length takes three bytes."""
 
-
-def _length(size: int) -> bytes:
-    out = bytearray()
-    while size > 0x7F:
-        out.append(size & 0x7F | 0x80)
-        size >>= 7
-    out.append(size)
-    return bytes(out)
+RECENT_BYTES_MAX = 16 * 1024 * 1024
+"""Of one shard's fold."""
+_RECENT_OVERHEAD_BYTES = 150
 
 
 class Head:
-    """The updates row of one record, as (kind, subject or None, element bytes) in order of last write."""
+    """The updates row of one record: its elements, each an Update in bytes, in order of last write."""
 
     __slots__ = ("elements", "size", "spilled")
 
     def __init__(self, row: bytes | None) -> None:
-        self.elements: list[tuple[int, int | None, bytes]] = []
-        self.size = 0
+        self.elements: list[bytes] = []
         self.spilled = False
         if row is not None:
-            message = Updates.FromString(row)
-            self.spilled = message.spilled
-            for update in message.updates:
-                subject = update.subject if update.replaceable else None
-                self.elements.append((update.kind, subject, update.SerializeToString()))
-            self.size = sum(len(element) for _, _, element in self.elements)
+            self.elements, self.spilled = _split(row)
+        self.size = sum(map(len, self.elements))
+
+    def add(self, element: bytes) -> None:
+        self.elements.append(element)
+        self.size += len(element)
 
     def remove(self, kind: int, subject: int) -> None:
         """Take out the replaceable update of that kind and subject, if it is here."""
-        for place, (has_kind, has_subject, element) in enumerate(self.elements):
-            if has_kind == kind and has_subject == subject:
+        for place, element in enumerate(self.elements):
+            update = Update.FromString(element)
+            if update.replaceable and update.kind == kind and update.subject == subject:
                 del self.elements[place]
                 self.size -= len(element)
                 return
 
     def row(self, record_id: int) -> bytes:
-        parts = [Updates(id=record_id).SerializeToString()]
-        for _, _, element in self.elements:
-            parts += (_ELEMENT_TAG, _length(len(element)), element)
-        if self.spilled:
-            parts.append(_SPILLED_FLAG)
-        return b"".join(parts)
+        row = b"".join([_row_of(record_id), *map(_element, self.elements)])
+        return row + _SPILLED_FLAG if self.spilled else row
+
+
+def _split(row: bytes) -> tuple[list[bytes], bool]:
+    """The elements of an Updates row, and whether others are spilled.
+
+    Hot path: cut out of the row as `Head.row` wrote it; what is laid out otherwise is left to the message.
+    """
+    elements: list[bytes] = []
+    at, end = _ROW_ID_BYTES, len(row)
+    while at + 2 < end and row[at] == _ELEMENT_TAG[0]:
+        size = row[at + 1]
+        start = at + 2
+        if size > 0x7F:
+            size = size & 0x7F | row[at + 2] << 7
+            start += 1
+        at = start + size
+        elements.append(row[start:at])
+    rest = row[at:]
+    if row[0] == _ROW_ID_TAG and at <= end and rest in (b"", _SPILLED_FLAG) and end <= _SPLIT_BYTES_MAX:
+        return elements, bool(rest)
+    message = Updates.FromString(row)
+    return [update.SerializeToString() for update in message.updates], message.spilled
+
+
+def _row_of(record_id: int) -> bytes:
+    return _pack_row_id(_ROW_ID_TAG, record_id)
+
+
+def _element(element: bytes) -> bytes:
+    size = len(element)
+    return (_SHORT_ELEMENT[size] if size <= 0x7F else _ELEMENT_TAG + varint(size)) + element
 
 
 class UpdateTable:
@@ -72,6 +101,11 @@ class UpdateTable:
         self._base = base
         self._row_bytes_max = row_bytes_max
         self._heads: dict[int, Head] = {}
+        self._lone: dict[int, bytes] = {}
+        """The only update, not replaceable, of records that have no row of updates in the base: most have."""
+        self._puts: dict[bytes, bytes] = {}
+        """Rows that `changes` gave last."""
+        self._recent = _Recent()
         self._spilled: dict[int, dict[bytes, bytes]] = {}
         self._tombstones: set[bytes] = set()
 
@@ -80,13 +114,20 @@ class UpdateTable:
         record_id = op.id
         head = self._heads.get(record_id)
         if head is None:
-            head = self._heads[record_id] = Head(None if fresh else self._base.get(updates_key(record_id)))
+            lone = self._lone.pop(record_id, None)
+            if lone is None and fresh and not op.replaceable:
+                value = op.SerializeToString() + position_bytes(offset, index, ordinal)
+                if len(value) <= self._row_bytes_max:
+                    self._lone[record_id] = value
+                    return
+            head = self._heads[record_id] = Head(None if fresh else self._row_in_base(updates_key(record_id)))
+            if lone is not None:
+                head.add(lone)
         if op.replaceable:
             head.remove(op.kind, op.subject)
         value = op.SerializeToString() + position_bytes(offset, index, ordinal)
         if not head.spilled and head.size + len(value) <= self._row_bytes_max:
-            head.elements.append((op.kind, op.subject if op.replaceable else None, value))
-            head.size += len(value)
+            head.add(value)
             return
         head.spilled = True
         if op.replaceable:
@@ -101,14 +142,17 @@ class UpdateTable:
         `fresh` if it cannot have any; `compact` if none can be a spilled one, so that nothing needs to be read.
         """
         self._heads.pop(record_id, None)
+        self._lone.pop(record_id, None)
         self._spilled.pop(record_id, None)
         if fresh:
             return
         key = updates_key(record_id)
         if compact:
+            self._recent.drop(key)
             self._tombstones.add(key)
             return
-        row = self._base.get(key)
+        row = self._row_in_base(key)
+        self._recent.drop(key)
         if row is None:
             return
         self._tombstones.add(key)
@@ -116,20 +160,64 @@ class UpdateTable:
             prefix = record_key(record_id)
             self._tombstones.update(key for key, _ in self._base.scan(prefix) if len(key) > len(prefix))
 
-    def changes(self) -> Iterable[Change]:
+    def changes(self) -> list[Change]:
         """Net changes of rows; a put wins over the tombstone of a record that was deleted and added again."""
-        puts: dict[bytes, bytes] = {}
+        puts = self._puts = {
+            updates_key(record_id): _row_of(record_id) + _element(element) for record_id, element in self._lone.items()
+        }
         for record_id, head in self._heads.items():
             puts[updates_key(record_id)] = head.row(record_id)
             puts.update(self._spilled.get(record_id, {}))
-        yield from ((key, None) for key in sorted(self._tombstones) if key not in puts)
-        yield from puts.items()
+        changes: list[Change] = [(key, None) for key in sorted(self._tombstones) if key not in puts]
+        changes.extend(puts.items())
+        return changes
 
     def in_base(self) -> tuple[list[int], list[int]]:
         """Once the base has the changes: records that have an updates row there, and those that have spilled ones."""
-        return list(self._heads), [record_id for record_id, head in self._heads.items() if head.spilled]
+        spilled = [record_id for record_id, head in self._heads.items() if head.spilled]
+        return [*self._lone, *self._heads], spilled
 
-    def clear(self) -> None:
+    def checkpointed(self) -> None:
+        """The base now has the changes."""
+        self._recent.keep(self._puts)
+        self._puts = {}
         self._heads.clear()
+        self._lone.clear()
         self._spilled.clear()
         self._tombstones.clear()
+
+    def _row_in_base(self, key: bytes) -> bytes | None:
+        row = self._recent.row(key)
+        return self._base.get(key) if row is None else row
+
+
+class _Recent:
+    """Rows of updates that went to the base not long ago, within a bound: a read of the base costs ten times as much.
+
+    Two generations: when the younger one is full, the older one is forgotten.
+    """
+
+    __slots__ = ("_bytes", "_older", "_younger")
+
+    def __init__(self) -> None:
+        self._younger: dict[bytes, bytes] = {}
+        self._older: dict[bytes, bytes] = {}
+        self._bytes = 0
+
+    def row(self, key: bytes) -> bytes | None:
+        return self._younger.get(key) or self._older.get(key)
+
+    def keep(self, rows: dict[bytes, bytes]) -> None:
+        size = sum(map(len, rows.values())) + len(rows) * _RECENT_OVERHEAD_BYTES
+        if self._bytes + size > RECENT_BYTES_MAX // 2:
+            self._older, self._younger, self._bytes = self._younger, {}, 0
+        if size <= RECENT_BYTES_MAX // 2:
+            self._younger.update(rows)
+            self._bytes += size
+        else:
+            for key in rows:
+                self.drop(key)
+
+    def drop(self, key: bytes) -> None:
+        self._younger.pop(key, None)
+        self._older.pop(key, None)

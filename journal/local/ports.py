@@ -26,6 +26,9 @@ class LocalStore(Base, Protocol):
     def named(self, name: bytes) -> bytes | None:
         """A named value."""
 
+    def highest_record(self) -> int:
+        """The largest id of a record that has a row; 0 if none has."""
+
     def flush(self) -> None:
         """Everything written so far survives a killed process."""
 

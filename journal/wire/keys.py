@@ -30,6 +30,9 @@ _MARK = struct.Struct(">cH")
 _SKIPPED = struct.Struct(">cHQ")
 
 RECORD_KEY_BYTES = _RECORD.size
+RECORD_TAG = b"r"
+BEHIND_RECORDS = b"s"
+"""Sorts behind the rows of all records and their updates."""
 
 XA_TAGS = b"tx"
 """First bytes of the keys that `is_xa`."""

