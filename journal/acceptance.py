@@ -9,13 +9,14 @@ that it both added and deleted. One that outgrows its bounds, and every one that
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyroaring import BitMap64
 
 from journal.errors import (
+    CallerError,
     FullError,
     InvalidOperationError,
     RecordExistsError,
@@ -47,6 +48,10 @@ class Append(NamedTuple):
     def size(self) -> int:
         """An upper bound of its bytes in a frame."""
         return len(self.data) + OPERATION_OVERHEAD_BYTES
+
+
+PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]
+"""An add, update or delete outside of transactions: type, id, kind, data, replaceable, subject."""
 
 
 @dataclass(slots=True)
@@ -112,29 +117,33 @@ class Acceptance:
 
     def check_operation(self, record_id: int, kind: int, data: bytes, subject: int) -> None:
         """Raises InvalidOperationError for arguments that no frame can carry."""
-        if (
-            0 < record_id <= ID_MAX
-            and 0 <= kind <= KIND_MAX
-            and 0 <= subject <= SUBJECT_MAX
-            and len(data) <= self._data_bytes_max
-        ):
-            return
+        if type(data) is not bytes:
+            raise InvalidOperationError(f"data is {type(data).__name__}, not bytes")
         if not 0 < record_id <= ID_MAX:
             raise InvalidOperationError(f"id {record_id} is not in 1 to 2^63 - 1")
         if not 0 <= kind <= KIND_MAX:
             raise InvalidOperationError(f"kind {kind} is not in 0 to {KIND_MAX}")
         if not 0 <= subject <= SUBJECT_MAX:
             raise InvalidOperationError(f"subject {subject} is not in 0 to 2^63 - 1")
-        raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._data_bytes_max}")
+        if len(data) > self._data_bytes_max:
+            raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._data_bytes_max}")
 
-    def add(self, record_id: int) -> None:
+    def add(self, record_id: int, kind: int = 0, data: bytes = b"") -> None:
+        """Hot path: what can be wrong is looked at once, and only then asked what it is."""
+        if (
+            type(data) is not bytes
+            or len(data) > self._data_bytes_max
+            or not (0 < record_id <= ID_MAX and 0 <= kind <= KIND_MAX)
+        ):
+            self.check_operation(record_id, kind, data, 0)
         if record_id in self._live:
             raise RecordExistsError(f"record {record_id} exists")
         if self._open:
             self._locks.check_record(record_id, 0)
         self._live.add(record_id)
 
-    def update(self, record_id: int, kind: int, subject: int) -> None:
+    def update(self, record_id: int, kind: int, subject: int, data: bytes = b"") -> None:
+        self.check_operation(record_id, kind, data, subject)
         if record_id not in self._live:
             raise RecordMissingError(f"no record {record_id}")
         if self._open:
@@ -142,10 +151,32 @@ class Acceptance:
 
     def delete(self, record_id: int) -> None:
         if record_id not in self._live:
+            self.check_operation(record_id, 0, b"", 0)
             raise RecordMissingError(f"no record {record_id}")
         if self._open:
             self._locks.check_record(record_id, 0)
         self._live.discard(record_id)
+
+    def all_of(self, operations: Sequence[PlainOperation]) -> None:
+        """Accept operations that belong together, in order: all or, with the error of the first refused one, none."""
+        undo: list[Callable[[int], None]] = []
+        try:
+            for type_, record_id, kind, data, _, subject in operations:
+                if type_ == ADD:
+                    self.add(record_id, kind, data)
+                    undo.append(self._live.discard)
+                elif type_ == UPDATE:
+                    self.update(record_id, kind, subject, data)
+                    undo.append(_leave)
+                elif type_ == DELETE:
+                    self.delete(record_id)
+                    undo.append(self._live.add)
+                else:
+                    raise InvalidOperationError(f"type {type_} is none of add, update and delete")
+        except CallerError:
+            for revert, operation in zip(reversed(undo), reversed(operations[: len(undo)]), strict=True):
+                revert(operation[1])
+            raise
 
     # ---- transactions --------------------------------------------------------------------------------------------
 
@@ -199,15 +230,45 @@ class Acceptance:
         opened.prepared = True
         return appends
 
-    def commit(self, tx: int) -> list[Append]:
-        """What settles `tx` by commit: its operations, or a COMMIT for every shard touched."""
+    def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> list[Append]:
+        """What settles `tx` by commit: its operations, or a COMMIT for every shard touched; then plain operations."""
+        self._check_then(tx, then)
         opened = self._settled(tx)
+        live = self._live
         for record_id in opened.deleted:
-            self._live.discard(record_id)
-        self._live.update(opened.added)
+            live.discard(record_id)
+        live.update(opened.added)
+        appends = []
+        for type_, record_id, kind, data, replaceable, subject in then:
+            if type_ == ADD:
+                live.add(record_id)
+            elif type_ == DELETE:
+                live.discard(record_id)
+            shard = shard_of(record_id, self._shards)
+            appends.append(Append(shard, type_, record_id, kind, data, replaceable, subject))
         if opened.staged:
-            return [Append(shard, COMMIT, tx=tx, covers=covers) for shard, covers in sorted(opened.covers.items())]
-        return [op._replace(tx=0) for op in _without_cancelled(opened.buffered)]
+            commits = [Append(shard, COMMIT, tx=tx, covers=covers) for shard, covers in sorted(opened.covers.items())]
+            return commits + appends
+        return _without_cancelled([op._replace(tx=0) for op in opened.buffered] + appends)
+
+    def _check_then(self, tx: int, then: Sequence[PlainOperation]) -> None:
+        """Raises for an operation that could not follow the commit of `tx`."""
+        opened = self._open.get(tx)
+        there: dict[int, bool] = {}
+        if opened is not None:
+            there |= dict.fromkeys(opened.deleted, False) | dict.fromkeys(opened.added, True)
+        for type_, record_id, kind, data, _, subject in then:
+            self.check_operation(record_id, kind, data, subject)
+            exists = there.get(record_id, record_id in self._live)
+            if type_ == ADD and exists:
+                raise RecordExistsError(f"record {record_id} exists once transaction {tx} is committed")
+            if type_ != ADD and not exists:
+                raise RecordMissingError(f"no record {record_id} once transaction {tx} is committed")
+            if type_ == UPDATE:
+                self._locks.check_update(record_id, kind, subject, tx)
+            else:
+                self._locks.check_record(record_id, tx)
+                there[record_id] = type_ == ADD
 
     def rollback(self, tx: int) -> list[Append]:
         """What settles `tx` by rollback: nothing, or a ROLLBACK for every shard touched."""
@@ -300,6 +361,10 @@ def record_append(
 ) -> Append:
     """An add, update or delete, in its record's shard."""
     return Append(shard_of(record_id, shards), kind_of, record_id, kind, data, **more)  # type: ignore[arg-type]
+
+
+def _leave(_: int) -> None:
+    """An update changes nothing that is kept here."""
 
 
 def _without_cancelled(ops: list[Append]) -> list[Append]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 
 from journal.errors import DeadlineError, JournalError
 
@@ -15,9 +15,12 @@ from journal.errors import DeadlineError, JournalError
 class Completion:
     """Done when the group's fate is known: without an error only if Kafka has committed it."""
 
-    __slots__ = ("_callbacks", "_condition", "_done", "_error", "_waiters")
+    __slots__ = ("_callbacks", "_condition", "_done", "_error", "_waiters", "offsets")
 
     def __init__(self) -> None:
+        self.offsets: Mapping[int, tuple[int, int]] = {}
+        """Once done: the first and last WAL offset of the group's frames in each shard it touched. Empty when it had to
+        be recovered: where it is was not said."""
         self._done = False
         self._error: JournalError | None = None
         self._condition = threading.Condition(threading.Lock())

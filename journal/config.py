@@ -65,8 +65,11 @@ class Settings(BaseSettings):
     room_timeout_ms: int = Field(default=30_000, ge=0)
     """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
 
-    commit_pause_ms: float = Field(default=1.0, ge=0)
+    commit_pause_ms: float = Field(default=0.25, ge=0)
     """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
+
+    group_join_ms: float = Field(default=1.0, ge=0)
+    """How long a transaction waits for a second group: as long as librdkafka waits before it registers partitions."""
 
     request_timeout_ms: int = Field(default=15_000, ge=100)
     """Limit of one Kafka request or transaction."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from journal.acceptance import Append
+from journal.acceptance import Acceptance, Append, PlainOperation
 from journal.activation import Activated
 from journal.completion import Completion, completed
 from journal.errors import (
@@ -34,6 +34,11 @@ from journal.wire.ids import make_id, shard_of
 log = logging.getLogger(__name__)
 
 _EPOCH_SHIFT = 32
+
+
+def _size_of(operations: Sequence[PlainOperation]) -> int:
+    """An upper bound of their bytes in frames."""
+    return sum([len(operation[3]) for operation in operations]) + len(operations) * OPERATION_OVERHEAD_BYTES
 
 
 class Core:
@@ -64,6 +69,8 @@ class Core:
         self._wake = threading.Condition(self._lock)
         self._taken = threading.Condition(self._lock)
         self._activated: Activated | None = None
+        self._acceptance: Acceptance | None = None
+        """What appends are asked of; None while none is accepted."""
         self._group = Group(shards, limits.frame_bytes_max)
         self._in_flight: Completion | None = None
         self._issued = 0
@@ -85,6 +92,7 @@ class Core:
         with self._lock:
             self.state = require_transition(self.state, JournalState.ACTIVE)
             self._activated = activated
+            self._acceptance = activated.acceptance
             self._issued = activated.issued
             self._next_tx = activated.writer.claim.epoch << _EPOCH_SHIFT
 
@@ -96,6 +104,7 @@ class Core:
             fenced = isinstance(error, FencedError)
             self.state = require_transition(self.state, JournalState.FENCED if fenced else JournalState.FAILED)
             self._error = error
+            self._acceptance = None
             pending = self._take_pending()
         for completion in pending:
             completion.resolve(error)
@@ -112,45 +121,67 @@ class Core:
         self._taken.notify_all()
         return pending
 
-    def _require_active(self) -> Activated:
-        activated = self._activated
-        if self.state is not JournalState.ACTIVE or self._closing or activated is None:
+    def _require_active(self) -> Acceptance:
+        """Raises what refuses every append now."""
+        acceptance = self._acceptance
+        if acceptance is None:
             raise self._error or StateError(f"the journal is {'closing' if self._closing else self.state.value}")
-        return activated
+        return acceptance
 
     # ---- records ---------------------------------------------------------------------------------------------------
 
     def add(self, record_id: int, kind: int, data: bytes, tx: int = 0) -> Completion:
         with self._lock:
-            acceptance = self._require_active().acceptance
-            acceptance.check_operation(record_id, kind, data, 0)
+            acceptance = self._acceptance or self._require_active()
             if tx:
                 return self._operate(ADD, record_id, kind, data, False, 0, tx)
-            self._require_room(1, len(data) + OPERATION_OVERHEAD_BYTES)
-            acceptance.add(record_id)
-            return self._put(ADD, record_id, kind, data)
+            group, size = self._group, len(data) + OPERATION_OVERHEAD_BYTES
+            if group.operations >= self._operations_max or group.bytes + size > self._bytes_max:
+                group = self._wait_for_room(1, size)
+            acceptance.add(record_id, kind, data)
+            if not group.operations:
+                self._wake.notify()
+            group.put(shard_of(record_id, self._shards), ADD, record_id, kind, data)
+            return group.completion
 
     def update(
         self, record_id: int, kind: int, data: bytes, replaceable: bool = False, subject: int = 0, tx: int = 0
     ) -> Completion:
         with self._lock:
-            acceptance = self._require_active().acceptance
-            acceptance.check_operation(record_id, kind, data, subject)
+            acceptance = self._require_active()
             if tx:
                 return self._operate(UPDATE, record_id, kind, data, replaceable, subject, tx)
-            self._require_room(1, len(data) + OPERATION_OVERHEAD_BYTES)
-            acceptance.update(record_id, kind, subject)
-            return self._put(UPDATE, record_id, kind, data, replaceable, subject)
+            group = self._require_room(1, len(data) + OPERATION_OVERHEAD_BYTES)
+            acceptance.update(record_id, kind, subject, data)
+            if not group.operations:
+                self._wake.notify()
+            group.put(shard_of(record_id, self._shards), UPDATE, record_id, kind, data, replaceable, subject)
+            return group.completion
 
     def delete(self, record_id: int, tx: int = 0) -> Completion:
         with self._lock:
-            acceptance = self._require_active().acceptance
-            acceptance.check_operation(record_id, 0, b"", 0)
+            acceptance = self._require_active()
             if tx:
                 return self._operate(DELETE, record_id, 0, b"", False, 0, tx)
-            self._require_room(1, OPERATION_OVERHEAD_BYTES)
+            group = self._require_room(1, OPERATION_OVERHEAD_BYTES)
             acceptance.delete(record_id)
-            return self._put(DELETE, record_id, 0, b"")
+            if not group.operations:
+                self._wake.notify()
+            group.put(shard_of(record_id, self._shards), DELETE, record_id, 0, b"")
+            return group.completion
+
+    def append_all(self, operations: Sequence[PlainOperation]) -> Completion:
+        """Append operations of one group: all, or none with the error of the first that is refused."""
+        with self._lock:
+            acceptance = self._require_active()
+            group = self._require_room(len(operations), _size_of(operations))
+            acceptance.all_of(operations)
+            if not group.operations:
+                self._wake.notify()
+            put, shards = group.put, self._shards
+            for type_, record_id, kind, data, replaceable, subject in operations:
+                put(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject)
+            return group.completion if operations else completed()
 
     def new_id(self, virtual_shard: int) -> int:
         """An id that no record has had, in a virtual shard (0 to 1023)."""
@@ -160,27 +191,12 @@ class Core:
             self._issued += 1
             return record_id
 
-    def _put(
-        self,
-        type_: OperationType.ValueType,
-        record_id: int,
-        kind: int,
-        data: bytes,
-        replaceable: bool = False,
-        subject: int = 0,
-    ) -> Completion:
-        group = self._group
-        if not group.operations:
-            self._wake.notify()
-        group.put(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject)
-        return group.completion
-
     # ---- transactions ----------------------------------------------------------------------------------------------
 
     def begin(self, tx: int | None = None) -> int:
         """Begin a transaction: `tx`, or one with a number that is free."""
         with self._lock:
-            acceptance = self._require_active().acceptance
+            acceptance = self._require_active()
             if tx is None:
                 self._next_tx += 1
                 while acceptance.is_open(self._next_tx):
@@ -192,20 +208,21 @@ class Core:
 
     def prepare(self, tx: int, data: bytes) -> Completion:
         with self._lock:
-            acceptance = self._require_active().acceptance
+            acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
             self._require_room(operations, size + len(data))
             return self._settle(acceptance.prepare(tx, data), tx)
 
-    def commit(self, tx: int) -> Completion:
+    def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> Completion:
         with self._lock:
-            acceptance = self._require_active().acceptance
-            self._require_room(*acceptance.size_of(tx))
-            return self._settle(acceptance.commit(tx), tx)
+            acceptance = self._require_active()
+            operations, size = acceptance.size_of(tx)
+            self._require_room(operations + len(then), size + _size_of(then))
+            return self._settle(acceptance.commit(tx, then), tx)
 
     def rollback(self, tx: int) -> Completion:
         with self._lock:
-            acceptance = self._require_active().acceptance
+            acceptance = self._require_active()
             self._require_room(*acceptance.size_of(tx))
             completion = self._append(acceptance.rollback(tx))
             cut_off = self._transactions.pop(tx, None)
@@ -224,7 +241,8 @@ class Core:
         tx: int,
     ) -> Completion:
         """An operation inside a transaction: its completion is the transaction's."""
-        acceptance = self._require_active().acceptance
+        acceptance = self._require_active()
+        acceptance.check_operation(record_id, kind, data, subject)
         op = Append(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject, tx)
         operations, size = acceptance.size_of(tx)
         self._require_room(operations + 1, size + op.size)
@@ -254,10 +272,14 @@ class Core:
 
     # ---- room ------------------------------------------------------------------------------------------------------
 
-    def _require_room(self, operations: int, size: int) -> None:
+    def _require_room(self, operations: int, size: int) -> Group:
+        """The open group, which has room for so much."""
         group = self._group
         if group.operations + operations <= self._operations_max and group.bytes + size <= self._bytes_max:
-            return
+            return group
+        return self._wait_for_room(operations, size)
+
+    def _wait_for_room(self, operations: int, size: int) -> Group:
         until = self._timing.clock() + self._room_wait_s
         while not self._fits(operations, size):
             left_s = until - self._timing.clock()
@@ -265,6 +287,7 @@ class Core:
                 raise FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
             self._taken.wait(left_s)
             self._require_active()
+        return self._group
 
     def _fits(self, operations: int, size: int) -> bool:
         group = self._group
@@ -291,19 +314,20 @@ class Core:
             return False
         writer = activated.writer
         with self._lock:
-            heartbeat_in = writer.committed_at + self._timing.fence_check_s - self._timing.clock()
+            heartbeat_at = writer.committed_at + self._timing.fence_check_s
             if not self._group and not self._closing and self.state is JournalState.ACTIVE:
-                self._wake.wait(max(0.0, min(timeout_s, heartbeat_in)))
+                self._wake.wait(max(0.0, min(timeout_s, heartbeat_at - self._timing.clock())))
             if self.state is not JournalState.ACTIVE or (self._closing and not self._group):
                 return False
-            group = self._take_group(writer.numbers.group, writer.committed_at)
-            if group is None:
-                return True
-            waiters = [self._room.popleft() for _ in range(min(len(self._room), self._limits.queue_operations_max))]
+            if not self._group:
+                if self._timing.clock() < heartbeat_at:
+                    return True
+                self._group.put_heartbeat((writer.numbers.group + 1) % self._shards)
+            group, waiters = self._take_group()
         for waiter in waiters:
             waiter.resolve()
         try:
-            writer.write(group)
+            writer.write(group, self._take_joining)
         except JournalError as error:
             self.step_down(error)
             return False
@@ -311,16 +335,29 @@ class Core:
             self._in_flight = None
         return True
 
-    def _take_group(self, last_group: int, committed_at: float) -> Group | None:
+    def _take_group(self) -> tuple[Group, list[Completion]]:
+        """What has gathered, and who may append now."""
         group = self._group
-        if not group:
-            if self._timing.clock() - committed_at < self._timing.fence_check_s:
-                return None
-            group.put_heartbeat((last_group + 1) % self._shards)
         group.issued = self._issued
         self._group = Group(self._shards, self._limits.frame_bytes_max)
         self._taken.notify_all()
         self._in_flight = group.completion
+        return group, [self._room.popleft() for _ in range(min(len(self._room), self._limits.queue_operations_max))]
+
+    def _take_joining(self, first: Group) -> Group | None:
+        """What has gathered since `first` was taken, if both are within the bounds of a group."""
+        with self._lock:
+            group = self._group
+            if (
+                not group
+                or self.state is not JournalState.ACTIVE
+                or first.operations + group.operations > self._operations_max
+                or first.bytes + group.bytes > self._bytes_max
+            ):
+                return None
+            group, waiters = self._take_group()
+        for waiter in waiters:
+            waiter.resolve()
         return group
 
     def flush(self) -> Completion:
@@ -342,6 +379,7 @@ class Core:
         """Refuse appends; `step` writes what is gathered and then returns False."""
         with self._lock:
             self._closing = True
+            self._acceptance = None
             self._wake.notify_all()
             self._taken.notify_all()
 

@@ -56,7 +56,8 @@ class Limits(BaseModel):
     staged_operations_max: int = Field(default=100_000, ge=1)
     """Staged operations of one transaction: settling it is one worker transaction."""
 
-    staged_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
+    staged_bytes_max: int = Field(default=80 * 1024 * 1024, ge=1)
+    """A large message is one transaction: its body of up to 64 MiB, and what stands around it."""
 
     staged_total_operations_max: int = Field(default=1_000_000, ge=1)
     """Staged operations of all transactions; their locks are held in memory."""

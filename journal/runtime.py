@@ -28,6 +28,7 @@ from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.loading import Loader, NullLoader
 from journal.local.rocks import RocksStore
+from journal.lookup import Lookup
 from journal.replica import Replica, copy_identity
 from journal.state import JournalState
 from journal.v1.journal_pb2 import Identity, Mark, Released
@@ -114,6 +115,7 @@ class JournalRuntime:
         self._identity: Identity | None = None
         self._store: RocksStore | None = None
         self._replica: Replica | None = None
+        self._lookup: Lookup | None = None
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()
         self._closed = False
@@ -144,6 +146,9 @@ class JournalRuntime:
         self._store = RocksStore(directory)
         self._replica = open_replica(self._kafka, self._settings, identity, self._store)
         self._identity = identity
+        self._lookup = Lookup(
+            self._kafka, self._settings.journal, identity, self._store, self._replica, self._timing.clock
+        )
         self._core = Core(
             identity.shards, self._settings.limits, self._timing, self._on_critical, room_wait_s=self._room_wait_s
         )
@@ -162,7 +167,13 @@ class JournalRuntime:
         settings = self._settings
         activation = Activation(
             self._kafka,
-            WriterConfig(settings.journal, identity.journal, identity.shards, settings.commit_pause_ms / 1000),
+            WriterConfig(
+                settings.journal,
+                identity.journal,
+                identity.shards,
+                settings.commit_pause_ms / 1000,
+                settings.group_join_ms / 1000,
+            ),
             settings.limits,
             lambda epoch: Claim(epoch, settings.node, os.urandom(16)),
             replica,
@@ -265,6 +276,8 @@ class JournalRuntime:
         if was_active and core.state is JournalState.ACTIVE:
             self._release()
         core.end_close()
+        if self._lookup is not None:
+            self._lookup.close()
         if self._replica is not None:
             self._replica.close()
         if self._store is not None:
@@ -289,6 +302,12 @@ class JournalRuntime:
         if self._core is None:
             raise StateError(f"the journal is {self.state.value}")
         return self._core
+
+    def require_lookup(self) -> Lookup:
+        """What reads records back. Raises StateError before `start`."""
+        if self._lookup is None:
+            raise StateError(f"the journal is {self.state.value}")
+        return self._lookup
 
     @property
     def shards(self) -> int:

@@ -8,7 +8,7 @@ and after every error check-init-check (`journal.fencing`) decides by the epoch 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -39,6 +39,8 @@ class WriterConfig:
     shards: int
     pace_s: float
     """At least this long between a commit's answer and the next produce: docs/ARCHITECTURE.md, Pacing."""
+    join_s: float
+    """How long after its first group a transaction waits for a second one to join it."""
 
 
 class Place(NamedTuple):
@@ -46,6 +48,51 @@ class Place(NamedTuple):
 
     shard: int
     number: int
+
+
+Joining = Callable[[Group], Group | None]
+"""Gives what has gathered since a group was taken, if it may join that group's transaction."""
+
+
+def nothing_joins(_: Group) -> Group | None:
+    """For a group that is written alone."""
+    return None
+
+
+class _Transaction:
+    """Groups that one Kafka transaction writes: their WAL records, and the place of each."""
+
+    def __init__(self, origin: Origin, topic: str, last: FrameNumbers) -> None:
+        self.groups: list[Group] = []
+        self.records: list[Sent] = []
+        self.places: list[Place] = []
+        self.numbers = last
+        self._origin = origin
+        self._topic = topic
+
+    def add(self, group: Group) -> list[Sent]:
+        """Seal a group behind what is here; its records."""
+        self.numbers = group.seal(self._origin, self.numbers)
+        records = group.records(self._topic)
+        self.groups.append(group)
+        self.records += records
+        self.places += [Place(*key) for key in group.numbers()]
+        return records
+
+    def delivered(self, offsets: Sequence[int]) -> None:
+        """Tell the groups where their frames are."""
+        place = 0
+        for group in self.groups:
+            found: dict[int, tuple[int, int]] = {}
+            for _ in range(group.frames):
+                shard, offset = self.places[place].shard, offsets[place]
+                found[shard] = (found.get(shard, (offset, offset))[0], offset)
+                place += 1
+            group.completion.offsets = found
+
+    def resolve(self, error: JournalError | None = None) -> None:
+        for group in self.groups:
+            group.completion.resolve(error)
 
 
 class Writer:
@@ -74,29 +121,30 @@ class Writer:
         self._ends = list(ends)
         self._timing = timing
         self._topic = wal_topic(config.journal)
+        self._origin = Origin(config.uuid, claim.epoch, claim.node)
         self._answered_at = timing.clock() - config.pace_s
 
-    def write(self, group: Group) -> None:
-        """Commit a group and tell its completion. Raises FencedError or OutcomeUnknownError after telling it."""
-        origin = Origin(self._config.uuid, self.claim.epoch, self.claim.node)
-        numbers = group.seal(origin, self.numbers)
-        records = group.records(self._topic)
-        places = [Place(*key) for key in group.numbers()]
+    def write(self, group: Group, joining: Joining = nothing_joins) -> None:
+        """Commit a group, and one that joins it; tell their completions.
+
+        Raises FencedError or OutcomeUnknownError after telling it.
+        """
+        transaction = _Transaction(self._origin, self._topic, self.numbers)
+        transaction.add(group)
         began = self._timing.clock()
         try:
-            self._commit(records, places)
+            self._commit(transaction, joining)
         except JournalError as error:
             self.close()
-            group.completion.resolve(error)
+            transaction.resolve(error)
             raise
-        self.numbers = numbers
+        self.numbers = transaction.numbers
         self.committed_at = began
-        group.completion.resolve()
+        transaction.resolve()
 
     def write_ready(self, group: Group) -> None:
         """Commit READY: no second try. Raises the error that met it; its outcome then does not matter."""
-        origin = Origin(self._config.uuid, self.claim.epoch, self.claim.node)
-        self.numbers = group.seal(origin, self.numbers)
+        self.numbers = group.seal(self._origin, self.numbers)
         began = self._timing.clock()
         producer = self._producer
         assert producer is not None
@@ -125,21 +173,22 @@ class Writer:
 
     # ---- committing ------------------------------------------------------------------------------------------------
 
-    def _commit(self, records: list[Sent], places: list[Place]) -> None:
+    def _commit(self, transaction: _Transaction, joining: Joining) -> None:
         self.renew_if_disturbed()
         producer, timing = self._producer, self._timing
         assert producer is not None
         self._keep_pace()
         try:
-            offsets = self._send(producer, records)
+            offsets = self._send(producer, transaction, joining)
             clean = producer.commit_transaction(timing.request_s)
         except OperatingError as error:
             log.warning("a group met an error; check, init, check: %s", error)
             self.close()
-            self._recover(records, places)
+            self._recover(transaction.records, transaction.places)
             return
         self._answered_at = timing.clock()
-        for (shard, _), offset in zip(places, offsets, strict=True):
+        transaction.delivered(offsets)
+        for (shard, _), offset in zip(transaction.places, offsets, strict=True):
             self._ends[shard] = max(self._ends[shard], offset + 1)
         if not clean:
             log.warning("a commit may have been sent twice; check, init, check before the next group")
@@ -150,14 +199,23 @@ class Writer:
         if wait_s > 0:
             self._timing.pause(wait_s)
 
-    def _send(self, producer: TransactionalProducer, records: list[Sent]) -> list[int]:
-        """Produce the group's frames; one abort and a second try before the outcome is left to recovery."""
+    def _send(self, producer: TransactionalProducer, transaction: _Transaction, joining: Joining) -> list[int]:
+        """Produce the frames; one abort and a second try before the outcome is left to recovery."""
         try:
-            return producer.send(records, self._timing.request_s)
+            return producer.send(self._joined(transaction, joining), self._timing.request_s)
         except AbortableProducerError as error:
             log.warning("a group is sent again: %s", error)
             producer.abort_transaction(self._timing.request_s)
-            return producer.send(records, self._timing.request_s)
+            return producer.send(transaction.records, self._timing.request_s)
+
+    def _joined(self, transaction: _Transaction, joining: Joining) -> Iterator[Sent]:
+        """The records of a transaction's first group; then, after a while in which they set out, those of a second."""
+        first = transaction.groups[0]
+        yield from tuple(transaction.records)
+        self._timing.pause(self._config.join_s)
+        second = joining(first)
+        if second is not None:
+            yield from transaction.add(second)
 
     # ---- after an error --------------------------------------------------------------------------------------------
 

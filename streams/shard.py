@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from journal.engine import Fold
+from journal.engine import Change, Fold
 from journal.errors import CorruptionError, FrameError, GapError, LocalStorageError, OperatingError
 from journal.kafka.control import table_topic, wal_topic, worker_id
 from journal.kafka.ports import (
@@ -20,7 +20,6 @@ from journal.kafka.ports import (
     Clock,
     FatalProducerError,
     Kafka,
-    Sent,
     TransactionalProducer,
 )
 from journal.local.ports import LocalStore
@@ -117,7 +116,8 @@ class ShardWorker:
         if not start <= mark.offset + 1 <= end:
             what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {mark.offset + 1}"
             raise GapError(what, topic=wal_topic(config.journal), partition=self.shard, offset=mark.offset + 1)
-        self._fold = Fold(mark, self._store, updates_row_bytes_max=config.updates_row_bytes_max)
+        highest = self._store.highest_record()
+        self._fold = Fold(mark, self._store, updates_row_bytes_max=config.updates_row_bytes_max, highest=highest)
         self._committed = mark.offset
         self._clear_gathered()
         self.stopped_by = self._stopped_at = None
@@ -241,17 +241,13 @@ class ShardWorker:
         return self.state is not ShardState.RECOVERING
 
     def _checkpoint(self) -> None:
-        """One Kafka transaction with all row changes and the mark last, then one local batch.
-
-        Hot path: rows are made into `Sent` without its own, twice as slow, constructor.
-        """
+        """One Kafka transaction with all row changes and the mark last, then one local batch."""
         fold, producer = self._fold, self._producer
         assert fold is not None
         assert producer is not None
         changes = fold.changes()
-        topic, number, new = table_topic(self._config.journal), self.shard, tuple.__new__
         try:
-            offsets, clean = self._send(producer, [new(Sent, (topic, number, *change)) for change in changes])
+            offset, clean = self._send(producer, changes)
         except FatalProducerError as error:
             log.warning("shard %d: %s", self.shard, error)
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)
@@ -261,11 +257,8 @@ class ShardWorker:
             self._become(ShardState.RECOVERING)
             return
         self._committed = fold.mark.offset
-        if offsets[-1] < 0:  # committed, but the broker did not say where: read it back
-            self._become(ShardState.RECOVERING)
-            return
         try:
-            self._store.write(changes, note_checkpoint(self.shard, offsets[-1] + 1, int(self._wall_ms())))
+            self._store.write(changes, note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
         except LocalStorageError as error:
             log.error("shard %d: %s", self.shard, error)
             self._become(ShardState.RECOVERING)
@@ -276,20 +269,20 @@ class ShardWorker:
             # a repeated EndTxn may still arrive and would commit a part of the next checkpoint
             self._become(ShardState.RECOVERING)
 
-    def _send(self, producer: TransactionalProducer, rows: list[Sent]) -> tuple[list[int], bool]:
-        """Send and commit, with what can be done again done again within the request's time."""
-        timeout_s = self._config.request_timeout_s
+    def _send(self, producer: TransactionalProducer, changes: Sequence[Change]) -> tuple[int, bool]:
+        """Send and commit, with what can be done again done again within the request's time; the mark's offset."""
+        topic, timeout_s = table_topic(self._config.journal), self._config.request_timeout_s
         until = self._clock() + timeout_s
         while True:
             try:
-                offsets = producer.send(rows, timeout_s)
+                offset = producer.send_rows(topic, self.shard, changes, timeout_s)
                 break
             except AbortableProducerError as error:
                 log.warning("shard %d: sending the checkpoint again: %s", self.shard, error)
                 producer.abort_transaction(timeout_s)
                 if self._clock() > until:
                     raise
-        return offsets, producer.commit_transaction(timeout_s)
+        return offset, producer.commit_transaction(timeout_s)
 
     def _clear_gathered(self) -> None:
         self._gathered_bytes = 0

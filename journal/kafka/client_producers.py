@@ -15,8 +15,9 @@ Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from itertools import chain, islice
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -29,6 +30,7 @@ from journal.kafka.ports import Clock, FatalProducerError, RetriableProducerErro
 T = TypeVar("T")
 
 _CONNECT_NUDGE_S = 0.001
+_ROWS_PER_CALL = 5000
 
 
 class PartitionReports:
@@ -58,9 +60,14 @@ class Deliveries:
     def __init__(self) -> None:
         self.produced = 0
         self._partitions: dict[tuple[str, int], PartitionReports] = {}
+        self._runs: list[tuple[PartitionReports, int]] = []
+        """Of the records sent one after the other to one partition: its reports, and how many were sent before them."""
 
-    def reports_of(self, topic: str, partition: int) -> PartitionReports:
-        return self._partitions.setdefault((topic, partition), PartitionReports())
+    def begin_run(self, topic: str, partition: int) -> PartitionReports:
+        """What follows goes to this partition."""
+        reports = self._partitions.setdefault((topic, partition), PartitionReports())
+        self._runs.append((reports, self.produced))
+        return reports
 
     @property
     def waiting(self) -> int:
@@ -71,15 +78,20 @@ class Deliveries:
         errors = (reports.first_error for reports in self._partitions.values())
         return next((error for error in errors if error is not None), None)
 
-    def offsets(self, records: Sequence[Sent]) -> list[int]:
+    def offsets(self) -> list[int]:
         """Offsets in the order of the records sent, once none is waited for.
 
         -1 where the broker does not say it: it had the record already, from a request whose answer was lost.
         """
         if len(self._partitions) == 1:
             return next(iter(self._partitions.values())).offsets
-        places = {key: iter(reports.offsets) for key, reports in self._partitions.items()}
-        return [next(places[record.topic, record.partition]) for record in records]
+        offsets = {id(reports): iter(reports.offsets) for reports in self._partitions.values()}
+        ends = [began for _, began in self._runs[1:]] + [self.produced]
+        return [
+            offset
+            for (reports, began), end in zip(self._runs, ends, strict=True)
+            for offset in islice(offsets[id(reports)], end - began)
+        ]
 
 
 class _Instance:
@@ -111,7 +123,7 @@ class _Instance:
         with suppress(KafkaException):
             self.producer.cluster_id(max(0.0, deadline - self._clock()))
 
-    def deliver(self, records: Sequence[Sent], deadline: float) -> Deliveries:
+    def deliver(self, records: Iterable[Sent], deadline: float) -> Deliveries:
         """Produces and waits for the delivery reports; some are still `waiting` when the deadline came first.
 
         Hot path: one pass, the callback looked up only where the partition changes.
@@ -123,7 +135,7 @@ class _Instance:
         for topic, part, key, value in records:
             if place != (topic, part):
                 place = (topic, part)
-                report = deliveries.reports_of(topic, part).report
+                report = deliveries.begin_run(topic, part).report
             while True:
                 try:
                     produce(topic, value, key, part, report)
@@ -140,8 +152,30 @@ class _Instance:
             producer.flush(max(0.0, deadline - self._clock()))
         return deliveries
 
+    def enqueue(self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], deadline: float) -> bool:
+        """Produces rows without reports, in any order; False when librdkafka's queue had no room for all in time."""
+        producer = self.producer
+        for first in range(0, len(rows), _ROWS_PER_CALL):
+            messages: list[dict[str, object]] = [
+                {"key": key, "value": value} for key, value in rows[first : first + _ROWS_PER_CALL]
+            ]
+            while producer.produce_batch(topic, messages, partition) < len(messages):
+                if self._clock() >= deadline:
+                    return False
+                messages = [_again(message) for message in messages if "_error" in message]
+                producer.poll(max(0.0, min(0.1, deadline - self._clock())))
+        return True
+
     def discard(self) -> None:
         self._producer = None
+
+
+def _again(message: dict[str, object]) -> dict[str, object]:
+    """A message that `produce_batch` refused for want of room. Raises for one that it refused for anything else."""
+    error = message.pop("_error")
+    if not isinstance(error, KafkaError) or error.code() != KafkaError._QUEUE_FULL:
+        raise KafkaException(error)
+    return message
 
 
 class KafkaTransactionalProducer:
@@ -158,20 +192,40 @@ class KafkaTransactionalProducer:
         left = max(0.001, deadline - self._clock())
         self._call("init", lambda producer: producer.init_transactions(left))
 
-    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
-        if not records:
+    def send(self, records: Iterable[Sent], timeout_s: float) -> list[int]:
+        remaining = iter(records)
+        first = next(remaining, None)
+        if first is None:
             raise InvalidOperationError("a transaction needs at least one record")
         deadline = self._clock() + timeout_s
         self._call("begin transaction", lambda producer: producer.begin_transaction())
-        deliveries = self._call("send", lambda _: self._instance.deliver(records, deadline))
+        deliveries = self._call("send", lambda _: self._instance.deliver(chain((first,), remaining), deadline))
         if deliveries.first_error is not None and not deliveries.waiting:
             raise delivery_error(deliveries.first_error)
-        offsets = [] if deliveries.waiting else deliveries.offsets(records)
+        offsets = [] if deliveries.waiting else deliveries.offsets()
         if deliveries.waiting or -1 in offsets:
             raise FatalProducerError(
                 f"{self._name}: send: not every record is known to be written, after {timeout_s} s"
             )
         return offsets
+
+    def send_rows(
+        self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+    ) -> int:
+        """Hot path: a row costs 0.9 microseconds; with a report of its own, 1.5."""
+        if not rows:
+            raise InvalidOperationError("a transaction needs at least one record")
+        deadline = self._clock() + timeout_s
+        self._call("begin transaction", lambda producer: producer.begin_transaction())
+        if not self._call("send", lambda _: self._instance.enqueue(topic, partition, rows[:-1], deadline)):
+            raise FatalProducerError(f"{self._name}: send: no room for every row within {timeout_s} s")
+        last = Sent(topic, partition, *rows[-1])
+        deliveries = self._call("send", lambda _: self._instance.deliver((last,), deadline))
+        if deliveries.first_error is not None:
+            raise delivery_error(deliveries.first_error)
+        if deliveries.waiting or deliveries.offsets()[0] < 0:
+            raise FatalProducerError(f"{self._name}: send: not every row is known to be written, after {timeout_s} s")
+        return deliveries.offsets()[0]
 
     def commit_transaction(self, timeout_s: float) -> bool:
         began = self._clock()
@@ -232,7 +286,7 @@ class KafkaPlainProducer:
             reason = f"produce: not every record had its delivery report within {timeout_s} s"
             raise KafkaUnavailableError(reason) if self._instance.events.brokers_down else DeadlineError(reason)
         self._instance.events.brokers_down = False
-        return deliveries.offsets(records)
+        return deliveries.offsets()
 
     def close(self) -> None:
         self._instance.discard()

@@ -60,18 +60,35 @@ class MarkReader:
         self._clock = clock
 
     def newest(self, shard: int, timeout_s: float) -> FoundMark:
-        """The newest committed mark. Raises RowError for one that does not parse."""
+        """The newest committed mark. Raises RowError for one that does not parse.
+
+        While it is looked for, the cleaner may drop it for a newer one, and with it all others: none is there only if
+        there is none and the partition still ends where it did. DeadlineError if that is not known in time.
+        """
+        until = self._clock() + timeout_s
         start, end = self._reader.start_and_end(shard, timeout_s)
+        while True:
+            last = self._last_between(shard, start, end, timeout_s)
+            if last is not None:
+                return FoundMark(self._decode(last), last.offset, end)
+            before = end
+            start, end = self._reader.start_and_end(shard, timeout_s)
+            if end == before:
+                return FoundMark(Mark(shard=shard, offset=-1), -1, end)
+            if self._clock() > until:
+                raise DeadlineError(f"{self._topic}[{shard}]: no mark was found in {timeout_s:g} s, and rows go on")
+
+    def _last_between(self, shard: int, start: int, end: int, timeout_s: float) -> LogRecord | None:
         back = _FIRST_LOOK_OFFSETS
         upper = end
         while upper > start:
             since = max(start, end - back)
             last = self._last_mark(shard, since, upper, timeout_s)
             if last is not None:
-                return FoundMark(self._decode(last), last.offset, end)
+                return last
             upper = since
             back *= _GROWTH
-        return FoundMark(Mark(shard=shard, offset=-1), -1, end)
+        return None
 
     def _last_mark(self, shard: int, since: int, upper: int, timeout_s: float) -> LogRecord | None:
         key = mark_key(shard)

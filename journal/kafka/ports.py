@@ -62,11 +62,20 @@ class TransactionalProducer(Protocol):
     def init(self, timeout_s: float) -> None:
         """Initialise the transactional id: fences every older instance, and settles what it left open."""
 
-    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
+    def send(self, records: Iterable[Sent], timeout_s: float) -> list[int]:
         """Begin a transaction and produce `records` in it; returns their offsets once all have delivery reports
         (-1 where the broker does not say: it had the record already, from a request whose answer was lost).
 
-        At least one record. Raises a ProducerError: a record that is not delivered is fatal to the instance.
+        At least one record. They are taken one by one, and each is on its way before the next is asked for. Raises a
+        ProducerError: a record that is not delivered is fatal to the instance.
+        """
+
+    def send_rows(
+        self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+    ) -> int:
+        """`send` for many rows (key and value) to one partition, the last one behind all others: its offset.
+
+        The others have no reports of their own: one that is not delivered makes `commit_transaction` fail.
         """
 
     def commit_transaction(self, timeout_s: float) -> bool:

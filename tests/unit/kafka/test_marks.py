@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from journal.errors import RowError
+from journal.errors import DeadlineError, RowError
 from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Sent
 from journal.stops import look_ahead
 from journal.v1.journal_pb2 import Frame, Identity, Mark
 from journal.wire.keys import mark_key, record_key
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL, add, frame, marker
@@ -20,11 +22,24 @@ LIMIT_S = 10.0
 IDENTITY = Identity(journal=JOURNAL, name="j", shards=1)
 
 
+class Meanwhile(Faults):
+    """Nothing goes wrong, but something happens before a reader's next fetch."""
+
+    def __init__(self) -> None:
+        self.before_fetch: list[Callable[[], object]] = []
+
+    def at(self, request: str, node: str) -> Fault:
+        if request == "poll" and self.before_fetch:
+            self.before_fetch.pop()()
+        return Fault.NONE
+
+
 class Topics:
     """A journal's topics with one shard, written as worker and writer do."""
 
     def __init__(self) -> None:
-        self.broker = SimulatedBroker(Timeline(), Faults())
+        self.meanwhile = Meanwhile()
+        self.broker = SimulatedBroker(Timeline(), self.meanwhile)
         self.kafka = SimulatedKafka(self.broker)
         for topic in ("j.wal", "j.table"):
             self.kafka.cluster().create(topic, 1, 1, {}, LIMIT_S)
@@ -71,6 +86,33 @@ def test_the_newest_mark_is_found_however_many_rows_lie_behind_it(rows_behind: i
     found = topics.marks.newest(0, LIMIT_S)
     assert (found.mark.offset, found.place) == (8, place)
     assert found.end == place + 2 + (rows_behind + 1 if rows_behind else 0)
+
+
+def test_a_mark_that_is_compacted_while_it_is_looked_for_gives_way_to_the_newer_one() -> None:
+    topics = Topics()
+    topics.checkpoint(3, 1)
+    places = []
+
+    def compacted() -> None:
+        places.append(topics.checkpoint(8, 1))
+        topics.broker.compact("j.table", 0)
+
+    topics.meanwhile.before_fetch = [compacted]
+    found = topics.marks.newest(0, LIMIT_S)
+    assert (found.mark.offset, [found.place]) == (8, places)
+
+
+def test_whether_there_is_a_mark_is_not_waited_for_for_ever() -> None:
+    topics = Topics()
+    topics.write("j.table", (record_key(1), b"row"))
+
+    def stray() -> None:
+        topics.write("j.table", (record_key(1), b"row"))
+        topics.broker.timeline.wait(LIMIT_S, lambda: False)
+
+    topics.meanwhile.before_fetch = [stray]
+    with pytest.raises(DeadlineError):
+        topics.marks.newest(0, LIMIT_S)
 
 
 def test_an_open_checkpoint_is_not_seen() -> None:

@@ -1,0 +1,117 @@
+"""`Appends`: what a broker node calls on an active journal, wherever that journal is kept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Protocol
+
+from journal.acceptance import PlainOperation
+from journal.completion import Completion
+from journal.core import Core
+from journal.errors import RecordMissingError
+
+
+class Records(Protocol):
+    """Single records read back while a journal is active. Thread-safe."""
+
+    def read(self, record_id: int) -> bytes | None: ...
+
+    def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None: ...
+
+    def applied(self, shard: int) -> int: ...
+
+
+class Appends(ABC):
+    """Appends, and records read back: the same for every kind of journal. Thread-safe."""
+
+    @abstractmethod
+    def require_core(self) -> Core:
+        """What appends go to. Raises StateError before the journal was started."""
+
+    @abstractmethod
+    def require_lookup(self) -> Records:
+        """What reads records back. Raises StateError before the journal was started."""
+
+    def new_id(self, virtual_shard: int = 0) -> int:
+        """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""
+        return self.require_core().new_id(virtual_shard)
+
+    def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion:
+        """Add a record. Raises RecordExistsError, LockedError, FullError, InvalidOperationError, StateError."""
+        return self.require_core().add(record_id, kind, data, tx)
+
+    def update(
+        self, record_id: int, kind: int, data: bytes, *, replaceable: bool = False, subject: int = 0, tx: int = 0
+    ) -> Completion:
+        """Attach data to a record; a replaceable update replaces that of the same kind and subject.
+
+        Raises RecordMissingError, and what `add` raises.
+        """
+        return self.require_core().update(record_id, kind, data, replaceable, subject, tx)
+
+    def delete(self, record_id: int, *, tx: int = 0) -> Completion:
+        """Delete a record with its updates. Raises RecordMissingError, and what `add` raises."""
+        return self.require_core().delete(record_id, tx)
+
+    def try_update(
+        self, record_id: int, kind: int, data: bytes, *, replaceable: bool = False, subject: int = 0, tx: int = 0
+    ) -> Completion | None:
+        """`update`, or None if there is no such record."""
+        try:
+            return self.update(record_id, kind, data, replaceable=replaceable, subject=subject, tx=tx)
+        except RecordMissingError:
+            return None
+
+    def try_delete(self, record_id: int, *, tx: int = 0) -> Completion | None:
+        """`delete`, or None if there is no such record."""
+        try:
+            return self.delete(record_id, tx=tx)
+        except RecordMissingError:
+            return None
+
+    def begin(self, tx: int | None = None) -> int:
+        """Begin a transaction: `tx`, or a number that is free. An operation with a new `tx` begins it too."""
+        return self.require_core().begin(tx)
+
+    def prepare(self, tx: int, data: bytes = b"") -> Completion:
+        """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid)."""
+        return self.require_core().prepare(tx, data)
+
+    def append_all(self, operations: Sequence[PlainOperation]) -> Completion:
+        """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all.
+
+        Raises what refuses the first of them that is refused; then none was appended.
+        """
+        return self.require_core().append_all(operations)
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
+        """Make the operations of `tx` take effect, and plain operations behind them in the same group.
+
+        Raises TransactionUnknownError, or what refuses one of `then`; then nothing was changed.
+        """
+        return self.require_core().commit(tx, then)
+
+    def rollback(self, tx: int) -> Completion:
+        """Drop the operations of `tx`. Raises TransactionUnknownError."""
+        return self.require_core().rollback(tx)
+
+    def read(self, record_id: int) -> bytes | None:
+        """The data of a record in the local copy; None if the copy does not have it (yet)."""
+        return self.require_lookup().read(record_id)
+
+    def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float = 15.0) -> bytes | None:
+        """The data with which the WAL adds a record between two offsets, as `Completion.offsets` has them."""
+        return self.require_lookup().read_at(record_id, offsets, timeout_s)
+
+    def applied(self, shard: int) -> int:
+        """The WAL offset up to which the local copy has a shard, -1 before its first mark."""
+        return self.require_lookup().applied(shard)
+
+    def room(self) -> Completion:
+        """Done when the queue has room again, first come first served."""
+        return self.require_core().room()
+
+    def flush(self) -> Completion:
+        """Done when everything accepted so far is committed."""
+        return self.require_core().flush()

@@ -1,0 +1,64 @@
+"""Single records read back while a journal is active: from the local copy, or from the WAL before it has them."""
+
+from __future__ import annotations
+
+import threading
+
+from rocksdict import DbClosedError
+
+from journal.errors import LocalStorageError
+from journal.kafka.ports import Clock, Kafka
+from journal.local.rocks import RocksStore
+from journal.replica import Replica
+from journal.v1.journal_pb2 import ADD, Identity, Record
+from journal.wal import WalReader
+from journal.wire.ids import shard_of
+from journal.wire.keys import record_key
+
+
+class Lookup:
+    """Reads records of one journal. Thread-safe."""
+
+    def __init__(
+        self, kafka: Kafka, journal: str, identity: Identity, store: RocksStore, replica: Replica, clock: Clock
+    ) -> None:
+        self._kafka = kafka
+        self._journal = journal
+        self._identity = identity
+        self._store = store
+        self._replica = replica
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._wal: WalReader | None = None
+
+    def read(self, record_id: int) -> bytes | None:
+        """The data of a record in the local copy; None if it has none of that id (yet). Raises LocalStorageError."""
+        try:
+            row = self._store.get(record_key(record_id))
+        except DbClosedError as error:
+            raise LocalStorageError("the local copy is closed") from error
+        return None if row is None else Record.FromString(row).data
+
+    def applied(self, shard: int) -> int:
+        """The WAL offset of the mark that the local copy stands at, -1 before the first."""
+        return self._replica.mark(shard).offset
+
+    def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
+        """The data that the frames between two WAL offsets (first and last) of the record's shard add it with."""
+        first, last = offsets
+        shard = shard_of(record_id, self._identity.shards)
+        with self._lock:
+            if self._wal is None:
+                identity = self._identity
+                self._wal = WalReader(self._kafka, self._journal, identity.journal, identity.shards, self._clock)
+            for _, frame in self._wal.frames(shard, first, last + 1, timeout_s):
+                for op in frame.operations:
+                    if op.id == record_id and op.type == ADD:
+                        return op.data
+        return None
+
+    def close(self) -> None:
+        with self._lock:
+            if self._wal is not None:
+                self._wal.close()
+                self._wal = None
