@@ -2,11 +2,17 @@
 
 A copy made from nothing is *building*: rows go straight to the store, which is no state yet and unreadable. A shard is
 readable from its partition's newest mark, as captured when reading began, or a later one: in a compacted topic the rows
-behind older marks describe no state. From then on its rows are held back until their mark, and written with it
-and the position in one batch, so that what can be read is always the state of a mark.
+behind older marks describe no state, as keys that were written again later are missing. From then on its rows are held
+back until their mark, and written with it and the position in one batch, so that what can be read is always the state
+of a mark.
+
+The cleaner leaves alone what was written within min.compaction.lag. So a mark that was younger when it was read has its
+state behind it, and so has the newest one of any moment within that time. A readable shard that meets older rows (it
+was away, or slow, or its process was stopped) is building again: on top of what it has, up to the newest mark.
 
 A copy that exists is used again if it is of the same topic and journal, its position is inside the log, and it stood at
-the end more recently than tombstones are kept. Otherwise it is dropped: it could hold records that were deleted.
+the end more recently than tombstones are kept. Otherwise it is dropped: it could hold records that were deleted. The
+position is that of the last state: a copy that was building on top of one reads again from there.
 """
 
 from __future__ import annotations
@@ -44,7 +50,7 @@ class CopyState(Enum):
 class _Shard:
     position: int
     end: int
-    end_captured: float
+    end_captured: tuple[float, float]
     state: CopyState
     mark: Mark
     held: list[Change] = field(default_factory=list)
@@ -75,7 +81,13 @@ class Replica:
         self._clock = clock
         self._wall_ms = wall_ms
         self._retention_ms = delete_retention_ms - delete_retention_ms // 10
-        self._compaction_lag_s = min_compaction_lag_ms / 1000
+        self._lag_ms = min_compaction_lag_ms - min_compaction_lag_ms // 10
+        self._young_ms = min_compaction_lag_ms / 2
+        """By the brokers' clocks; half, as ours may differ."""
+        self._old_ms = 0.0
+        """Rows of before may have been compacted when the last poll read them."""
+        self._whole_ms = 0.0
+        """When the copy last lacked nothing: tombstones of later have to be read before they are gone."""
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
         self._timeout_s = 0.0
@@ -93,42 +105,54 @@ class Replica:
         """
         self._held_bytes = 0
         self._timeout_s = timeout_s
+        now = self._now()
         ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
         if not self._is_usable(ends):
             self._store.clear()
             self._store.write((), {_IDENTITY: self._identity, _BUILDING: _YES})
             self._store.flush()
-        now = self._clock()
+        self._whole_ms = self._last_whole_ms(ends)
+        state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
         for shard, (start, end) in ends.items():
             position = self._stored(b"position", shard)
-            if position is None:
-                end = self._end_of_marks(shard, timeout_s)
-                self._shards[shard] = _Shard(start, end, now, CopyState.BUILDING, _no_mark(shard))
-            else:
-                self._shards[shard] = _Shard(position, end, now, CopyState.READABLE, self._stored_mark(shard))
+            mark = self._stored_mark(shard)
+            copy = _Shard(start if position is None else position, end, now, state, mark)
+            self._shards[shard] = copy
+            if state is CopyState.BUILDING:
+                self._capture_end(shard, copy)
         self._reader.seek({shard: copy.position for shard, copy in self._shards.items()})
         self._note_ends()
 
-    def _end_of_marks(self, shard: int, timeout_s: float) -> int:
+    def _capture_end(self, shard: int, copy: _Shard) -> None:
         """The offset behind the newest mark. What lies behind it (a foreign row, say) belongs to no state yet."""
+        copy.end_captured = self._now()
         marks = MarkReader(self._kafka, self._topic, self._clock)
         try:
-            return marks.newest(shard, timeout_s).place + 1
+            copy.end = marks.newest(shard, self._timeout_s).place + 1
         finally:
             marks.close()
 
+    def _now(self) -> tuple[float, float]:
+        return self._clock(), self._wall_ms()
+
     def _is_usable(self, ends: Mapping[int, tuple[int, int]]) -> bool:
-        store = self._store
-        if store.named(_IDENTITY) != self._identity or store.named(_BUILDING) != _NO:
+        if self._store.named(_IDENTITY) != self._identity:
             return False
         for shard, (start, end) in ends.items():
+            position = self._stored(b"position", shard)
+            if position is None or not start <= position <= end:
+                return False
+        return self._wall_ms() - self._last_whole_ms(ends) <= self._retention_ms
+
+    def _last_whole_ms(self, ends: Mapping[int, tuple[int, int]]) -> float:
+        """When the copy last lacked nothing that was in the log: now, if it still does."""
+        whole = self._wall_ms()
+        for shard, (_, end) in ends.items():
             position, stood = self._stored(b"position", shard), self._stored(b"stood", shard)
-            if position is None or stood is None or not start <= position <= end:
-                return False
-            missed = end - position > 1  # one offset is a transaction marker: no row, no tombstone
-            if missed and self._wall_ms() - stood > self._retention_ms:
-                return False
-        return True
+            # one offset is a transaction marker: no row, no tombstone
+            if position is not None and stood is not None and end - position > 1:
+                whole = min(whole, stood)
+        return whole
 
     def _stored(self, name: bytes, shard: int) -> int | None:
         value = self._store.named(b"%s/%d" % (name, shard))
@@ -142,13 +166,19 @@ class Replica:
 
     def poll(self, timeout_s: float) -> int:
         """Take in what has arrived, waiting for the first row at most `timeout_s`. How many rows that were."""
+        began = self._wall_ms()
+        if began - self._whole_ms > self._retention_ms:
+            self.open(self._timeout_s)  # whoever was not asked, or stopped, for so long may have to be dropped
         records = self._reader.poll(timeout_s)
+        self._old_ms = self._wall_ms() - self._young_ms
         direct: list[Change] = []
         for record in records:
             self._take(record, direct)
         if direct:
             self._store.write(direct, {}, durable=False)
         self._note_ends()
+        if self._is_caught_up():
+            self._whole_ms = began
         return len(records)
 
     def _take(self, record: LogRecord, direct: list[Change]) -> None:
@@ -161,6 +191,8 @@ class Replica:
         except RowError as error:
             raise self._row_error(record, error.reason) from None
         copy.at_mark = is_mark
+        if copy.state is CopyState.READABLE and record.timestamp <= self._old_ms:
+            self._take_old(copy, record, direct)
         if is_mark:
             self._take_mark(copy, record)
         if copy.state is CopyState.BUILDING:
@@ -177,6 +209,28 @@ class Replica:
         elif self._held_bytes > self._held_bytes_max:
             raise self._row_error(record, f"more than {self._held_bytes_max} bytes of rows without a mark")
 
+    def _take_old(self, copy: _Shard, record: LogRecord, direct: list[Change]) -> None:
+        """Build on from the last state, if there is a mark to build up to.
+
+        None is there for rows that nobody had written when the end was captured, not long ago, and for the newest.
+        """
+        if record.offset + 1 >= copy.end and not self._is_long_since(copy.end_captured):
+            return
+        self._capture_end(record.partition, copy)
+        if record.offset + 1 >= copy.end:
+            return
+        self._store.write((), {_BUILDING: _YES})
+        copy.state = CopyState.BUILDING
+        direct += copy.held
+        self._forget_held(copy)
+
+    def _is_long_since(self, moment: tuple[float, float]) -> bool:
+        """Whether rows of before the newest mark of that moment may be missing by now.
+
+        The larger of two answers: one clock stands still while the machine is suspended, the other may be set back.
+        """
+        return max((self._clock() - moment[0]) * 1000, self._wall_ms() - moment[1]) > self._lag_ms
+
     def _take_mark(self, copy: _Shard, record: LogRecord) -> None:
         try:
             mark = Mark.FromString(record.value or b"")
@@ -190,34 +244,35 @@ class Replica:
 
     def _write_held(self, shard: int, copy: _Shard, position: int, timestamp: int) -> None:
         self._store.write(copy.held, note_checkpoint(shard, position, timestamp))
+        self._forget_held(copy)
+        copy.position = position
+
+    def _forget_held(self, copy: _Shard) -> None:
         self._held_bytes -= sum(len(key) + len(value or b"") for key, value in copy.held)
         copy.held.clear()
-        copy.position = position
 
     def _note_ends(self, at: Mapping[int, int] | None = None) -> None:
         """Make building shards readable that stand at a mark at or beyond their captured end.
 
         `at` has their positions in the middle of a batch; between batches they are the reader's.
         """
-        now = self._clock()
         named: dict[bytes, bytes] = {}
         for shard in self._shards if at is None else at:
             copy = self._shards[shard]
             position = self._reader.position(shard) if at is None else at[shard]
             if copy.state is not CopyState.BUILDING or not copy.at_mark or position < copy.end:
                 continue
-            if now - copy.end_captured > self._compaction_lag_s:
-                copy.end = self._end_of_marks(shard, self._timeout_s)
-                copy.end_captured = now
+            if self._is_long_since(copy.end_captured):
+                self._capture_end(shard, copy)
                 if position < copy.end:
                     continue
             copy.state = CopyState.READABLE
             copy.position = position
             named |= note_checkpoint(shard, position, int(self._wall_ms()))
         if named:
+            self._store.flush()  # a position is never there without its rows
             if self.readable:
                 named[_BUILDING] = _NO
-                self._store.flush()
             self._store.write((), named)
 
     # ---- what it holds ---------------------------------------------------------------------------------------------
@@ -236,18 +291,21 @@ class Replica:
         return {shard: self.mark(shard) for shard in self._shards}
 
     def lag(self, shard: int) -> int:
-        """Offsets between what this copy holds and the end captured at `open`; 0 or less: caught up with that."""
+        """Offsets between what this copy holds and the end last captured; 0 or less: caught up with that."""
         return self._shards[shard].end - self._reader.position(shard)
 
     def catch_up(self, timeout_s: float) -> None:
-        """Follow until every shard is readable and stands at or beyond the end captured at `open`."""
+        """Follow until every shard is readable and stands at or beyond its end as last captured."""
         until = self._clock() + timeout_s
-        while not (self.readable and all(self.lag(shard) <= 0 for shard in self._shards)):
+        while not self._is_caught_up():
             left = until - self._clock()
             if left <= 0:
                 behind = max(self._shards, key=self.lag)
                 raise DeadlineError(f"{self._topic}[{behind}]: the copy is {self.lag(behind)} offsets behind")
             self.poll(left)
+
+    def _is_caught_up(self) -> bool:
+        return self.readable and all(self.lag(shard) <= 0 for shard in self._shards)
 
     def close(self) -> None:
         """Stop following. The store stays open: it is its owner's."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -10,7 +11,7 @@ from tests.simulation.chaos import Chaos
 from tests.simulation.disk import Disk
 from tests.simulation.history import History, Violation
 from tests.simulation.node import Node
-from tests.simulation.observers import SnapshotReader, observe_disk
+from tests.simulation.observers import SnapshotReader, observe_behind_cleaner, observe_disk
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.setting import Setting
@@ -46,11 +47,12 @@ class Cast:
 
     def start_node(self, name: str) -> Node:
         disk = self._node_disks[name]
+        disk.on_position = partial(observe_behind_cleaner, self.history, name, disk)
         node = Node(self.setting, self.history, name, disk, self.chance, next_number=lambda: next(self._numbers))
 
         def ended() -> None:
             disk.crash(self.chance)
-            observe_disk(self.setting, self.history, name, disk, range(self.setting.shards))
+            observe_disk(self.history, name, disk, range(self.setting.shards))
 
         node.process.on_end = ended
         self.nodes.append(node)
@@ -62,7 +64,7 @@ class Cast:
         def ended() -> None:
             for shard, disk in worker.disks.items():
                 disk.crash(self.chance)
-                observe_disk(self.setting, self.history, name, disk, [shard])
+                observe_disk(self.history, name, disk, [shard])
 
         worker.process.on_end = ended
         return worker
@@ -75,6 +77,7 @@ class Cast:
     def start_reader(self, *, now: bool, again: bool = False) -> None:
         """A read-only load, `again` with the copy that the last such one left, if no process has it open."""
         disk = Disk()
+        disk.on_position = partial(observe_behind_cleaner, self.history, "reader", disk)
         if again and not any(reader.process.alive for reader in self.readers):
             disk = self._reader_disk
         self._reader_disk = disk

@@ -11,11 +11,15 @@ from tests.simulation.faults import Fault, Faults
 _CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE)
 _NETWORK = (Fault.LOSE_REQUEST, Fault.LOSE_RESPONSE, Fault.LATE)
 _LIBRARY = (Fault.RETRIED, Fault.REPEATED, Fault.REPEATED)
+_IN_PROCESS = ("poll", "enqueue")
+"""To a fetch that is lost, and asked again by the client, there is only time; no request follows a single record."""
+
 _DISK = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 
 _RATES = {
     "init": 0.05,
     "add_partitions": 0.008,
+    "enqueue": 0.0005,
     "produce": 0.012,
     "end_transaction": 0.045,
     "plain_produce": 0.01,
@@ -106,7 +110,7 @@ class Chaos(Faults):
             forced = self._forced_at(request, node)
             if forced is not None:
                 return forced
-        if self.on and self._cut_off.get(node) and request != "poll" and not request.startswith("disk_"):
+        if self.on and self._cut_off.get(node) and request not in _IN_PROCESS and not request.startswith("disk_"):
             self._cut_off[node] -= 1
             return Fault.LOSE_REQUEST
         if not self.on or self._left == 0 or node == "foreign":
@@ -129,9 +133,9 @@ class Chaos(Faults):
             kinds += _DISK if disk else _CRASHES
         if self.weather in ("disks", "storm") and disk:
             kinds.append(Fault.LOSE_REQUEST)
-        if self.weather in ("network", "storm") and not disk and request != "poll":
-            kinds += _NETWORK  # a lost fetch is asked again by the client: to a poll it is only time
-        if self.weather in ("library", "storm") and not disk:
+        if self.weather in ("network", "storm") and not disk and request not in _IN_PROCESS:
+            kinds += _NETWORK
+        if self.weather in ("library", "storm") and not disk and request != "enqueue":
             kinds += _LIBRARY
         return self._chance.choice(kinds) if kinds else Fault.NONE
 

@@ -11,6 +11,7 @@ from random import Random
 
 from journal.engine import Change
 from journal.errors import LocalStorageError
+from journal.wire.keys import RECORD_TAG, record_id_of
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 
 _Batch = tuple[list[Change], dict[bytes, bytes], bool]
@@ -23,8 +24,8 @@ class Disk:
         self.rows: dict[bytes, bytes] = {}
         self.named: dict[bytes, bytes] = {}
         self._flushed: tuple[dict[bytes, bytes], dict[bytes, bytes]] | None = None
-        self.cleared_at: float | None = None
-        """When its owner last began a copy from nothing."""
+        self.on_position: Callable[[int], None] = _nothing
+        """Called with a shard whose position was written: the copy says that it is a state there."""
         self._since: list[_Batch] = []
         """Batches since the first one that was not durable, which followed `_flushed`."""
 
@@ -34,14 +35,16 @@ class Disk:
         if self._flushed is not None:
             self._since.append((rows, named, durable))
         self._apply(rows, named)
+        for name in named:
+            if name.startswith(b"position/"):
+                self.on_position(int(name[9:]))
 
     def flush(self) -> None:
         self._flushed = None
         self._since.clear()
 
-    def clear(self, now: float) -> None:
+    def clear(self) -> None:
         self.rows, self.named = {}, {}
-        self.cleared_at = now
         self.flush()
 
     def crash(self, chance: Random) -> None:
@@ -83,9 +86,8 @@ class MemorySnapshot:
 class SimulatedStore:
     """`journal.local.ports.LocalStore` on a simulated disk, as one process has it open."""
 
-    def __init__(self, disk: Disk, faults: Faults, node: str, now: Callable[[], float]) -> None:
+    def __init__(self, disk: Disk, faults: Faults, node: str) -> None:
         self._disk = disk
-        self._now = now
         self._faults = faults
         self._node = node
         self._open = True
@@ -104,6 +106,9 @@ class SimulatedStore:
     def named(self, name: bytes) -> bytes | None:
         return self._disk.named.get(name)
 
+    def highest_record(self) -> int:
+        return max((record_id_of(key) for key in self._disk.rows if key[:1] == RECORD_TAG), default=0)
+
     def flush(self) -> None:
         after = self._before("disk_flush")
         self._disk.flush()
@@ -114,7 +119,7 @@ class SimulatedStore:
 
     def clear(self) -> None:
         after = self._before("disk_clear")
-        self._disk.clear(self._now())
+        self._disk.clear()
         self._after(after)
 
     def close(self) -> None:
@@ -132,3 +137,6 @@ class SimulatedStore:
     def _after(self, fault: Fault) -> None:
         if fault is Fault.CRASH_AFTER:
             raise SimulatedCrash(self._node)
+
+
+def _nothing(shard: int) -> None: ...

@@ -37,7 +37,6 @@ class FoldCheck:
     def __init__(
         self,
         history: History,
-        judged: list[Tenure],
         wal: list[list[Placed]],
         markers: list[dict[int, Placed]],
         violations: list[str],
@@ -45,7 +44,6 @@ class FoldCheck:
     ) -> None:
         self.violations = violations
         self._history = history
-        self._judged = judged
         self._shards = history.shards
         self._wal = wal
         self._markers = markers
@@ -55,7 +53,7 @@ class FoldCheck:
         self.violations.append(what)
 
     def check(self) -> None:
-        expected = {id(load): _Expected([], [], []) for load in (*self._judged, *self._history.snapshots)}
+        expected = {id(load): _Expected([], [], []) for load in (*self._history.tenures, *self._history.snapshots)}
         for shard, placed in enumerate(self._wal):
             happened: list[Happening] = []
             fold = ShardFold(shard, self._shards, UUID, topic=wal_topic(JOURNAL), happened=happened.append)
@@ -75,7 +73,7 @@ class FoldCheck:
             if not self.violations and fold.state.mark.rejected:
                 self._violate(f"accepted: shard {shard}: {fold.state.mark.rejected} operations mean nothing")
             self._check_happened(shard, placed, happened)
-        for tenure in self._judged:
+        for tenure in self._history.tenures:
             self._check_load(f"epoch {tenure.epoch}", tenure.load, expected[id(tenure)])
         for snapshot in self._history.snapshots:
             self._check_load(f"read-only load of group {snapshot.group}", snapshot.load, expected[id(snapshot)])
@@ -85,7 +83,7 @@ class FoldCheck:
     def _load_ends(self, shard: int) -> dict[int, list[Tenure | SnapshotLoad]]:
         """The WAL offset up to which each load must see this shard, and nothing beyond."""
         ends: dict[int, list[Tenure | SnapshotLoad]] = defaultdict(list)
-        for tenure in self._judged:
+        for tenure in self._history.tenures:
             marker = self._markers[shard].get(tenure.epoch)
             if marker is None:
                 self._violate(f"gated: epoch {tenure.epoch} was loaded and has no marker in shard {shard}")

@@ -78,16 +78,11 @@ class Unit:
 
 @dataclass(slots=True)
 class Tenure:
-    """One load of an activation, and the calls after it. `active_at` is when the node was told to be active.
-
-    `is_exact`: no compaction came between. A load that takes longer than min.compaction.lag may read what the cleaner
-    has left of a successor's rows: READY will discard it.
-    """
+    """One load of an activation, and the calls after it. `active_at` is when the node was told to be active."""
 
     epoch: int
     node: str
     load: CapturedLoad
-    is_exact: bool
     active_at: float | None = None
     ended: bool = False
     """Whether its process came to its own end, with everybody told."""

@@ -212,6 +212,60 @@ def building_copy_is_readable_at_once() -> list[Patch]:
     return [(Replica, "open", opened)]
 
 
+@mutation
+def marks_of_a_compacted_log_are_states() -> list[Patch]:
+    """A readable copy that was away takes every mark for a state, also where the log has been compacted."""
+    return [(Replica, "_take_old", lambda self, copy, record, direct: None)]
+
+
+@mutation
+def copy_does_not_say_that_it_builds_again() -> list[Patch]:
+    """A readable copy that was away writes rows direct without a note that it is no state meanwhile."""
+    take_old = Replica._take_old
+
+    def taking(self: Any, copy: Any, record: Any, direct: Any) -> None:
+        store, self._store = self._store, Unwritten()
+        try:
+            take_old(self, copy, record, direct)
+        finally:
+            self._store = store
+
+    class Unwritten:
+        def write(self, rows: Any, named: Any) -> None: ...
+
+    return [(Replica, "_take_old", taking)]
+
+
+@mutation
+def end_is_captured_once() -> list[Patch]:
+    """A copy that was built for longer than the compaction lag is readable at the end that it began with."""
+    return [(Replica, "_is_long_since", lambda self, captured: False)]
+
+
+@mutation
+def position_is_there_before_its_rows() -> list[Patch]:
+    """A shard of a copy becomes readable, and its rows are made durable only when all shards are."""
+    note_ends = Replica._note_ends
+
+    def noting(self: Any, *where: Any) -> None:
+        store, self._store = self._store, Lazy(self._store)
+        try:
+            note_ends(self, *where)
+        finally:
+            self._store = store
+
+    class Lazy:
+        def __init__(self, store: Any) -> None:
+            self._store = store
+
+        def flush(self) -> None: ...
+
+        def write(self, rows: Any, named: Any) -> None:
+            self._store.write(rows, named)
+
+    return [(Replica, "_note_ends", noting)]
+
+
 # ---- read-only loads -----------------------------------------------------------------------------------------------
 
 

@@ -63,12 +63,13 @@ def read_back_before_init() -> list[Patch]:
 def _committing(judge: Any, *, trust: bool = False) -> list[Patch]:
     """A writer that asks `judge` what an error says about the group, before any check."""
 
-    def commit(self: Any, records: Any, places: Any) -> None:
+    def commit(self: Any, transaction: Any, joining: Any) -> None:
+        records, places = transaction.records, transaction.places
         self.renew_if_disturbed()
         producer, timing = self._producer, self._timing
         self._keep_pace()
         try:
-            offsets = self._send(producer, records)
+            offsets = self._send(producer, transaction, joining)
             clean = producer.commit_transaction(timing.request_s)
         except OperatingError as error:
             self.close()
@@ -131,13 +132,14 @@ def repeated_commit_is_trusted() -> list[Patch]:
 @mutation
 def a_transaction_for_each_shard() -> list[Patch]:
     """A group is written in one Kafka transaction a shard."""
-    send = Writer._send
 
-    def sending(self: Any, producer: Any, records: Any) -> list[int]:
+    def sending(self: Any, producer: Any, transaction: Any, joining: Any) -> list[int]:
+        records = transaction.records
         shards = sorted({record.partition for record in records})
         offsets: list[int] = []
         for shard in shards:
-            offsets += send(self, producer, [record for record in records if record.partition == shard])
+            mine = [record for record in records if record.partition == shard]
+            offsets += producer.send(mine, self._timing.request_s)
             if shard != shards[-1]:
                 producer.commit_transaction(self._timing.request_s)
         return offsets

@@ -100,7 +100,7 @@ class Node:
     def _main(self) -> None:
         setting = self._setting
         kafka = setting.kafka(self._name)
-        store = SimulatedStore(self.disk, setting.broker.faults, self._name, setting.scheduler.now)
+        store = SimulatedStore(self.disk, setting.broker.faults, self._name)
         core = Core(setting.shards, LIMITS, setting.timing)
         try:
             replica = make_replica(setting, kafka, store)
@@ -122,7 +122,6 @@ class Node:
         for _ in range(_TRIES):
             core.become(JournalState.LOADING)
             load = CapturedLoad(self._setting.shards, self._take_time)
-            compactions = self._history.compactions
             activation = self._activation(replica, store)
             try:
                 activated = activation.run(load)
@@ -135,7 +134,7 @@ class Node:
                     return False
                 continue
             finally:
-                tenure = self._note_load(load, activation.report.epoch, compactions)
+                tenure = self._note_load(load, activation.report.epoch)
             core.activate(activated)
             self._told_active(tenure)
             return True
@@ -173,11 +172,11 @@ class Node:
             progress=lambda step, done, total: None,
         )
 
-    def _note_load(self, load: CapturedLoad, epoch: int, compactions: int) -> Tenure | None:
+    def _note_load(self, load: CapturedLoad, epoch: int) -> Tenure | None:
         """A load counts from the moment it is complete, whatever becomes of READY."""
         if load.counts is None:
             return None
-        tenure = Tenure(epoch, self._name, load, compactions == self._history.compactions)
+        tenure = Tenure(epoch, self._name, load)
         self._history.tenures.append(tenure)
         return tenure
 

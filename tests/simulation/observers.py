@@ -42,10 +42,9 @@ class SnapshotReader:
     def _main(self) -> None:
         setting = self._setting
         kafka = setting.kafka("reader")
-        store = SimulatedStore(self.disk, setting.broker.faults, "reader", setting.scheduler.now)
+        store = SimulatedStore(self.disk, setting.broker.faults, "reader")
         load = CapturedLoad(setting.shards, setting.scheduler.switch)
         before = committed_group(setting)
-        fresh, compactions = not self.disk.named, self._history.compactions
         try:
             replica = make_replica(setting, kafka, store)
             replica.open(REQUEST_S)
@@ -62,8 +61,7 @@ class SnapshotReader:
             state.tell(load)
         except OperatingError:
             return
-        if fresh or compactions == self._history.compactions:
-            self._history.snapshots.append(SnapshotLoad(load, state.group, self._now, before))
+        self._history.snapshots.append(SnapshotLoad(load, state.group, self._now, before))
 
 
 def committed_group(setting: Setting) -> int:
@@ -89,7 +87,7 @@ class Listener:
         self._shards = shards
         self._chance = chance
         self._disk = Disk()
-        self._store = SimulatedStore(self._disk, Faults(), "listener", float)
+        self._store = SimulatedStore(self._disk, Faults(), "listener")
 
     def listen(self, records: Iterable[tuple[int, int, bytes | None]]) -> None:
         """Take the shard's records (offset, timestamp, value), with checkpoints at chance's places."""
@@ -154,21 +152,20 @@ def _check_checkpoints(broker: RecordingBroker, history: History, shard: int) ->
         before = number, entry.key
 
 
-def observe_disk(setting: Setting, history: History, where: str, disk: Disk, shards: Iterable[int]) -> None:
-    """What a local copy holds, if it is one that its owner would read.
-
-    One that has still to pass what the cleaner has been over is of no mark, unless it was built since, promptly.
-    """
+def observe_disk(history: History, where: str, disk: Disk, shards: Iterable[int]) -> None:
+    """What a local copy holds, if it is one that its owner would read."""
     if disk.named.get(b"building") != b"\x00":
         return
-    built = disk.cleared_at is not None and setting.scheduler.now() - disk.cleared_at < setting.compaction_lag_s
     for shard in shards:
-        position = disk.named.get(b"position/%d" % shard, b"")
-        if int.from_bytes(position, "big") < history.cleaned.get(shard, 0) and not built:
-            continue
         rows: list[tuple[bytes, bytes | None]] = []
         rows += [row for row in sorted(disk.rows.items()) if _shard_of_row(row[0], history.shards) == shard]
         _observe(history, where, shard, rows)
+
+
+def observe_behind_cleaner(history: History, where: str, disk: Disk, shard: int) -> None:
+    """What a local copy is that has still to pass what the cleaner has been over: no other place is as easy to miss."""
+    if int.from_bytes(disk.named[b"position/%d" % shard], "big") < history.cleaned.get(shard, 0):
+        observe_disk(history, where, disk, [shard])
 
 
 def _observe(history: History, where: str, shard: int, rows: list[tuple[bytes, bytes | None]]) -> None:

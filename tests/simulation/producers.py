@@ -2,14 +2,16 @@
 
 The same conformance cases run against both. A fenced instance learns it at its next request, always as fatal;
 CONCURRENT is asked again, after 20 ms to begin, a backoff to end and half a second to initialise; a time-out is
-retriable for an init and fatal for anything else; a record that the broker refuses is fatal too.
+retriable for an init and fatal for anything else; a record that the broker refuses is fatal too. Records are taken one
+by one, and a partition's Produce request goes out as soon as it is full.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaRefusedError, TopicError
@@ -24,6 +26,9 @@ from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, once
 
 T = TypeVar("T")
 
+Partition = tuple[str, int]
+Row = tuple[bytes | None, bytes | None]
+
 BEGIN_AGAIN_S = 0.02
 INIT_AGAIN_S = 0.5
 
@@ -34,6 +39,37 @@ class Phase(Enum):
     OPEN = auto()
     DEAD = auto()
     CLOSED = auto()
+
+
+class Sending:
+    """Records on their way: a batch a partition, and what has been answered."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+        """By the order of the records; -1 until the broker has said it."""
+        self.batches: dict[Partition, list[tuple[int, Row]]] = {}
+        """Every partition that was seen, with the places and rows that wait for a request."""
+        self.refused: dict[Partition, Answer] = {}
+
+    def take(self, record: Sent) -> list[tuple[int, Row]]:
+        """Put a record into its partition's batch, which is returned."""
+        batch = self.batches.setdefault((record.topic, record.partition), [])
+        batch.append((len(self.offsets), (record.key, record.value)))
+        self.offsets.append(-1)
+        return batch
+
+    def rows(self, partition: Partition) -> list[Row]:
+        """What the partition's next request has; nothing after one was refused."""
+        return [] if partition in self.refused else [row for _, row in self.batches[partition]]
+
+    def answered(self, partition: Partition, answer: list[int] | Answer) -> None:
+        """Note the answer to a request with all of `rows`."""
+        if isinstance(answer, Answer):
+            self.refused[partition] = answer
+            return
+        for (place, _), offset in zip(self.batches[partition], answer, strict=True):
+            self.offsets[place] = offset
+        self.batches[partition].clear()
 
 
 class SimulatedTransactionalProducer:
@@ -68,30 +104,42 @@ class SimulatedTransactionalProducer:
                 raise RetriableProducerError("init: still settling what was open")
             self._requests.pause(min(INIT_AGAIN_S, deadline - self._now()))
 
-    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
-        if not records:
+    def send(self, records: Iterable[Sent], timeout_s: float) -> list[int]:
+        remaining = iter(records)
+        first = next(remaining, None)
+        if first is None:
             raise InvalidOperationError("a transaction needs at least one record")
         self._expect(Phase.READY)
         self._phase = Phase.OPEN
         deadline = self._now() + timeout_s
-        offsets = [-1] * len(records)
-        groups = by_partition(records)
-        self._add_partitions(list(groups), deadline)
-        refused: Answer | None = None
-        for (topic, partition), indexes in groups.items():
-            for first in range(0, len(indexes), self._records_per_produce):
-                batch = indexes[first : first + self._records_per_produce]
-                rows = [(records[i].key, records[i].value) for i in batch]
-                effect = once(partial(self._broker.produce, self._id, self._epoch, topic, partition, rows))
-                answer = self._request("produce", deadline, effect)
-                if isinstance(answer, Answer):
-                    refused = refused or answer
-                    break
-                for index, offset in zip(batch, answer, strict=True):
-                    offsets[index] = offset
-        if refused is not None:
-            raise self._died_of("send", refused)
-        return offsets
+        sending = Sending()
+        added: set[Partition] = set()
+        for record in chain((first,), remaining):
+            self._requests.step("enqueue")
+            batch = sending.take(record)
+            if len(batch) == self._records_per_produce:
+                self._produce(sending, (record.topic, record.partition), added, deadline)
+        for partition in list(sending.batches):
+            self._produce(sending, partition, added, deadline)
+        if sending.refused:
+            raise self._died_of("send", next(iter(sending.refused.values())))
+        return sending.offsets
+
+    def send_rows(
+        self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+    ) -> int:
+        return self.send((Sent(topic, partition, key, value) for key, value in rows), timeout_s)[-1]
+
+    def _produce(self, sending: Sending, partition: Partition, added: set[Partition], deadline: float) -> None:
+        """One Produce request, after the coordinator has all partitions that are known to be in the transaction."""
+        new = [other for other in sending.batches if other not in added]
+        if new:
+            self._add_partitions(new, deadline)
+            added.update(new)
+        rows = sending.rows(partition)
+        if rows:
+            effect = once(partial(self._broker.produce, self._id, self._epoch, *partition, rows))
+            sending.answered(partition, self._request("produce", deadline, effect))
 
     def commit_transaction(self, timeout_s: float) -> bool:
         began = self._now()
@@ -163,14 +211,15 @@ class SimulatedPlainProducer:
     def __init__(self, requests: Requests) -> None:
         self._requests: Requests | None = requests
 
-    def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
+    def send(self, records: Iterable[Sent], timeout_s: float) -> list[int]:
         requests = self._requests
         if requests is None:
             raise ClosedError("this producer is closed")
-        offsets = [-1] * len(records)
-        for (topic, partition), indexes in by_partition(records).items():
-            rows = [(records[i].key, records[i].value) for i in indexes]
-            effect = once(partial(requests.broker.write, topic, partition, rows))
+        sending = Sending()
+        for record in records:
+            sending.take(record)
+        for topic, partition in list(sending.batches):
+            effect = once(partial(requests.broker.write, topic, partition, sending.rows((topic, partition))))
             try:
                 answer = requests.write("plain_produce", timeout_s, effect)
             except NoAnswer as error:
@@ -179,17 +228,8 @@ class SimulatedPlainProducer:
                 raise TopicError(f"produce: {topic}[{partition}] is not there")
             if isinstance(answer, Answer):
                 raise KafkaRefusedError(f"produce: {answer.name}")
-            for index, offset in zip(indexes, answer, strict=True):
-                offsets[index] = offset
-        return offsets
+            sending.answered((topic, partition), answer)
+        return sending.offsets
 
     def close(self) -> None:
         self._requests = None
-
-
-def by_partition(records: Sequence[Sent]) -> dict[tuple[str, int], list[int]]:
-    """Indexes of the records of each partition, in order."""
-    found: dict[tuple[str, int], list[int]] = {}
-    for index, record in enumerate(records):
-        found.setdefault((record.topic, record.partition), []).append(index)
-    return found

@@ -69,6 +69,12 @@ class Requests:
             self.pause(timeout_s)
             raise KafkaUnavailableError(f"{request}: {fault.value}")
 
+    def step(self, name: str) -> None:
+        """A moment between two things that a process hands to its client: it may crash there, and no time passes."""
+        fault = self.broker.faults.at(name, self.node)
+        if fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE):
+            raise SimulatedCrash(self.node)
+
     def pause(self, seconds: float) -> None:
         self.broker.timeline.wait(seconds, lambda: False)
 

@@ -64,6 +64,7 @@ class Setting:
     checkpoint_interval_s: float
     compaction_lag_s: float
     pace_s: float
+    join_s: float
     recovery_s: float
 
     @staticmethod
@@ -77,6 +78,7 @@ class Setting:
             checkpoint_interval_s=chance.choice((0.02, 0.1, 0.3)),
             compaction_lag_s=chance.choice((0.05, 0.5, 2.0)),
             pace_s=chance.choice((0.0, 0.001)),
+            join_s=chance.choice((0.0, 0.001)),
             recovery_s=chance.choice((1.5, 8.0, 8.0)),
         )
         setting.create_topics()
@@ -123,7 +125,7 @@ class Setting:
 
     @property
     def writer_config(self) -> WriterConfig:
-        return WriterConfig(JOURNAL, UUID, self.shards, self.pace_s)
+        return WriterConfig(JOURNAL, UUID, self.shards, self.pace_s, self.join_s)
 
     def shard_config(self, copy_identity: bytes) -> ShardConfig:
         return ShardConfig(

@@ -1,10 +1,10 @@
-"""Local copies and time, with named cases that seeds have found."""
+"""Local copies and time: what a replica takes for a state after it was away, stopped, or slow."""
 
 from __future__ import annotations
 
 from journal.replica import Replica
 from journal.v1.journal_pb2 import Mark
-from journal.wire.keys import mark_key
+from journal.wire.keys import mark_key, record_key
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
@@ -12,28 +12,281 @@ from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 
 COMPACTION_LAG_S = 2.0
+RETENTION_S = 60.0
+HELD_BYTES_MAX = 1000
+SOON_S = 1.0
+
+_TOPIC = {
+    "cleanup.policy": "compact",
+    "min.compaction.lag.ms": str(int(COMPACTION_LAG_S * 1000)),
+    "delete.retention.ms": str(int(RETENTION_S * 1000)),
+}
+
+
+class Table:
+    """A table topic, and the local copy of one reader."""
+
+    def __init__(self, shards: int = 1) -> None:
+        self.timeline = Timeline()
+        self.broker = SimulatedBroker(self.timeline)
+        self.broker.create_topic("table", shards, 1, _TOPIC)
+        self.disk = Disk()
+        self._shards = shards
+
+    def checkpoint(self, offset: int, rows: dict[int, bytes | None], shard: int = 0) -> None:
+        """Rows by record, and the mark at `offset`."""
+        mark = Mark(shard=shard, offset=offset, epoch=1)
+        records = [*((record_key(id), value) for id, value in rows.items())]
+        self.broker.write("table", shard, [*records, (mark_key(shard), mark.SerializeToString())])
+
+    def pass_time(self, seconds: float, *, compact: bool = False) -> None:
+        self.timeline.wait(seconds, lambda: False)
+        if compact:
+            for shard in range(self._shards):
+                self.broker.compact("table", shard)
+
+    def replica(self, records_per_poll: int = 100) -> Replica:
+        """The copy as its next owner opens it."""
+        replica = Replica(
+            SimulatedKafka(self.broker, records_per_poll=records_per_poll),
+            "table",
+            range(self._shards),
+            SimulatedStore(self.disk, Faults(), "node"),
+            b"identity",
+            clock=self.timeline.now,
+            wall_ms=lambda: self.timeline.now() * 1000,
+            delete_retention_ms=int(RETENTION_S * 1000),
+            min_compaction_lag_ms=int(COMPACTION_LAG_S * 1000),
+            held_bytes_max=HELD_BYTES_MAX,
+        )
+        replica.open(SOON_S)
+        return replica
+
+    def up_to_date(self, records_per_poll: int = 100) -> Replica:
+        replica = self.replica(records_per_poll)
+        replica.catch_up(SOON_S)
+        return replica
+
+    def records(self) -> dict[int, bytes]:
+        """What the copy holds."""
+        return {int.from_bytes(key[1:9], "big"): value for key, value in self.disk.rows.items() if key[:1] == b"r"}
+
+
+def marks_on_the_way(replica: Replica, until: int) -> list[int]:
+    """The marks that a replica shows, one poll after the other, up to that one."""
+    shown = [replica.mark(0).offset]
+    for _ in range(100):
+        if shown[-1] == until:
+            return shown
+        replica.poll(SOON_S)
+        if replica.mark(0).offset != shown[-1]:
+            shown.append(replica.mark(0).offset)
+    raise AssertionError(shown)
+
+
+# ---- building ----------------------------------------------------------------------------------------------------
 
 
 def test_a_copy_that_took_longer_than_the_compaction_lag_is_readable_without_another_row() -> None:
-    timeline = Timeline()
-    broker = SimulatedBroker(timeline)
-    broker.create_topic("table", 1, 1, {})
-    mark = Mark(shard=0, offset=3, epoch=1)
-    broker.write("table", 0, [(mark_key(0), mark.SerializeToString())])
-    replica = Replica(
-        SimulatedKafka(broker),
-        "table",
-        [0],
-        SimulatedStore(Disk(), Faults(), "node", timeline.now),
-        b"identity",
-        clock=timeline.now,
-        wall_ms=lambda: timeline.now() * 1000,
-        delete_retention_ms=60_000,
-        min_compaction_lag_ms=int(COMPACTION_LAG_S * 1000),
-        held_bytes_max=1000,
-    )
-    replica.open(1.0)
-    timeline.wait(2 * COMPACTION_LAG_S, lambda: False)
-    replica.catch_up(1.0)
+    table = Table()
+    table.checkpoint(3, {})
+    replica = table.replica()
+    table.pass_time(2 * COMPACTION_LAG_S)
+    replica.catch_up(SOON_S)
     assert replica.readable
-    assert replica.mark(0) == mark
+    assert replica.mark(0).offset == 3
+
+
+def test_a_new_copy_is_readable_at_the_newest_mark_and_not_before() -> None:
+    table = Table()
+    for offset in range(3):
+        table.checkpoint(offset, {offset + 1: b"a"})
+    assert marks_on_the_way(table.replica(records_per_poll=1), 2) == [-1, 2]
+
+
+# ---- away --------------------------------------------------------------------------------------------------------
+
+
+def after_compaction() -> Table:
+    """A copy stands at mark 0; of the marks after it only 3 and 4 have their state in the topic."""
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    table.checkpoint(1, {2: b"a", 3: b"a"})
+    table.checkpoint(2, {4: b"a"})
+    table.pass_time(COMPACTION_LAG_S / 2)
+    table.checkpoint(3, {2: b"b", 1: None})
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.checkpoint(4, {5: b"a"})
+    return table
+
+
+def test_a_copy_that_was_away_shows_no_mark_in_a_part_of_the_log_that_may_have_been_compacted() -> None:
+    table = after_compaction()
+    assert marks_on_the_way(table.replica(records_per_poll=1), 4) == [0, -1, 4]
+    assert table.records() == {2: b"b", 3: b"a", 4: b"a", 5: b"a"}
+
+
+def test_a_copy_that_is_stopped_while_it_follows_shows_no_mark_of_a_compacted_part_either() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    replica = table.up_to_date(records_per_poll=1)
+    table.checkpoint(1, {2: b"a", 3: b"a"})
+    assert marks_on_the_way(replica, 1) == [0, 1]
+    table.checkpoint(2, {2: b"b"})
+    table.pass_time(COMPACTION_LAG_S)
+    table.checkpoint(3, {2: b"c"})
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.checkpoint(4, {3: None})
+    assert marks_on_the_way(replica, 4) == [1, -1, 4]
+    assert table.records() == {1: b"a", 2: b"c"}
+
+
+def test_a_copy_that_was_away_shows_every_mark_that_is_younger_than_the_compaction_lag() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    table.pass_time(10 * COMPACTION_LAG_S)
+    for offset in (1, 2, 3):
+        table.checkpoint(offset, {1: b"%d" % offset})
+    assert marks_on_the_way(table.replica(records_per_poll=1), 3) == [0, 1, 2, 3]
+
+
+def test_a_newest_mark_of_long_ago_is_shown_and_the_copy_stays_a_state_meanwhile() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    replica = table.up_to_date(records_per_poll=1)
+    table.checkpoint(1, {})
+    table.pass_time(10 * COMPACTION_LAG_S, compact=True)
+    assert marks_on_the_way(replica, 1) == [0, 1]
+    table.checkpoint(2, {})
+    table.pass_time(10 * COMPACTION_LAG_S, compact=True)
+    assert marks_on_the_way(table.replica(records_per_poll=1), 2) == [1, 2]
+
+
+def test_old_foreign_rows_behind_the_last_mark_make_no_copy_wait_for_another_one() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    following = table.up_to_date()
+    for id in (2, 3):
+        table.broker.write("table", 0, [(record_key(id), b"foreign")])
+    table.pass_time(COMPACTION_LAG_S * 2)
+    following.poll(SOON_S)
+    assert following.mark(0).offset == 0
+    opened = table.up_to_date()
+    assert opened.mark(0).offset == 0
+    assert table.records() == {1: b"a"}
+    table.checkpoint(1, {})
+    assert marks_on_the_way(opened, 1) == [0, 1]
+
+
+def test_what_a_compacted_log_has_left_of_many_checkpoints_needs_no_room_for_held_rows() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    for offset in range(1, 10):
+        table.checkpoint(offset, {offset: b"a" * (HELD_BYTES_MAX // 2)})
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    replica = table.up_to_date()
+    assert replica.mark(0).offset == 9
+    assert len(table.records()) == 9
+
+
+def test_a_catch_up_that_takes_longer_than_the_compaction_lag_ends_at_the_newest_mark() -> None:
+    table = after_compaction()
+    replica = table.replica(records_per_poll=1)
+    for offset in range(5, 9):
+        replica.poll(SOON_S)
+        table.checkpoint(offset, {6: b"%d" % offset})
+        table.pass_time(COMPACTION_LAG_S, compact=True)
+    assert marks_on_the_way(replica, 8) == [-1, 8]
+    assert table.records()[6] == b"8"
+
+
+def test_a_copy_that_was_away_takes_in_the_rows_of_other_shards_meanwhile() -> None:
+    table = Table(shards=2)
+    table.checkpoint(0, {1: b"a"}, shard=0)
+    table.checkpoint(0, {2: b"a"}, shard=1)
+    replica = table.up_to_date(records_per_poll=1)
+    for offset in (1, 2, 3):
+        table.checkpoint(offset, {1: b"%d" % offset}, shard=0)
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.checkpoint(1, {2: b"b"}, shard=1)
+    while replica.readable:
+        replica.poll(SOON_S)
+    assert table.disk.named[b"building"] == b"\x01"
+    while replica.mark(1).offset != 1:
+        replica.poll(SOON_S)
+    replica.catch_up(SOON_S)
+    assert (replica.mark(0).offset, replica.mark(1).offset) == (3, 1)
+    assert table.disk.named[b"building"] == b"\x00"
+    assert table.records() == {1: b"3", 2: b"b"}
+
+
+# ---- crashes while building again ----------------------------------------------------------------------------------
+
+
+def test_a_copy_whose_owner_crashed_while_it_was_building_again_goes_on_from_its_last_state() -> None:
+    table = after_compaction()
+    before = table.replica(records_per_poll=1)
+    while before.readable:
+        before.poll(SOON_S)
+    before.poll(SOON_S)
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    replica = table.replica(records_per_poll=1)
+    behind = table.broker.topics["table"].logs[0].end
+    assert not replica.readable
+    assert 0 < replica.lag(0) < behind
+    assert marks_on_the_way(replica, 4) == [-1, 4]
+    assert table.records() == {2: b"b", 3: b"a", 4: b"a", 5: b"a"}
+
+
+def test_a_copy_that_never_was_a_state_is_built_from_nothing_again() -> None:
+    table = after_compaction()
+    table.disk = Disk()
+    table.replica(records_per_poll=1).poll(SOON_S)
+    table.disk.rows[record_key(9)] = b"a ghost"
+    replica = table.up_to_date()
+    assert replica.mark(0).offset == 4
+    assert table.records() == {2: b"b", 3: b"a", 4: b"a", 5: b"a"}
+
+
+# ---- tombstones ----------------------------------------------------------------------------------------------------
+
+
+def missed_tombstone(table: Table) -> None:
+    """Record 1 is deleted, and nothing in the topic says so any more."""
+    table.checkpoint(1, {1: None})
+    table.checkpoint(2, {2: b"a"})
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.pass_time(RETENTION_S * 1.1, compact=True)
+    table.checkpoint(3, {2: b"b"})
+
+
+def test_a_copy_that_was_away_for_longer_than_tombstones_are_kept_is_built_from_nothing() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    missed_tombstone(table)
+    table.up_to_date()
+    assert table.records() == {2: b"b"}
+
+
+def test_a_copy_that_was_not_polled_for_longer_than_tombstones_are_kept_is_built_from_nothing() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    replica = table.up_to_date()
+    missed_tombstone(table)
+    assert marks_on_the_way(replica, 3) == [0, 3]
+    assert table.records() == {2: b"b"}
+
+
+def test_a_copy_that_stands_at_the_end_of_an_idle_log_is_kept_however_long_that_lasts() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    replica = table.up_to_date(records_per_poll=1)
+    for _ in range(4):
+        replica.poll(RETENTION_S / 2)
+    table.checkpoint(1, {2: b"a"})
+    assert marks_on_the_way(replica, 1) == [0, 1]
+    assert table.records() == {1: b"a", 2: b"a"}

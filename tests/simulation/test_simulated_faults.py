@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -251,6 +251,27 @@ def test_a_node_crashes_before_or_after_its_request_takes_effect(
     assert world.seen() == later
 
 
+def test_a_node_crashes_between_two_records_that_it_produces() -> None:
+    world = World()
+    world.kafka = SimulatedKafka(world.broker, records_per_produce=2)
+    producer = world.producer()
+    taken: list[bytes] = []
+
+    def records() -> Iterator[Sent]:
+        for number, record in enumerate(sent(b"a", b"b", b"c", b"d")):
+            if number == 2:
+                world.faults.next["enqueue"] = Fault.CRASH_BEFORE
+            taken.append(record.value or b"")
+            yield record
+
+    with pytest.raises(SimulatedCrash):
+        producer.send(records(), LIMIT_S)
+    assert taken == [b"a", b"b", b"c"]
+    assert world.seen(committed=False) == [b"a", b"b"]
+    world.successor()
+    assert world.seen() == []
+
+
 def test_a_lost_question_takes_the_time_that_it_was_given() -> None:
     world = World()
     reader = world.kafka.reader("t")
@@ -266,7 +287,7 @@ def test_every_request_lets_others_run_before_it_and_each_change_also_after_it()
 
     class Turns(Timeline):
         def switch(self) -> None:
-            turns.append(list(world.faults.asked))
+            turns.append([request for request in world.faults.asked if request != "enqueue"])
             super().switch()
 
     world = World()

@@ -85,7 +85,7 @@ class Stage:
         self.script.scheduler = self.scheduler
         self.scheduler.freeze_for = self.script.freeze_for
         self.broker = RecordingBroker(self.scheduler, self.script)
-        self.setting = Setting(self.broker, self.scheduler, shards, 100, 1000, 0.02, 5.0, 0.0, 8.0)
+        self.setting = Setting(self.broker, self.scheduler, shards, 100, 1000, 0.02, 5.0, 0.0, 0.0, 8.0)
         self.setting.create_topics()
         self.history = History(shards)
         self._numbers = count(1)

@@ -6,6 +6,7 @@ As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from random import Random
 
 from journal.errors import OperatingError
@@ -14,6 +15,7 @@ from streams.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
 from tests.simulation.node import identity_of_copy
+from tests.simulation.observers import observe_behind_cleaner
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
 
@@ -43,7 +45,8 @@ class WorkerProcess:
 
     def _store(self, shard: int) -> SimulatedStore:
         disk = self.disks.setdefault(shard, Disk())
-        return SimulatedStore(disk, self._setting.broker.faults, self._name, self._setting.scheduler.now)
+        disk.on_position = partial(observe_behind_cleaner, self._history, self._name, disk)
+        return SimulatedStore(disk, self._setting.broker.faults, self._name)
 
     def _main(self) -> None:
         """The first error of the shell ends the worker."""
