@@ -113,6 +113,59 @@ class IdsExhaustedError(CallerError):
     """Raised when a virtual shard has no sequence left, or a caller-chosen id space is used up."""
 
 
+class StoreError(CallerError):
+    """Root of what the message store refuses; nothing was changed."""
+
+
+class AddressMissingError(StoreError):
+    """Raised for an address that does not exist. Create it first."""
+
+
+class AddressExistsError(StoreError):
+    """Raised by creating an address that exists."""
+
+
+class AddressInUseError(StoreError):
+    """Raised by destroying an address that still has queues. Destroy them first."""
+
+
+class QueueMissingError(StoreError):
+    """Raised for a queue that does not exist."""
+
+
+class QueueExistsError(StoreError):
+    """Raised by creating a queue, or a durable subscription, that exists."""
+
+
+class QueueInDoubtError(StoreError):
+    """Raised by destroying a queue of which transactions in doubt hold messages. Settle them first."""
+
+
+class MessageMissingError(StoreError):
+    """Raised for a message that is not there, or not in that queue (any more): acknowledged, say."""
+
+
+class MessageHeldError(StoreError):
+    """Raised for a message that another holder has acquired, or that a transaction has locked."""
+
+
+class MessageTooLargeError(StoreError):
+    """Raised for a body over `message_bytes_max`."""
+
+
+class DuplicateMessageError(StoreError):
+    """Raised for a message whose duplicate-detection id its address has seen, or that is reserved for another."""
+
+
+class XidError(StoreError):
+    """Raised for an xid whose parts have the wrong size, that is in use, unknown, or not in the state for the call."""
+
+    def __init__(self, reason: str, *, code: int) -> None:
+        """`code` is X/Open's: XAER_NOTA -4, XAER_INVAL -5, XAER_PROTO -6, XAER_DUPID -8, XAER_OUTSIDE -9 and so on."""
+        super().__init__(reason)
+        self.code = code
+
+
 class RepairError(CallerError):
     """Raised by `repair skip` for an offset that no shard is stopped at; says where the shard stands."""
 

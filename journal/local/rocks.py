@@ -1,8 +1,8 @@
 """RocksDB as local storage (rocksdict, raw bytes): the global table and the XA state table as column families.
 
-A batch survives a killed process: RocksDB's own log is written with it, unsynced, so after a power cut the newest
-batches may be gone, each as a whole. Rows and the position they belong to are in one batch, so the copy is then merely
-older, and reads the table topic from there.
+A batch survives a killed process: RocksDB's own log is written with it, unsynced unless asked for, so after a power cut
+the newest batches may be gone, each as a whole. Rows and the position they belong to are in one batch, so the copy is
+then merely older, and reads the table topic from there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rocksdict import BlockBasedOptions, Cache, DbClosedError, Options, Rdict, R
 
 from journal.engine import Change
 from journal.errors import LocalStorageError
-from journal.wire.keys import XA_TAGS, is_xa
+from journal.wire.keys import BEHIND_RECORDS, RECORD_KEY_BYTES, RECORD_TAG, XA_TAGS, is_xa
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +138,8 @@ class RocksStore:
         self._lossy = WriteOptions()
         # rocksdict declares a method here and has an attribute
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._synced = WriteOptions()
+        self._synced.sync = True
         self.get = self._table.get
         self._is_open = True
         self._failed = False
@@ -149,13 +151,14 @@ class RocksStore:
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return _scan((self._xa if is_xa(prefix) else self._table).iter(), prefix)
 
-    def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
+    def write(
+        self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True, synced: bool = False
+    ) -> None:
+        """As `LocalStore` says. With `synced` the batch survives a power cut too: for what no other place has."""
+        options = self._synced if synced else None if durable else self._lossy
         # the batch has no name here: with an error's traceback it would live on, and hold the directory's lock
         try:
-            if durable:
-                self._db.write(self._batch(rows, named))
-            else:
-                self._db.write(self._batch(rows, named), self._lossy)
+            self._db.write(self._batch(rows, named), options)
         except DbClosedError:
             raise
         except Exception as error:
@@ -187,6 +190,14 @@ class RocksStore:
             self._open()
         value: bytes | None = self._named.get(name)
         return value
+
+    def highest_record(self) -> int:
+        cursor = self._table.iter()
+        cursor.seek_for_prev(BEHIND_RECORDS)
+        if not cursor.valid():
+            return 0
+        key: bytes = cursor.key()
+        return int.from_bytes(key[1:RECORD_KEY_BYTES], "big") if key[:1] == RECORD_TAG else 0
 
     def flush(self) -> None:
         try:

@@ -11,7 +11,15 @@ import pytest
 
 from journal.errors import LocalStorageError
 from journal.local.rocks import RocksStore
-from journal.wire.keys import record_key, staged_key, staged_prefix, transaction_key, updates_key
+from journal.wire.keys import (
+    mark_key,
+    record_key,
+    skipped_key,
+    staged_key,
+    staged_prefix,
+    transaction_key,
+    updates_key,
+)
 
 KILLED = """
 import os, signal, sys
@@ -42,6 +50,18 @@ def test_a_durable_batch_survives_sigkill_with_its_named_values_and_a_lossy_one_
 def test_what_was_flushed_survives_sigkill(tmp_path: Path) -> None:
     store = killed_while_writing(tmp_path / "a", "flush")
     assert dict(store.scan(b"r")) == {record_key(1): b"durable", record_key(2): b"lossy"}
+
+
+def test_the_highest_record_is_that_of_the_last_record_row(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    assert store.highest_record() == 0
+    store.write([(mark_key(0), b"m"), (skipped_key(0, 5), b"s"), (transaction_key(9, 0), b"t")], {})
+    assert store.highest_record() == 0
+    store.write([(record_key(1 << 40), b"r"), (record_key(7), b"r"), (updates_key(1 << 40), b"u")], {})
+    assert store.highest_record() == 1 << 40
+    store.write([(record_key(1 << 40), None), (updates_key(1 << 40), None)], {})
+    assert store.highest_record() == 7
+    store.close()
 
 
 @pytest.mark.parametrize("rows", [0, 1, 15, 16, 17, 1039, 1040, 1041, 5000])

@@ -1,0 +1,64 @@
+"""A load that also makes acceptance: the live ids and the locks of transactions in doubt, in the same scan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from journal.acceptance import Acceptance, Append
+from journal.engine import Base
+from journal.limits import Limits
+from journal.loading import LoadCounts, LoadedUpdate, Loader, load, prepared_transactions
+from journal.v1.journal_pb2 import Mark
+from journal.wire.ids import shard_of
+
+_CHUNK = 4096
+
+
+def load_with_acceptance(
+    base: Base, marks: Mapping[int, Mark], loader: Loader, limits: Limits, told: Callable[[int, int], None]
+) -> tuple[Acceptance, LoadCounts]:
+    """Tell `loader` the state of `base`, which is that of `marks` (all shards); what may be appended to it.
+
+    `told(done, total)` is called now and then with counts of records.
+    """
+    acceptance = Acceptance(len(marks), limits)
+    tee = _Tee(loader, acceptance, sum(mark.records for mark in marks.values()), told)
+    counts = load(base, marks, tee)
+    tee.flush()
+    shards = len(marks)
+    for tx, _, operations, parts in prepared_transactions(base):
+        appends = [
+            Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
+            for op in operations
+        ]
+        acceptance.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
+    return acceptance, counts
+
+
+class _Tee:
+    """A loader that also collects the live ids, in chunks."""
+
+    def __init__(self, loader: Loader, acceptance: Acceptance, total: int, told: Callable[[int, int], None]) -> None:
+        self.begin = loader.begin
+        self.prepared = loader.prepared
+        self.complete = loader.complete
+        self._tell = loader.record
+        self._acceptance = acceptance
+        self._told = told
+        self._ids: list[int] = []
+        self._done = 0
+        self._total = total
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._tell(record_id, kind, data, updates, position)
+        self._ids.append(record_id)
+        if len(self._ids) == _CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        self._acceptance.load_records(self._ids)
+        self._done += len(self._ids)
+        self._ids.clear()
+        self._told(self._done, self._total)

@@ -1,0 +1,287 @@
+"""`LocalJournal`: a journal kept in a local RocksDB instead of Kafka, for tests and for a single machine.
+
+    with LocalJournal(directory) as journal:
+        journal.activate(loader)
+        journal.add(journal.new_id(), kind=45, data=b"...").wait()
+
+Appends, completions, epochs, transactions and loads are those of `Journal`; a completion is done when its group is
+synced to this machine's disk. One process at a time has the directory. Whoever loses the disk loses the journal.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, cast
+
+from journal.accepted_load import load_with_acceptance
+from journal.activation import Activated, ActivationReport, Progress
+from journal.appends import Appends
+from journal.core import Core
+from journal.errors import ClosedError, ConfigError, CorruptionError, JournalError, LocalStorageError, StateError
+from journal.fencing import Claim, Timing
+from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
+from journal.loading import Loader, NullLoader
+from journal.local.rocks import RocksStore
+from journal.local_writer import LocalWriter, marks_of
+from journal.state import JournalState
+from journal.v1.journal_pb2 import Identity, Record
+from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.keys import record_key
+
+if TYPE_CHECKING:
+    from journal.writer import Writer
+
+log = logging.getLogger(__name__)
+
+SHARDS_DEFAULT = 8
+ROOM_TIMEOUT_MS_DEFAULT = 30_000
+
+_IDENTITY = b"local-journal"
+_STEP_S = 1.0
+_REQUEST_S = 15.0
+
+
+def _no_progress(step: str, done: int, total: int) -> None:
+    """Shows nothing."""
+
+
+def _wall_ms() -> float:
+    return time.time() * 1000
+
+
+def _sync_entries(made: Sequence[Path]) -> None:
+    """Directories made just now are to be found again after a power cut."""
+    try:
+        for path in made:
+            descriptor = os.open(path.parent, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    except OSError as error:
+        raise LocalStorageError(f"cannot sync the directory of {made[0]}: {error}") from error
+
+
+class LocalJournal(Appends):
+    """A journal in a directory. Its lifecycle blocks; completions can be waited for, awaited, or called back."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        shards: int | None = None,
+        limits: Limits | None = None,
+        node: str = "local",
+        room_timeout_ms: int = ROOM_TIMEOUT_MS_DEFAULT,
+        on_critical: Callable[[JournalError], None] | None = None,
+        progress: Progress = _no_progress,
+    ) -> None:
+        """`shards` is fixed when the directory is first used (8 unless given).
+
+        An append that finds the queue full waits `room_timeout_ms` before it raises FullError: 0 for callers that must
+        not block, as in an event loop. `on_critical` is called once if the disk fails, from the journal's thread.
+        """
+        if shards is not None and not 1 <= shards <= VIRTUAL_SHARDS:
+            raise ConfigError(f"shards: {shards} is not in 1 to {VIRTUAL_SHARDS}")
+        if not node or len(node.encode()) > NODE_BYTES_MAX:
+            raise ConfigError(f"node: must be 1 to {NODE_BYTES_MAX} bytes")
+        self._directory = directory
+        self._shards_wanted = shards
+        self._limits = limits or Limits()
+        self._node = node
+        self._room_wait_s = room_timeout_ms / 1000
+        self._on_critical = on_critical
+        self._progress = progress
+        # nobody else can write, so that no heartbeat has to prove it
+        self._timing = Timing(time.monotonic, time.sleep, _REQUEST_S, _REQUEST_S, math.inf)
+        self._store: RocksStore | None = None
+        self._identity: Identity | None = None
+        self._core: Core | None = None
+        self._lookup: _LocalLookup | None = None
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.report: ActivationReport | None = None
+
+    # ---- lifecycle -------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> JournalState:
+        if self._core is None:
+            return JournalState.CLOSED if self._closed else JournalState.CREATED
+        return self._core.state
+
+    @property
+    def current(self) -> bool:
+        """Whether what was loaded may be handed out: it is active, and nobody else can be."""
+        return self._core is not None and self._core.current
+
+    @property
+    def shards(self) -> int:
+        """P, the number of shards."""
+        if self._identity is None:
+            raise StateError(f"the journal is {self.state.value}")
+        return self._identity.shards
+
+    def start(self) -> None:
+        """Open the directory, or make it. Raises LocalStorageError if another process has it, ConfigError."""
+        if self._core is not None or self._closed:
+            raise StateError(f"the journal is {self.state.value}")
+        absent = [path for path in (self._directory, *self._directory.parents) if not path.exists()]
+        store = RocksStore(self._directory)
+        try:
+            _sync_entries(absent)
+            self._identity = self._identity_in(store)
+        except BaseException:
+            store.close()
+            raise
+        self._store = store
+        self._core = Core(
+            self._identity.shards, self._limits, self._timing, self._on_critical, room_wait_s=self._room_wait_s
+        )
+        self._core.become(JournalState.STARTED)
+
+    def _identity_in(self, store: RocksStore) -> Identity:
+        """What the directory says it is, written now if it is new."""
+        row = store.named(_IDENTITY)
+        if row is None:
+            if next(iter(store.scan(b"")), None) is not None:
+                raise ConfigError(f"{self._directory} holds rows of something else than a local journal")
+            made = Identity(
+                magic=MAGIC,
+                format=FORMAT,
+                journal=uuid.uuid4().bytes,
+                name="local",
+                shards=self._shards_wanted or SHARDS_DEFAULT,
+                created=int(_wall_ms()),
+            )
+            store.write((), {_IDENTITY: made.SerializeToString()}, synced=True)
+            return made
+        identity = Identity.FromString(row)
+        if identity.magic != MAGIC or identity.format != FORMAT:
+            raise CorruptionError(f"{self._directory} is of format {identity.format}, this release reads {FORMAT}")
+        if self._shards_wanted not in (None, identity.shards):
+            raise ConfigError(f"{self._directory} was made with {identity.shards} shards, not {self._shards_wanted}")
+        return identity
+
+    def activate(self, loader: Loader | None = None) -> ActivationReport:
+        """Begin the next epoch; `loader` is told the state. Raises OutcomeUnknownError if the disk fails, or what
+        `loader` raises; then it may be called again.
+        """
+        core, store, identity = self._core, self._store, self._identity
+        if core is None or store is None or identity is None:
+            raise StateError(f"the journal is {self.state.value}: start it first")
+        core.become(JournalState.LOADING)
+        try:
+            writer, activated = self._activated(store, identity, loader or NullLoader())
+        except BaseException:
+            core.become(JournalState.STARTED)
+            raise
+        self._lookup = _LocalLookup(store, writer)
+        self.report = activated.report
+        core.activate(activated)
+        self._thread = threading.Thread(target=self._write, args=(core,), name="local-journal-writer", daemon=True)
+        self._thread.start()
+        if activated.report.in_doubt:
+            log.warning("%d transactions are in doubt", len(activated.report.in_doubt))
+        return activated.report
+
+    def _activated(self, store: RocksStore, identity: Identity, loader: Loader) -> tuple[LocalWriter, Activated]:
+        """The marker first: what it drops is not loaded."""
+        clock = self._timing.clock
+        began = clock()
+        store.named(_IDENTITY)  # opens it again if it has failed
+        epoch = max(mark.epoch for mark in marks_of(store, identity.shards).values()) + 1
+        claim = Claim(epoch, self._node, os.urandom(16))
+        writer = LocalWriter(store, identity, claim, self._limits, clock=clock, wall_ms=_wall_ms)
+        claimed = clock()
+        marks = marks_of(store, identity.shards)
+        snapshot = store.snapshot()
+        try:
+            acceptance, counts = load_with_acceptance(
+                snapshot, marks, loader, self._limits, lambda done, total: self._progress("load", done, total)
+            )
+        finally:
+            snapshot.close()
+        report = ActivationReport(
+            epoch, claim_s=claimed - began, load_s=clock() - claimed, counts=counts, in_doubt=acceptance.prepared()
+        )
+        issued = max(mark.issued for mark in marks.values())
+        return writer, Activated(cast("Writer", writer), acceptance, issued, report)
+
+    def _write(self, core: Core) -> None:
+        try:
+            while core.step(_STEP_S):
+                pass
+        except Exception as error:
+            log.exception("the writer of %s failed", self._directory)
+            core.step_down(LocalStorageError(f"the writer of {self._directory} failed: {error!r}"))
+
+    def close(self) -> None:
+        """Write what was accepted, and let the directory go."""
+        core = self._core
+        if core is None or self._closed:
+            self._closed = True
+            return
+        self._closed = True
+        core.begin_close()
+        if self._thread is not None:
+            self._thread.join()
+        core.end_close()
+        if self._lookup is not None:
+            self._lookup.close()
+        if self._store is not None:
+            self._store.close()
+
+    def require_core(self) -> Core:
+        if self._core is None:
+            raise StateError(f"the journal is {self.state.value}")
+        return self._core
+
+    def require_lookup(self) -> _LocalLookup:
+        if self._lookup is None:
+            raise StateError(f"the journal is {self.state.value}: activate it first")
+        return self._lookup
+
+    def __enter__(self) -> LocalJournal:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _LocalLookup:
+    """Reads records of the store while its writer writes. Thread-safe."""
+
+    def __init__(self, store: RocksStore, writer: LocalWriter) -> None:
+        self.applied = writer.applied
+        self._store = store
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def read(self, record_id: int) -> bytes | None:
+        """The data of a record whose group is committed; None if there is none. Raises LocalStorageError."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the journal was closed")
+            try:
+                row = self._store.get(record_key(record_id))
+            except Exception as error:  # rocksdict raises it for everything that RocksDB says
+                raise LocalStorageError(f"cannot read record {record_id}: {error}") from error
+        return None if row is None else Record.FromString(row).data
+
+    def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
+        """The same: there is no WAL, and what has offsets is in the store."""
+        return self.read(record_id)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True

@@ -1,0 +1,114 @@
+"""The writer of a journal that is kept in a local RocksDB: a group is folded into rows at once, and they are one batch.
+
+The batch, synced to disk, is the group's commit: all of its operations in all shards and the marks that cover them, or
+nothing. There is no WAL; a shard's frames are numbered and take offsets as if there were one, so that positions, marks
+and epochs mean what they mean in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain
+
+from journal.engine import Fold
+from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
+from journal.fencing import Claim
+from journal.group import FrameNumbers, Group, Origin
+from journal.kafka.ports import Clock
+from journal.limits import Limits
+from journal.local.rocks import RocksStore
+from journal.v1.journal_pb2 import MARKER, Identity, Mark
+from journal.wire.frames import decode_frame
+from journal.wire.keys import mark_key
+from journal.writer import Joining, nothing_joins
+
+
+def marks_of(store: RocksStore, shards: int) -> dict[int, Mark]:
+    """The mark of every shard; one that stands before the first frame where there is none."""
+    rows = {shard: store.get(mark_key(shard)) for shard in range(shards)}
+    return {shard: Mark.FromString(row) if row else Mark(shard=shard, offset=-1) for shard, row in rows.items()}
+
+
+class LocalWriter:
+    """The store's only writer, in an epoch of its own. Used by one thread; `applied` by any."""
+
+    def __init__(
+        self,
+        store: RocksStore,
+        identity: Identity,
+        claim: Claim,
+        limits: Limits,
+        *,
+        clock: Clock,
+        wall_ms: Callable[[], float],
+    ) -> None:
+        """Begin the claim's epoch with a marker in every shard. Raises OutcomeUnknownError if that is not certain."""
+        marks = marks_of(store, identity.shards)
+        row_bytes_max = limits.updates_row_bytes_max
+        self.claim = claim
+        self.numbers = FrameNumbers(
+            tuple(mark.number for mark in marks.values()), max(mark.group for mark in marks.values())
+        )
+        self.committed_at = clock()
+        """When the last successful commit began."""
+        self._store = store
+        self._identity = identity
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._origin = Origin(identity.journal, claim.epoch, claim.node)
+        self._folds = [Fold(mark, store, updates_row_bytes_max=row_bytes_max) for mark in marks.values()]
+        self._applied = [mark.offset for mark in marks.values()]
+        markers = Group(identity.shards, limits.frame_bytes_max)
+        for shard in range(identity.shards):
+            markers.put(shard, MARKER, 0, 0, claim.nonce)
+        self.write(markers)
+
+    def write(self, group: Group, joining: Joining = nothing_joins) -> None:
+        """Commit a group and tell its completion; raises what it told. Nothing joins: a batch waits for nobody."""
+        try:
+            self._commit(group)
+        except JournalError as error:
+            group.completion.resolve(error)
+            raise
+        except Exception as error:  # rocksdict raises it when a row cannot be read, and then nothing was written
+            group.completion.resolve(LocalStorageError(f"a group could not be folded: {error}"))
+            raise
+        group.completion.resolve()
+
+    def applied(self, shard: int) -> int:
+        """The offset of the last frame in the store, -1 before the first."""
+        return self._applied[shard]
+
+    def close(self) -> None:
+        """Nothing is open: the store is the journal's."""
+
+    def _commit(self, group: Group) -> None:
+        began = self._clock()
+        numbers = group.seal(self._origin, self.numbers)
+        offsets = self._fold(group)
+        touched = [self._folds[shard] for shard in offsets]
+        try:
+            self._store.write(chain.from_iterable(fold.changes() for fold in touched), {}, synced=True)
+        except LocalStorageError as error:
+            # it may be in RocksDB's log all the same: the next open shows it whole, or not at all
+            raise OutcomeUnknownError(f"a group may not be on disk: {error}") from error
+        for fold in touched:
+            fold.checkpointed()
+        for shard, (_, last) in offsets.items():
+            self._applied[shard] = last
+        group.completion.offsets = offsets
+        self.numbers = numbers
+        self.committed_at = began
+
+    def _fold(self, group: Group) -> dict[int, tuple[int, int]]:
+        """Apply a sealed group's frames; the first and last offset that they take in each shard."""
+        uuid, shards, timestamp = self._identity.journal, self._identity.shards, int(self._wall_ms())
+        offsets: dict[int, tuple[int, int]] = {}
+        for record in group.records(""):
+            shard = record.partition
+            fold = self._folds[shard]
+            offset = fold.mark.offset + 1
+            fold.apply(offset, timestamp, decode_frame(record.value, uuid, shard, shards))
+            first, _ = offsets.get(shard, (offset, offset))
+            offsets[shard] = first, offset
+        return offsets
