@@ -13,11 +13,14 @@ It lives beside the writer rather than among the loaders: steps, order and produ
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
+from typing import Protocol
 
-from journal.acceptance import Acceptance, Append
+from journal.acceptance import Acceptance
+from journal.accepted_load import load_with_acceptance
 from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError
 from journal.fencing import Claim, Fence, Standing, Timing
 from journal.gate import Gate
@@ -25,20 +28,17 @@ from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
-from journal.loading import LoadCounts, LoadedUpdate, Loader, load, prepared_transactions
-from journal.local.ports import LocalStore, Snapshot
+from journal.loading import LoadCounts, Loader
+from journal.local.ports import LocalStore
 from journal.replica import Replica
 from journal.v1.journal_pb2 import MARKER, Epoch
 from journal.wal import Tail, WalReader
-from journal.wire.ids import shard_of
-from journal.writer import Writer, WriterConfig
+from journal.writer import Joining, Writer, WriterConfig
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, what is done of it, and how much there is (0: not known)."""
-
-_LOAD_CHUNK = 4096
 
 
 @dataclass(slots=True)
@@ -55,11 +55,25 @@ class ActivationReport:
     in_doubt: list[int] = field(default_factory=list)
 
 
+class GroupWriter(Protocol):
+    """What appends need of an activation's writer."""
+
+    claim: Claim
+    numbers: FrameNumbers
+    committed_at: float
+    """When the last successful commit began."""
+
+    def write(self, group: Group, joining: Joining) -> None:
+        """Commit a group, and one that joins it; tell their completions. Raises after telling them."""
+
+    def close(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Activated:
     """What an activation gives: all that appending needs."""
 
-    writer: Writer
+    writer: GroupWriter
     acceptance: Acceptance
     issued: int
     report: ActivationReport
@@ -207,6 +221,11 @@ class Activation:
             _, end = reader.bounds(shard, timing.request_s)
         finally:
             reader.close()
+        if not self._replica.readable:
+            return GateTimeoutError(
+                f"the local copy of {config.journal}'s tables was not built in {self._gate_s:g} s, "
+                f"{max(map(self._replica.lag, range(config.shards)))} offsets are left: raise gate_timeout_ms"
+            )
         mark = self._replica.marks()[shard]
         return GateTimeoutError(
             f"{len(waiting)} of {config.shards} shards did not reach epoch {epoch} in {self._gate_s:g} s; "
@@ -218,28 +237,15 @@ class Activation:
 
     def _load(self, loader: Loader) -> Acceptance:
         """Tell the loader, and acceptance, the state of one snapshot."""
-        marks = self._replica.marks()
-        acceptance = Acceptance(self._config.shards, self._limits)
         snapshot = self._store.snapshot()
         try:
-            total = sum(mark.records for mark in marks.values())
-            tee = _Tee(loader, acceptance, total, self._progress)
-            self.report.counts = load(snapshot, marks, tee)
-            tee.flush()
-            self._load_prepared(snapshot, acceptance)
+            acceptance, self.report.counts = load_with_acceptance(
+                snapshot, self._replica.marks(), loader, self._limits, partial(self._progress, "load")
+            )
         finally:
             snapshot.close()
         self.report.in_doubt = acceptance.prepared()
         return acceptance
-
-    def _load_prepared(self, snapshot: Snapshot, acceptance: Acceptance) -> None:
-        shards = self._config.shards
-        for tx, _, operations, parts in prepared_transactions(snapshot):
-            appends = [
-                Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
-                for op in operations
-            ]
-            acceptance.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
 
     # ---- READY -----------------------------------------------------------------------------------------------------
 
@@ -251,32 +257,3 @@ class Activation:
             writer.write_ready(group)
         except OperatingError as error:
             raise OutcomeUnknownError(f"READY of epoch {writer.claim.epoch} was not confirmed: {error}") from error
-
-
-class _Tee:
-    """A loader that also collects the live ids, in chunks, and shows progress."""
-
-    def __init__(self, loader: Loader, acceptance: Acceptance, total: int, progress: Progress) -> None:
-        self.begin = loader.begin
-        self.prepared = loader.prepared
-        self.complete = loader.complete
-        self._tell = loader.record
-        self._acceptance = acceptance
-        self._ids: list[int] = []
-        self._done = 0
-        self._total = total
-        self._progress = progress
-
-    def record(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        self._tell(record_id, kind, data, updates, position)
-        self._ids.append(record_id)
-        if len(self._ids) == _LOAD_CHUNK:
-            self.flush()
-
-    def flush(self) -> None:
-        self._acceptance.load_records(self._ids)
-        self._done += len(self._ids)
-        self._ids.clear()
-        self._progress("load", self._done, self._total)

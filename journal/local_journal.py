@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
 
 from journal.accepted_load import load_with_acceptance
 from journal.activation import Activated, ActivationReport, Progress
@@ -35,9 +34,6 @@ from journal.state import JournalState
 from journal.v1.journal_pb2 import Identity, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import record_key
-
-if TYPE_CHECKING:
-    from journal.writer import Writer
 
 log = logging.getLogger(__name__)
 
@@ -212,7 +208,7 @@ class LocalJournal(Appends):
             epoch, claim_s=claimed - began, load_s=clock() - claimed, counts=counts, in_doubt=acceptance.prepared()
         )
         issued = max(mark.issued for mark in marks.values())
-        return writer, Activated(cast("Writer", writer), acceptance, issued, report)
+        return writer, Activated(writer, acceptance, issued, report)
 
     def _write(self, core: Core) -> None:
         try:

@@ -134,9 +134,10 @@ class Writer:
         began = self._timing.clock()
         try:
             self._commit(transaction, joining)
-        except JournalError as error:
+        except Exception as error:
             self.close()
-            transaction.resolve(error)
+            told = error if isinstance(error, JournalError) else OutcomeUnknownError(f"the writer failed: {error!r}")
+            transaction.resolve(told)
             raise
         self.numbers = transaction.numbers
         self.committed_at = began
