@@ -486,21 +486,25 @@ class Xid(_message.Message):
     FORMAT_ID_FIELD_NUMBER: _builtins.int
     GTRID_FIELD_NUMBER: _builtins.int
     BQUAL_FIELD_NUMBER: _builtins.int
+    PREPARED_FIELD_NUMBER: _builtins.int
     format_id: _builtins.int
     gtrid: _builtins.bytes
     """1 to 64 bytes"""
     bqual: _builtins.bytes
     """0 to 64 bytes"""
+    prepared: _builtins.int
+    """when, ms since 1970; no part of what tells xids apart"""
     def __init__(
         self,
         *,
         format_id: _builtins.int = ...,
         gtrid: _builtins.bytes = ...,
         bqual: _builtins.bytes = ...,
+        prepared: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bqual", b"bqual", "format_id", b"format_id", "gtrid", b"gtrid"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bqual", b"bqual", "format_id", b"format_id", "gtrid", b"gtrid", "prepared", b"prepared"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,130 @@
+"""A branch of a global transaction as its resource knows it: its states, the one table of transitions, one setter.
+
+    ACTIVE <-> IDLE -> PREPARING -> PREPARED -> COMMITTING | ROLLING_BACK -> ENDED
+       |        |  \\-> COMMITTING (one phase)
+       \\--------+--> DOOMED -> ROLLING_BACK
+
+A call that the store refuses takes the branch back to the state before it. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from journal.xa.codes import XaCode
+from journal.xa.outcomes import KeptOutcome
+from journal.xa.ports import Waitable
+from journal.xa.xid import Xid, refusal
+
+
+class BranchState(Enum):
+    """What may be done with a branch next."""
+
+    ACTIVE = "active"  # at least one session works in it
+    IDLE = "idle"  # nobody does: all have ended or suspended
+    DOOMED = "doomed"  # failed or timed out: it can only be rolled back
+    PREPARING = "preparing"  # its prepare is not known to be durable yet
+    PREPARED = "prepared"  # in doubt
+    COMMITTING = "committing"  # its commit is not known to be durable yet
+    ROLLING_BACK = "rolling back"
+    ENDED = "ended"  # settled, and no more known
+
+
+_S = BranchState
+_NEXT: dict[BranchState, frozenset[BranchState]] = {
+    _S.ACTIVE: frozenset({_S.IDLE, _S.DOOMED}),
+    _S.IDLE: frozenset({_S.ACTIVE, _S.DOOMED, _S.PREPARING, _S.COMMITTING, _S.ROLLING_BACK, _S.ENDED}),
+    _S.DOOMED: frozenset({_S.ROLLING_BACK, _S.ENDED}),
+    _S.PREPARING: frozenset({_S.PREPARED, _S.IDLE}),
+    _S.PREPARED: frozenset({_S.COMMITTING, _S.ROLLING_BACK}),
+    _S.COMMITTING: frozenset({_S.ENDED, _S.IDLE, _S.PREPARED}),
+    _S.ROLLING_BACK: frozenset({_S.ENDED, _S.IDLE, _S.PREPARED, _S.DOOMED}),
+    _S.ENDED: frozenset(),
+}
+
+
+def valid_transition(now: BranchState, then: BranchState) -> bool:
+    return then in _NEXT[now]
+
+
+@dataclass(slots=True)
+class Branch:
+    """One branch; its resource's lock guards it."""
+
+    xid: Xid
+    state: BranchState = BranchState.ACTIVE
+    tx: int = 0
+    """The transaction in the store; 0 until somebody asked for it, so nothing was done in it."""
+    deadline_ms: float = math.inf
+    """When it times out, unless it is prepared before."""
+    since_ms: float = 0.0
+    """When it was prepared, as far as this process knows."""
+    working: int = 1
+    """Sessions that work in it."""
+    suspended: int = 0
+    """Sessions that have suspended their work in it."""
+    doomed_as: XaCode = XaCode.RBROLLBACK
+    owes_rollback: bool = False
+    """It has timed out and the store does not know yet."""
+    pending: Waitable | None = None
+    """Of the prepare, commit or rollback under way, once it was accepted."""
+    rows: Sequence[KeptOutcome] = ()
+    """What the commit under way will have kept."""
+
+    def become(self, state: BranchState) -> None:
+        """The only place that changes the state. Raises XidError for a transition that the table does not have."""
+        if not valid_transition(self.state, state):
+            raise refusal(XaCode.PROTO, self.xid, f"is {self.state.value}: it cannot become {state.value}")
+        self.state = state
+
+    def doom(self, code: XaCode) -> None:
+        """It can only be rolled back from now on; `code` says so to whoever asks for more."""
+        self.become(BranchState.DOOMED)
+        self.doomed_as = code
+        self.owes_rollback = code is XaCode.RBTIMEOUT and bool(self.tx)
+
+    def expires(self, now_ms: float) -> bool:
+        """Whether its time is over; a branch that is prepared, or about to be, has all the time."""
+        return self.deadline_ms <= now_ms and self.state in (BranchState.ACTIVE, BranchState.IDLE)
+
+    def require_willing(self) -> None:
+        """Raises XidError with a rollback code if it is doomed."""
+        if self.state is BranchState.DOOMED:
+            raise refusal(self.doomed_as, self.xid, "can only be rolled back")
+
+    # ---- sessions --------------------------------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """One session more works in it."""
+        self.require_willing()
+        if self.state is not BranchState.ACTIVE:
+            self.become(BranchState.ACTIVE)
+        self.working += 1
+
+    def leave(self) -> None:
+        """One session less."""
+        if not self.working:
+            raise refusal(XaCode.PROTO, self.xid, "has no session that works in it")
+        self.working -= 1
+        if not self.working and self.state is BranchState.ACTIVE:
+            self.become(BranchState.IDLE)
+
+    def suspend(self) -> None:
+        self.leave()
+        self.suspended += 1
+
+    def resume(self) -> None:
+        if not self.suspended:
+            raise refusal(XaCode.PROTO, self.xid, "has no suspended session")
+        self.join()
+        self.suspended -= 1
+
+    def require_left(self) -> None:
+        """Raises XidError while a session works in it or has suspended its work."""
+        if self.working or self.suspended:
+            raise refusal(
+                XaCode.PROTO, self.xid, f"has {self.working} sessions at work and {self.suspended} suspended: end them"
+            )

@@ -1,0 +1,79 @@
+"""The branches of a resource by xid, from `tpc_begin` or a load until they are settled."""
+
+from __future__ import annotations
+
+from journal.errors import FullError
+from journal.xa.branch import Branch, BranchState
+from journal.xa.codes import XaCode
+from journal.xa.outcomes import Outcomes
+from journal.xa.ports import ClockMs, LoadedRows
+from journal.xa.xid import Xid, decode_xid, prepared_ms, refusal
+
+
+class Branches:
+    """Not thread-safe: its resource's lock guards it.
+
+    A branch whose prepare, commit or rollback was accepted is told that this is durable when it is next looked at,
+    whoever waited for it and gave up.
+    """
+
+    def __init__(self, outcomes: Outcomes, loaded: LoadedRows, clock_ms: ClockMs, branches_max: int) -> None:
+        self._outcomes = outcomes
+        self._clock_ms = clock_ms
+        self._branches_max = branches_max
+        self._by_xid: dict[Xid, Branch] = {}
+        self.unnamed: list[int] = []
+        for row in loaded.prepared:
+            xid = decode_xid(row.data)
+            if xid is None or xid in self._by_xid:
+                self.unnamed.append(row.tx)
+            else:
+                since_ms = prepared_ms(row.data) or clock_ms()
+                self._by_xid[xid] = Branch(xid, BranchState.PREPARED, row.tx, working=0, since_ms=since_ms)
+
+    def begin(self, xid: Xid, deadline_ms: float) -> None:
+        """Raises XidError (DUPID) for an xid in use, FullError over the bound."""
+        if self.look(xid) is not None or self._outcomes.get(xid) is not None:
+            raise refusal(XaCode.DUPID, xid, "is in use")
+        if len(self._by_xid) >= self._branches_max and len(self.all()) >= self._branches_max:
+            raise FullError(f"{len(self._by_xid)} branches are not settled: settle some (branches_max)")
+        self._by_xid[xid] = Branch(xid, deadline_ms=deadline_ms)
+
+    def look(self, xid: Xid) -> Branch | None:
+        branch = self._by_xid.get(xid)
+        if branch is not None:
+            self.catch_up(branch)
+        return self._by_xid.get(xid)
+
+    def require(self, xid: Xid) -> Branch:
+        """Raises XidError (NOTA)."""
+        branch = self.look(xid)
+        if branch is None:
+            raise refusal(XaCode.NOTA, xid, "is not known")
+        return branch
+
+    def all(self) -> list[Branch]:
+        for branch in list(self._by_xid.values()):
+            self.catch_up(branch)
+        return list(self._by_xid.values())
+
+    def prepared(self) -> list[Branch]:
+        return [branch for branch in self.all() if branch.state is BranchState.PREPARED]
+
+    def catch_up(self, branch: Branch) -> None:
+        """Take what has become durable into the state."""
+        pending = branch.pending
+        if pending is None or not pending.done or pending.error is not None:
+            return
+        branch.pending = None
+        if branch.state is BranchState.PREPARING:
+            branch.become(BranchState.PREPARED)
+            return
+        for row in branch.rows:
+            self._outcomes.keep(row)
+        self.end(branch)
+
+    def end(self, branch: Branch) -> None:
+        """It is settled."""
+        branch.become(BranchState.ENDED)
+        del self._by_xid[branch.xid]

@@ -1,0 +1,18 @@
+"""X/Open's result codes (Distributed Transaction Processing: The XA Specification, section 4), as `XidError.code`."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class XaCode(IntEnum):
+    """Below 0: the call was wrong, nothing was changed. Above: what became of the branch instead."""
+
+    RBROLLBACK = 100  # it can only be rolled back
+    RBTIMEOUT = 106  # the same, because it took too long
+    HEURCOM = 7  # it was committed by hand or by policy
+    HEURRB = 6  # it was rolled back by hand or by policy
+    NOTA = -4  # no such xid
+    INVAL = -5  # parts of the wrong size
+    PROTO = -6  # not in a state that allows the call
+    DUPID = -8  # the xid is in use

@@ -1,0 +1,215 @@
+"""`Coordinator`: distributed transactions of a store and other resources, with the journal as their decision log.
+
+    coordinator = Coordinator(resource, "orders", [postgres])      # once the journal is active
+    coordinator.recover()
+    with transaction.manager:
+        work = coordinator.join(transaction.manager)
+        store.send(message, ["queue"], tx=work.tx)
+        coordinator.enlist(work, postgres).execute("INSERT ...")
+
+Which coordinators are gone is no guess: only the journal's active node can decide, so whatever an earlier activation
+began and did not decide, nobody will. `recover` settles it, and is safe to call at any time, by any node.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from journal.errors import ConfigError, XidError
+from journal.v1.store_pb2 import Outcome
+from journal.xa.data_manager import StoreDataManager
+from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, KeptOutcome
+from journal.xa.ports import Participant, TwoPhaseConnection
+from journal.xa.resource import XaResource
+from journal.xa.xid import Xid, make_xid
+
+log = logging.getLogger(__name__)
+
+FORMAT_ID = 0x6B6A3031
+"""Of the xids made here: "kj01"."""
+
+_NAME = re.compile(r"[a-z0-9-]{1,32}")
+_INSTANCE = re.compile(r"[0-9a-f]{16}")
+_STORE = b"store"
+"""The store's bqual."""
+
+
+@dataclass(slots=True)
+class Recovery:
+    """What a recovery did."""
+
+    committed: list[Xid] = field(default_factory=list)
+    rolled_back: list[Xid] = field(default_factory=list)
+    forgotten: list[Xid] = field(default_factory=list)
+    """Outcomes that had been confirmed, or were now."""
+    unreachable: list[str] = field(default_factory=list)
+    """Participants that could not be asked: call again later."""
+
+
+class Coordinator:
+    """Thread-safe; the transactions that it begins are each used by one thread."""
+
+    def __init__(self, resource: XaResource, name: str, participants: Sequence[Participant], *, instance: str) -> None:
+        """`name` (a-z, 0-9, hyphen; at most 32) is this journal's among those that share a participant, and for ever.
+
+        `instance`, 16 random hexadecimal digits, is new for every activation, so that no xid is ever used twice.
+        """
+        if not _NAME.fullmatch(name):
+            raise ConfigError(f"coordinator {name!r}: must be 1 to 32 of a-z, 0-9 and hyphen")
+        if not _INSTANCE.fullmatch(instance):
+            raise ConfigError(f"instance {instance!r}: must be 16 hexadecimal digits")
+        names = [participant.name for participant in participants]
+        if len(set(names)) != len(names) or _STORE.decode() in names:
+            raise ConfigError(f"participants {names}: each needs a name of its own, other than {_STORE.decode()!r}")
+        for participant_name in names:
+            make_xid(FORMAT_ID, name, participant_name)
+        self._resource = resource
+        self._prefix = f"{name}.".encode()
+        self._instance = instance.encode()
+        self._participants = list(participants)
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._recovering = threading.Lock()
+        self._at_work: set[bytes] = set()
+
+    # ---- transactions ----------------------------------------------------------------------------------------------
+
+    def join(self, manager: Any, *, timeout_ms: float = math.inf) -> StoreDataManager:
+        """Have the store take part in the current transaction of a manager of the `transaction` package.
+
+        Unless it votes within `timeout_ms` it can only abort.
+        """
+        gtrid = b"%s%s.%x" % (self._prefix, self._instance, next(self._numbers))
+        xid = make_xid(FORMAT_ID, gtrid, _STORE)
+        self._resource.tpc_begin(xid, timeout_ms=timeout_ms)
+        work = StoreDataManager(self._resource, xid, manager, self._ended)
+        with self._lock:
+            self._at_work.add(gtrid)
+        try:
+            manager.get().join(work)
+        except BaseException:
+            work.abort(manager)
+            raise
+        return work
+
+    def enlist(self, work: StoreDataManager, participant: Participant) -> TwoPhaseConnection:
+        """A connection whose work commits with the store's, or not at all. Do not settle or close it yourself."""
+        xid = make_xid(FORMAT_ID, work.xid.gtrid, participant.name)
+        connection = participant.connect()
+        try:
+            connection.tpc_begin(connection.xid(xid.format_id, xid.gtrid.decode(), xid.bqual.decode()))
+            branch = work.enlist(participant, connection, xid)
+        except BaseException:
+            connection.close()
+            raise
+        work.transaction_manager.get().join(branch)
+        return connection
+
+    def _ended(self, xid: Xid) -> None:
+        with self._lock:
+            self._at_work.discard(xid.gtrid)
+
+    # ---- recovery --------------------------------------------------------------------------------------------------
+
+    def recover(self) -> Recovery:
+        """Settle what earlier coordinators of this journal left, and what was decided and not confirmed.
+
+        Raises the journal's errors (FencedError: another node is active, and will recover).
+        """
+        done = Recovery()
+        with self._recovering:
+            for line in self._resource.in_doubt():
+                if self._is_left(line.xid) and line.xid.bqual == _STORE:
+                    self._resource.tpc_rollback(line.xid)
+                    done.rolled_back.append(line.xid)
+            for participant in self._participants:
+                try:
+                    self._recover_participant(participant, done)
+                except participant.errors as error:
+                    log.warning("participant %s cannot be asked for its branches: %s", participant.name, error)
+                    done.unreachable.append(participant.name)
+        return done
+
+    def _recover_participant(self, participant: Participant, done: Recovery) -> None:
+        # what is kept before the branches are listed: an outcome without a branch has then been confirmed
+        owed = [kept for kept in self._resource.outcomes() if self._is_owed(kept, participant)]
+        connection = participant.connect()
+        try:
+            found = self._branches_of(participant, connection)
+            if any(self._fate(xid) is None for xid in found if self._is_left(xid)):
+                # only the active node knows that what has no outcome will get none; and it was one after the listing
+                self._resource.prove_active()
+            for xid, own in found.items():
+                if not self._is_left(xid) or self._resource.state_of(_stores(xid)) is not None:
+                    continue
+                if self._fate(xid) in (COMMITTED, HEURISTIC_COMMIT):
+                    self._settle(participant, connection, own, xid, done.committed, commit=True)
+                else:
+                    self._settle(participant, connection, own, xid, done.rolled_back, commit=False)
+        finally:
+            connection.close()
+        for kept in owed:
+            self._resource.forget(kept.xid)
+            done.forgotten.append(kept.xid)
+
+    def _settle(
+        self,
+        participant: Participant,
+        connection: TwoPhaseConnection,
+        own: Any,
+        xid: Xid,
+        done: list[Xid],
+        *,
+        commit: bool,
+    ) -> None:
+        """Tell a branch. Somebody else (its own transaction, another recovery) may have told it meanwhile."""
+        try:
+            (connection.tpc_commit if commit else connection.tpc_rollback)(own)
+        except participant.errors:
+            if xid in self._branches_of(participant, connection):
+                raise
+            return
+        done.append(xid)
+
+    def _branches_of(self, participant: Participant, connection: TwoPhaseConnection) -> dict[Xid, Any]:
+        """A participant's branches in doubt that a coordinator made: as an xid, and as the connection has them."""
+        found = {}
+        for own in connection.tpc_recover():
+            if own[0] != FORMAT_ID:
+                continue
+            try:
+                xid = make_xid(own[0], own[1], own[2])
+            except XidError:
+                continue  # nobody here made it
+            if xid.bqual == participant.name.encode():
+                found[xid] = own
+        return found
+
+    def _is_left(self, xid: Xid) -> bool:
+        """Whether it is of this journal's transactions, and nobody works at it."""
+        with self._lock:
+            at_work = xid.gtrid in self._at_work
+        return xid.format_id == FORMAT_ID and xid.gtrid.startswith(self._prefix) and not at_work
+
+    def _is_owed(self, kept: KeptOutcome, participant: Participant) -> bool:
+        return kept.decision == COMMITTED and kept.xid.bqual == participant.name.encode() and self._is_left(kept.xid)
+
+    def _fate(self, xid: Xid) -> Outcome.Decision.ValueType | None:
+        """The outcome for a branch: its own, or the store's if that was settled by hand."""
+        for of in (xid, _stores(xid)):
+            kept = self._resource.outcome(of)
+            if kept is not None:
+                return kept.decision
+        return None
+
+
+def _stores(xid: Xid) -> Xid:
+    """The store's branch of the same transaction."""
+    return xid._replace(bqual=_STORE)

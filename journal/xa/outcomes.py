@@ -1,0 +1,87 @@
+"""OUTCOME records: decisions that somebody has still to hear of, kept in the journal until `forget`.
+
+Two kinds. The decision log of a distributed transaction has one COMMITTED record for every other branch, under that
+branch's xid, added by the very group that commits; it goes when that branch has confirmed. (One record for all of them
+would have to say which have confirmed, or be forgotten by a restart that knows fewer participants.) A heuristic
+outcome, of a branch that was settled by hand or by policy, is under the branch's own xid until its coordinator has
+heard of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from journal.acceptance import PlainOperation
+from journal.errors import RowError, XidError
+from journal.limits import VIRTUAL_SHARDS
+from journal.v1.journal_pb2 import ADD
+from journal.v1.store_pb2 import OUTCOME, Outcome
+from journal.xa.ports import LoadedRows, OutcomeRecords
+from journal.xa.xid import Xid, message_of, xid_of
+
+COMMITTED = Outcome.COMMITTED
+HEURISTIC_COMMIT = Outcome.HEURISTIC_COMMIT
+HEURISTIC_ROLLBACK = Outcome.HEURISTIC_ROLLBACK
+HEURISTIC = frozenset({HEURISTIC_COMMIT, HEURISTIC_ROLLBACK})
+
+
+class KeptOutcome(NamedTuple):
+    """A decision and the record that keeps it."""
+
+    record_id: int
+    xid: Xid
+    decision: Outcome.Decision.ValueType
+    timestamp: int
+
+    def encoded(self) -> bytes:
+        message = Outcome(xid=message_of(self.xid), decision=self.decision, timestamp=self.timestamp)
+        return message.SerializeToString()
+
+    def added(self) -> PlainOperation:
+        """The operation that adds its record."""
+        return ADD, self.record_id, OUTCOME, self.encoded(), False, 0
+
+
+def decode_outcome(record_id: int, data: bytes) -> KeptOutcome:
+    """Raises RowError for a record that is no outcome."""
+    try:
+        message = Outcome.FromString(data)
+        xid = xid_of(message.xid)
+    except (DecodeError, XidError) as error:
+        raise RowError(f"record {record_id} is no outcome: {error}") from error
+    if message.decision == Outcome.DECISION_UNSPECIFIED:
+        raise RowError(f"record {record_id} is an outcome without a decision")
+    return KeptOutcome(record_id, xid, message.decision, message.timestamp)
+
+
+class Outcomes:
+    """The outcomes that are kept, by xid. Its resource's lock guards it."""
+
+    def __init__(self, records: OutcomeRecords, loaded: LoadedRows) -> None:
+        self._records = records
+        self._kept: dict[Xid, KeptOutcome] = {}
+        for row in loaded.outcomes:
+            self.keep(decode_outcome(row.record_id, row.data))
+
+    def get(self, xid: Xid) -> KeptOutcome | None:
+        return self._kept.get(xid)
+
+    def all(self) -> list[KeptOutcome]:
+        return list(self._kept.values())
+
+    def made(
+        self, xid: Xid, decision: Outcome.Decision.ValueType, now_ms: float, *, virtual_shard: int = 0
+    ) -> KeptOutcome:
+        """One that is not kept yet, with an id for its record."""
+        record_id = self._records.new_id(virtual_shard % VIRTUAL_SHARDS)
+        return KeptOutcome(record_id, xid, decision, int(now_ms))
+
+    def keep(self, outcome: KeptOutcome) -> None:
+        """Its record is in the journal."""
+        self._kept[outcome.xid] = outcome
+
+    def drop(self, outcome: KeptOutcome) -> None:
+        """Its record is on its way out."""
+        self._kept.pop(outcome.xid, None)

@@ -1,0 +1,324 @@
+"""`XaResource`: branches of global transactions in a store, by xid, with PEP 249's names and X/Open's rules.
+
+    loader = XaLoader(queue_loader)
+    journal.activate(loader)
+    resource = XaResource(store, journal, loader.loaded, clock_ms=wall_ms)
+    resource.start()
+
+A call that returns is durable. A refusal (XidError, or what the store refuses) changes nothing. After an error of the
+journal itself (fenced, outcome unknown, a deadline) the branch stays as it may be, and the next load tells.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from journal.completion import completed
+from journal.errors import FullError, JournalError, TransactionUnknownError
+from journal.v1.journal_pb2 import ADD, DELETE
+from journal.v1.store_pb2 import OUTCOME
+from journal.xa.branch import Branch, BranchState
+from journal.xa.branches import Branches
+from journal.xa.codes import XaCode
+from journal.xa.outcomes import COMMITTED, HEURISTIC, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK, KeptOutcome, Outcomes
+from journal.xa.ports import ClockMs, LoadedRows, OutcomeRecords, Transactions, Waitable
+from journal.xa.xid import Xid, encode_xid, make_xid, refusal, text
+
+log = logging.getLogger(__name__)
+
+BRANCHES_MAX = 100_000
+WAIT_S = 60.0
+
+
+class Vote(Enum):
+    """What a prepare answers."""
+
+    COMMIT = "commit"  # it is in doubt now, and waits for commit or rollback
+    READ_ONLY = "read only"  # nothing was done in it: it has ended
+
+
+class InDoubt(NamedTuple):
+    """A prepared branch."""
+
+    xid: Xid
+    tx: int
+    since_ms: float
+    """When this process prepared it, or loaded it."""
+
+
+class XaResource:
+    """Branches in one store. Thread-safe; blocks until what it did is durable, and holds no lock meanwhile."""
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        records: OutcomeRecords,
+        loaded: LoadedRows,
+        *,
+        clock_ms: ClockMs,
+        wait_s: float = WAIT_S,
+        branches_max: int = BRANCHES_MAX,
+    ) -> None:
+        """`transactions` is the store, `records` its journal (it may be both), `loaded` what its activation found.
+
+        `wait_s` bounds each wait for durability, `branches_max` the branches that are not settled.
+        """
+        self._transactions = transactions
+        self._records = records
+        self._clock_ms = clock_ms
+        self._wait_s = wait_s
+        self._lock = threading.Lock()
+        self._outcomes = Outcomes(records, loaded)
+        self._branches = Branches(self._outcomes, loaded, clock_ms, branches_max)
+        self.unnamed = self._branches.unnamed
+        """Transactions that were prepared without XA, or with another's xid: `tx commit|rollback` settles them."""
+
+    def start(self) -> None:
+        """Finish what a crash left of heuristic rollbacks, and warn of what is in doubt."""
+        for xid in [line.xid for line in self.in_doubt() if self.outcome(line.xid)]:
+            self.settle(xid, commit=False)
+        for line in self.in_doubt():
+            log.warning("in doubt: transaction %d, xid %s", line.tx, text(line.xid))
+        for tx in self.unnamed:
+            log.warning("in doubt: transaction %d, prepared without an xid of its own", tx)
+
+    # ---- PEP 249 ---------------------------------------------------------------------------------------------------
+
+    def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
+        """An xid. Raises XidError for parts out of range."""
+        return make_xid(format_id, gtrid, bqual)
+
+    def tpc_begin(self, xid: Xid, *, timeout_ms: float = math.inf) -> None:
+        """Begin a branch, with one session at work. Unless it is prepared within `timeout_ms` it may only roll back.
+
+        Raises XidError (DUPID) for an xid that is in use or whose outcome is kept, FullError over `branches_max`.
+        """
+        with self._lock:
+            self._branches.begin(xid, self._clock_ms() + timeout_ms)
+
+    def tpc_prepare(self, xid: Xid) -> Vote:
+        """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it."""
+        with self._lock:
+            branch = self._branches.require(xid)
+            branch.require_willing()
+            branch.require_left()
+            if not branch.tx:
+                self._branches.end(branch)
+                return Vote.READ_ONLY
+            before = branch.state
+            branch.become(BranchState.PREPARING)
+            branch.since_ms = self._clock_ms()
+        data = encode_xid(xid, branch.since_ms)
+        self._carry_out(branch, before, lambda: self._transactions.prepare(branch.tx, data))
+        return Vote.COMMIT
+
+    def tpc_commit(self, xid: Xid, *, one_phase: bool = False, confirm: Sequence[Xid] = ()) -> None:
+        """Commit a prepared branch, or with `one_phase` one that is not.
+
+        The same group keeps an outcome for each other branch in `confirm`, until `forget`: so it is the decision.
+        Raises XidError: NOTA, PROTO, a rollback code for a doomed branch, a heuristic one until `forget`.
+        """
+        with self._lock:
+            self._require_no_heuristic(xid)
+            branch = self._branches.require(xid)
+            branch.require_willing()
+            branch.require_left()
+            if one_phase != (branch.state is BranchState.IDLE):
+                raise refusal(XaCode.PROTO, xid, f"is {branch.state.value}: it cannot be committed so")
+            if not branch.tx and not confirm:
+                self._branches.end(branch)
+                return
+            tx = self._tx(branch)
+            rows = [self._outcomes.made(other, COMMITTED, self._clock_ms(), virtual_shard=tx) for other in confirm]
+            before = branch.state
+            branch.become(BranchState.COMMITTING)
+            branch.rows = rows
+        self._carry_out(branch, before, lambda: self._transactions.commit(tx, then=[row.added() for row in rows]))
+
+    def tpc_rollback(self, xid: Xid) -> None:
+        """Roll a branch back. Raises XidError: NOTA, PROTO while sessions are at work, a heuristic code."""
+        with self._lock:
+            self._require_no_heuristic(xid)
+            branch = self._branches.require(xid)
+            doomed = branch.state is BranchState.DOOMED
+            if not doomed:
+                branch.require_left()
+            if not branch.tx:
+                self._branches.end(branch)
+                return
+            before = branch.state
+            branch.become(BranchState.ROLLING_BACK)
+        self._carry_out(branch, before, lambda: self._rolled_back(branch.tx, may_be_gone=doomed))
+
+    def tpc_recover(self) -> list[Xid]:
+        """Xids in doubt, and those with a heuristic outcome, as X/Open's xa_recover lists both."""
+        with self._lock:
+            heuristic = [kept.xid for kept in self._outcomes.all() if kept.decision in HEURISTIC]
+            return list(dict.fromkeys([branch.xid for branch in self._branches.prepared()] + heuristic))
+
+    # ---- X/Open ----------------------------------------------------------------------------------------------------
+
+    def tx(self, xid: Xid) -> int:
+        """The store's transaction in which a session does the branch's work; asked for, it is no more read-only."""
+        with self._lock:
+            branch = self._branches.require(xid)
+            branch.require_willing()
+            if branch.state is not BranchState.ACTIVE:
+                raise refusal(XaCode.PROTO, xid, f"is {branch.state.value}: nothing can be done in it")
+            return self._tx(branch)
+
+    def join(self, xid: Xid) -> None:
+        """One session more works in the branch."""
+        with self._lock:
+            self._branches.require(xid).join()
+
+    def end(self, xid: Xid, *, failed: bool = False) -> None:
+        """A session has done its work; if it failed, the branch can only be rolled back."""
+        with self._lock:
+            branch = self._branches.require(xid)
+            branch.leave()
+            if failed and branch.state is not BranchState.DOOMED:
+                branch.doom(XaCode.RBROLLBACK)
+
+    def suspend(self, xid: Xid) -> None:
+        """A session leaves its work, to `resume` it."""
+        with self._lock:
+            self._branches.require(xid).suspend()
+
+    def resume(self, xid: Xid) -> None:
+        with self._lock:
+            self._branches.require(xid).resume()
+
+    def expire(self, now_ms: float) -> list[Xid]:
+        """Doom unprepared branches whose time is over and roll their work back; those newly doomed. Call it often."""
+        with self._lock:
+            late = [branch for branch in self._branches.all() if branch.expires(now_ms)]
+            for branch in late:
+                branch.doom(XaCode.RBTIMEOUT)
+            owing = [branch for branch in self._branches.all() if branch.owes_rollback]
+        for branch in owing:
+            try:
+                self._rolled_back(branch.tx, may_be_gone=True)
+                branch.owes_rollback = False
+            except FullError as error:
+                log.info("the rollback of xid %s waits for room: %s", text(branch.xid), error)
+        for branch in late:
+            log.warning("xid %s has timed out before its prepare and can only be rolled back", text(branch.xid))
+        return [branch.xid for branch in late]
+
+    def settle(self, xid: Xid, *, commit: bool) -> None:
+        """Settle a branch in doubt in place of its coordinator; the outcome is kept until it has heard (`forget`)."""
+        decision = HEURISTIC_COMMIT if commit else HEURISTIC_ROLLBACK
+        with self._lock:
+            branch = self._branches.require(xid)
+            kept = self._outcomes.get(xid)
+            if branch.state is not BranchState.PREPARED or (kept is not None and kept.decision != decision):
+                raise refusal(XaCode.PROTO, xid, f"is {branch.state.value}: only what is in doubt can be settled so")
+            made = kept or self._outcomes.made(xid, decision, self._clock_ms(), virtual_shard=branch.tx)
+            branch.become(BranchState.COMMITTING if commit else BranchState.ROLLING_BACK)
+            branch.rows = [made]
+
+        def call() -> Waitable:
+            if commit:
+                return self._transactions.commit(branch.tx, then=[made.added()])
+            return self._decided_rollback(branch.tx, made, decided=kept is not None)
+
+        self._carry_out(branch, BranchState.PREPARED, call)
+
+    def forget(self, xid: Xid, *, wait: bool = True) -> None:
+        """Whoever had to hear the outcome of `xid` has. Raises XidError (NOTA) if none is kept."""
+        with self._lock:
+            kept = self._outcomes.get(xid)
+            if kept is None:
+                raise refusal(XaCode.NOTA, xid, "has no outcome that is kept")
+            if self._branches.look(xid) is not None:
+                raise refusal(XaCode.PROTO, xid, "is not settled yet")
+            self._outcomes.drop(kept)
+        try:
+            pending = self._records.delete(kept.record_id)
+        except JournalError:
+            with self._lock:
+                self._outcomes.keep(kept)
+            raise
+        if wait:
+            pending.wait(self._wait_s)
+
+    # ---- what is known ---------------------------------------------------------------------------------------------
+
+    def state_of(self, xid: Xid) -> BranchState | None:
+        """None for a branch that there is not, or no more."""
+        with self._lock:
+            branch = self._branches.look(xid)
+            return None if branch is None else branch.state
+
+    def in_doubt(self) -> list[InDoubt]:
+        """Prepared branches, the oldest first."""
+        with self._lock:
+            found = [InDoubt(branch.xid, branch.tx, branch.since_ms) for branch in self._branches.prepared()]
+        return sorted(found, key=lambda line: (line.since_ms, line.tx))
+
+    def outcome(self, xid: Xid) -> KeptOutcome | None:
+        with self._lock:
+            return self._outcomes.get(xid)
+
+    def outcomes(self) -> list[KeptOutcome]:
+        """All that are kept."""
+        with self._lock:
+            return self._outcomes.all()
+
+    def prove_active(self) -> None:
+        """Returns only if this node was the journal's active one when called; raises what refuses its appends else."""
+        record_id = self._records.new_id()
+        proof = [(ADD, record_id, OUTCOME, b"", False, 0), (DELETE, record_id, 0, b"", False, 0)]
+        self._records.append_all(proof).wait(self._wait_s)
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _carry_out(self, branch: Branch, before: BranchState, call: Callable[[], Waitable]) -> None:
+        """Have the store do what the branch's new state says. Refused, it is as before."""
+        try:
+            pending = call()
+        except JournalError:
+            with self._lock:
+                branch.become(before)
+                branch.rows = ()
+            raise
+        with self._lock:
+            branch.pending = pending
+        pending.wait(self._wait_s)
+        with self._lock:
+            self._branches.catch_up(branch)
+
+    def _decided_rollback(self, tx: int, made: KeptOutcome, *, decided: bool) -> Waitable:
+        """The decision goes first: a crash between the two leaves a rollback that `start` finishes."""
+        if not decided:
+            self._records.add(made.record_id, OUTCOME, made.encoded())
+            with self._lock:
+                self._outcomes.keep(made)
+        return self._transactions.rollback(tx)
+
+    def _rolled_back(self, tx: int, *, may_be_gone: bool) -> Waitable:
+        """Also what a session did after a time-out, which began the transaction anew."""
+        try:
+            return self._transactions.rollback(tx)
+        except TransactionUnknownError:
+            if may_be_gone:
+                return completed()
+            raise
+
+    def _require_no_heuristic(self, xid: Xid) -> None:
+        kept = self._outcomes.get(xid)
+        if kept is not None and kept.decision in HEURISTIC:
+            committed = kept.decision == HEURISTIC_COMMIT
+            code = XaCode.HEURCOM if committed else XaCode.HEURRB
+            raise refusal(code, xid, f"was {'committed' if committed else 'rolled back'} without its coordinator")
+
+    def _tx(self, branch: Branch) -> int:
+        if not branch.tx:
+            branch.tx = self._transactions.begin()
+        return branch.tx

@@ -1,0 +1,188 @@
+"""`Session`: one thread of work in a resource, as a PEP 249 connection has it: `tpc_*` mean its own branch.
+
+session.tpc_begin(session.xid(1, "order-17", "store"))
+store.send(message, ["queue"], tx=session.tx)
+session.tpc_prepare()
+session.tpc_commit()
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+from journal.errors import JournalError, XidError
+from journal.xa.branch import BranchState
+from journal.xa.codes import XaCode
+from journal.xa.resource import Vote, XaResource
+from journal.xa.xid import Xid
+
+
+class SessionState(Enum):
+    """What a session may do."""
+
+    FREE = "free"  # it has no branch
+    WORKING = "working"  # it works in one
+    PREPARED = "prepared"  # it has prepared one
+
+
+_NEXT: dict[SessionState, frozenset[SessionState]] = {
+    SessionState.FREE: frozenset({SessionState.WORKING}),
+    SessionState.WORKING: frozenset({SessionState.FREE, SessionState.PREPARED}),
+    SessionState.PREPARED: frozenset({SessionState.FREE}),
+}
+
+
+def valid_transition(now: SessionState, then: SessionState) -> bool:
+    return then in _NEXT[now]
+
+
+class Session:
+    """Used by one thread at a time. It may leave a branch suspended, work in others, and come back to it."""
+
+    def __init__(self, resource: XaResource) -> None:
+        self._resource = resource
+        self._state = SessionState.FREE
+        self._current: Xid | None = None
+        self._suspended: set[Xid] = set()
+
+    @property
+    def state(self) -> SessionState:
+        return self._state
+
+    @property
+    def tx(self) -> int:
+        """The store's transaction of its branch. A branch that nobody asked for it is read-only."""
+        return self._resource.tx(self._require(SessionState.WORKING))
+
+    def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
+        return self._resource.xid(format_id, gtrid, bqual)
+
+    def tpc_begin(self, xid: Xid, *, join: bool = False, timeout_ms: float = math.inf) -> None:
+        """Work in a new branch, or with `join` in one that another session works or has worked in."""
+        self._require(SessionState.FREE)
+        if xid in self._suspended:
+            raise XidError("this session has suspended that branch: resume it", code=XaCode.PROTO)
+        if join:
+            self._resource.join(xid)
+        else:
+            self._resource.tpc_begin(xid, timeout_ms=timeout_ms)
+        self._become(SessionState.WORKING, xid)
+
+    def suspend(self) -> Xid:
+        """Leave the branch, to come back to it with `resume`; until then it cannot be prepared."""
+        xid = self._require(SessionState.WORKING)
+        self._resource.suspend(xid)
+        self._suspended.add(xid)
+        self._become(SessionState.FREE)
+        return xid
+
+    def resume(self, xid: Xid) -> None:
+        """Work again in a branch that this session has suspended."""
+        self._require(SessionState.FREE)
+        if xid not in self._suspended:
+            raise XidError("this session has not suspended that branch", code=XaCode.PROTO)
+        self._resource.resume(xid)
+        self._suspended.remove(xid)
+        self._become(SessionState.WORKING, xid)
+
+    def end(self, *, failed: bool = False) -> None:
+        """Leave the branch to the other sessions and to whoever settles it."""
+        self._leave(self._require(SessionState.WORKING), failed=failed)
+        self._become(SessionState.FREE)
+
+    def tpc_prepare(self) -> Vote:
+        """First phase. Refused (others are at work in the branch, say), the session works in it as before."""
+        xid = self._require(SessionState.WORKING)
+        self._leave(xid)
+        try:
+            vote = self._resource.tpc_prepare(xid)
+        except JournalError:
+            self._stay_or_go(xid)
+            raise
+        self._become(SessionState.PREPARED if vote is Vote.COMMIT else SessionState.FREE, xid)
+        return vote
+
+    def tpc_commit(self, xid: Xid | None = None) -> None:
+        """Second phase; without a prepare, the only one. With an xid, outside of a branch: for recovery."""
+        if xid is not None:
+            self._require(SessionState.FREE)
+            self._resource.tpc_commit(xid)
+            return
+        current = self._require(SessionState.WORKING, SessionState.PREPARED)
+        one_phase = self._state is SessionState.WORKING
+        if one_phase:
+            self._leave(current)
+        try:
+            self._resource.tpc_commit(current, one_phase=one_phase)
+        except JournalError:
+            self._stay_or_go(current)
+            raise
+        self._become(SessionState.FREE)
+
+    def tpc_rollback(self, xid: Xid | None = None) -> None:
+        """Roll the session's branch back, prepared or not. With an xid, outside of a branch: for recovery."""
+        if xid is not None:
+            self._require(SessionState.FREE)
+            self._resource.tpc_rollback(xid)
+            return
+        current = self._require(SessionState.WORKING, SessionState.PREPARED)
+        if self._state is SessionState.WORKING:
+            self._leave(current)
+        try:
+            self._resource.tpc_rollback(current)
+        except JournalError:
+            self._stay_or_go(current)
+            raise
+        self._become(SessionState.FREE)
+
+    def tpc_recover(self) -> list[Xid]:
+        """Xids in doubt or with a heuristic outcome, whoever began them."""
+        return self._resource.tpc_recover()
+
+    def forget(self, xid: Xid) -> None:
+        """The heuristic outcome of `xid` has been heard."""
+        self._resource.forget(xid)
+
+    def close(self) -> None:
+        """Leave: what it works in, or has suspended, can only be rolled back; what it has prepared stays so."""
+        if self._state is SessionState.WORKING:
+            self.end(failed=True)
+        for xid in self._suspended:
+            if self._resource.state_of(xid) in (BranchState.ACTIVE, BranchState.IDLE):
+                self._resource.resume(xid)
+                self._resource.end(xid, failed=True)
+        self._suspended.clear()
+
+    def _leave(self, xid: Xid, *, failed: bool = False) -> None:
+        """A doomed branch waits for nobody."""
+        if self._resource.state_of(xid) is BranchState.ACTIVE:
+            self._resource.end(xid, failed=failed)
+
+    def _stay_or_go(self, xid: Xid) -> None:
+        """After an error: as before, unless the branch is gone or nobody knows what became of it."""
+        found = self._resource.state_of(xid)
+        if self._state is SessionState.PREPARED:
+            if found is not BranchState.PREPARED:
+                self._become(SessionState.FREE)
+        elif found in (BranchState.ACTIVE, BranchState.IDLE):
+            self._resource.join(xid)
+        elif found is not BranchState.DOOMED:
+            self._become(SessionState.FREE)
+
+    def _require(self, *states: SessionState) -> Xid:
+        """The session's branch (in FREE nobody looks at it). Raises XidError in another state."""
+        if self._state not in states:
+            raise XidError(f"the session is {self._state.value}", code=XaCode.PROTO)
+        return self._current or _NO_BRANCH
+
+    def _become(self, state: SessionState, xid: Xid | None = None) -> None:
+        """The only place that changes the state."""
+        if not valid_transition(self._state, state):
+            raise XidError(f"a session that is {self._state.value} cannot become {state.value}", code=XaCode.PROTO)
+        self._state = state
+        self._current = None if state is SessionState.FREE else xid
+
+
+_NO_BRANCH = Xid(-1, b"", b"")
+"""X/Open's null xid."""

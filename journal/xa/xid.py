@@ -1,0 +1,85 @@
+"""Xids: which branch of which global transaction. Checked when made; a PREPARE's data is one, as store.proto has it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from journal.errors import XidError
+from journal.v1 import store_pb2
+from journal.xa.codes import XaCode
+
+FORMAT_ID_MAX = 2**31 - 1
+PART_BYTES_MAX = 64
+"""Of gtrid and of bqual: X/Open's MAXGTRIDSIZE and MAXBQUALSIZE."""
+
+
+class Xid(NamedTuple):
+    """A branch of a global transaction; read as a sequence it is PEP 249's. Make it with `make_xid`."""
+
+    format_id: int
+    """Whose way of naming it is, 0 to 2^31 - 1."""
+    gtrid: bytes
+    """The global transaction, 1 to 64 bytes."""
+    bqual: bytes
+    """The branch, 0 to 64 bytes."""
+
+
+def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
+    """An xid; text is taken as UTF-8. Raises XidError for a part that is too short, too long, or out of range."""
+    xid = Xid(format_id, _bytes(gtrid), _bytes(bqual))
+    if not 0 <= format_id <= FORMAT_ID_MAX:
+        raise XidError(f"format_id {format_id} is not in 0 to {FORMAT_ID_MAX}", code=XaCode.INVAL)
+    if not 1 <= len(xid.gtrid) <= PART_BYTES_MAX:
+        raise XidError(f"a gtrid of {len(xid.gtrid)} bytes is not one of 1 to {PART_BYTES_MAX}", code=XaCode.INVAL)
+    if len(xid.bqual) > PART_BYTES_MAX:
+        raise XidError(f"a bqual of {len(xid.bqual)} bytes is over {PART_BYTES_MAX}", code=XaCode.INVAL)
+    return xid
+
+
+def encode_xid(xid: Xid, prepared_ms: float = 0.0) -> bytes:
+    """A PREPARE's data: the xid, and when it was prepared (ms since 1970, 0: not said)."""
+    message = message_of(xid)
+    message.prepared = int(prepared_ms)
+    return message.SerializeToString()
+
+
+def decode_xid(data: bytes) -> Xid | None:
+    """The xid, or None for a PREPARE's data that is none: of a transaction that somebody prepared without XA."""
+    try:
+        return xid_of(store_pb2.Xid.FromString(data))
+    except (DecodeError, XidError):
+        return None
+
+
+def prepared_ms(data: bytes) -> int:
+    """When a PREPARE's data, which is an xid, says that it was prepared; 0 if it does not say."""
+    return store_pb2.Xid.FromString(data).prepared
+
+
+def message_of(xid: Xid) -> store_pb2.Xid:
+    return store_pb2.Xid(format_id=xid.format_id, gtrid=xid.gtrid, bqual=xid.bqual)
+
+
+def xid_of(message: store_pb2.Xid) -> Xid:
+    """Raises XidError for a message that is no xid."""
+    return make_xid(message.format_id, message.gtrid, message.bqual)
+
+
+def text(xid: Xid) -> str:
+    """For people: format_id:gtrid:bqual, with what is not printable escaped."""
+    return f"{xid.format_id}:{_printable(xid.gtrid)}:{_printable(xid.bqual)}"
+
+
+def refusal(code: XaCode, xid: Xid, why: str) -> XidError:
+    """The error that names the xid and says why."""
+    return XidError(f"xid {text(xid)} {why}", code=code)
+
+
+def _bytes(part: bytes | str) -> bytes:
+    return part.encode() if isinstance(part, str) else bytes(part)
+
+
+def _printable(part: bytes) -> str:
+    return repr(part)[2:-1]

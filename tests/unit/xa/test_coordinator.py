@@ -1,0 +1,247 @@
+"""Distributed transactions of a store and a database: who is asked what, in which order, and what an error means."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import transaction  # type: ignore[import-untyped]
+
+from journal.errors import ConfigError, DeadlineError, FullError, StateError, XidError
+from journal.xa.codes import XaCode
+from journal.xa.coordinator import FORMAT_ID, Coordinator, Recovery
+from journal.xa.data_manager import Decision, StoreDataManager, valid_transition
+from journal.xa.resource import XaResource
+from journal.xa.session import Session
+from journal.xa.xid import make_xid
+from tests.support.xa import (
+    MESSAGE_KIND,
+    START_MS,
+    DatabaseError,
+    MemoryConnection,
+    MemoryDatabase,
+    MemoryJournal,
+    MemoryLog,
+    opened,
+)
+
+ALLOWED = {("OPEN", "DECIDING"), ("OPEN", "ROLLED_BACK"), ("DECIDING", "COMMITTED"), ("DECIDING", "OPEN")}
+_INSTANCES = (f"{number:016x}" for number in itertools.count())
+
+
+class Scene:
+    """A journal and a database in one transaction, whose steps are noted together."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.database = MemoryDatabase()
+        self.manager = transaction.TransactionManager()
+        self.journal: MemoryJournal
+        self.resource: XaResource
+        self.restart()
+
+    def restart(self) -> None:
+        self.journal, self.resource = opened(self.log)
+        self.database.steps = self.journal.steps
+        self.coordinator = Coordinator(self.resource, "test", [self.database], instance=next(_INSTANCES))
+
+    def work(self) -> StoreDataManager:
+        """A message and a row, not committed."""
+        work = self.coordinator.join(self.manager)
+        self.journal.add(self.journal.new_id(), MESSAGE_KIND, b"both", tx=work.tx)
+        connection = self.coordinator.enlist(work, self.database)
+        assert isinstance(connection, MemoryConnection)
+        connection.insert(b"both")
+        return work
+
+    @property
+    def agreed(self) -> bool | None:
+        """Whether both have committed (True) or neither has; None while something is in doubt or owed."""
+        assert self.database.committed == self.log.messages()
+        if self.log.prepared or self.database.prepared or self.log.loaded().outcomes:
+            return None
+        return bool(self.database.committed)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.mark.parametrize(("now", "then"), list(itertools.product(Decision, repeat=2)))
+def test_a_decision_changes_only_as_the_table_says(now: Decision, then: Decision) -> None:
+    assert valid_transition(now, then) == ((now.name, then.name) in ALLOWED)
+
+
+def test_all_prepare_then_the_journal_decides_then_the_others_commit_and_their_outcomes_go(scene: Scene) -> None:
+    work = scene.work()
+    scene.manager.commit()
+    called = [name for name in scene.journal.steps.names if name.endswith(("called", "durable"))]
+    assert called == [
+        "database connect called",
+        "prepare called",
+        "prepare durable",
+        "database prepare called",
+        "commit called",
+        "commit durable",
+        "database commit called",
+        "delete called",
+    ]
+    scene.journal.flush()
+    assert scene.agreed is True
+    assert work.decision is Decision.COMMITTED
+
+
+def test_an_abort_rolls_back_all_and_prepares_nothing(scene: Scene) -> None:
+    work = scene.work()
+    scene.manager.abort()
+    scene.journal.flush()
+    assert scene.agreed is False
+    assert work.decision is Decision.ROLLED_BACK
+    assert "prepare called" not in scene.journal.steps.names
+
+
+def test_a_participants_no_rolls_back_all(scene: Scene) -> None:
+    scene.work()
+    scene.database.down = True
+    with pytest.raises(DatabaseError):
+        scene.manager.commit()
+    scene.manager.abort()
+    assert scene.agreed is False
+
+
+@pytest.mark.parametrize("refused_at", ["prepare", "commit"])
+def test_a_journal_that_refuses_its_prepare_or_the_decision_rolls_back_all(scene: Scene, refused_at: str) -> None:
+    scene.work()
+    steps = {"prepare": 0, "commit": 6}
+    scene.journal.steps.at(steps[refused_at], lambda: setattr(scene.journal, "refusals", 1))
+    with pytest.raises(FullError):
+        scene.manager.commit()
+    scene.manager.abort()
+    assert scene.journal.steps.names.count("commit accepted") == 0
+    assert scene.agreed is False
+
+
+def test_while_nobody_knows_the_decision_nobody_is_rolled_back(scene: Scene) -> None:
+    work = scene.work()
+    scene.journal.steps.at(6, lambda: setattr(scene.journal, "slow", 1))
+    with pytest.raises(DeadlineError):
+        scene.manager.commit()
+    scene.manager.abort()
+    assert work.decision is Decision.DECIDING
+    assert scene.database.prepared
+    found = scene.coordinator.recover()
+    assert [xid.bqual for xid in found.committed] == [b"database"]
+    assert scene.database.committed == {b"both"}
+
+
+def test_a_participant_that_cannot_be_told_is_told_by_a_recovery(scene: Scene) -> None:
+    scene.work()
+    scene.journal.steps.at(9, lambda: setattr(scene.database, "down", True))
+    scene.manager.commit()
+    assert scene.log.messages()
+    assert not scene.database.committed
+    assert scene.coordinator.recover().unreachable == ["database"]
+    assert scene.log.loaded().outcomes
+    scene.database.down = False
+    found = scene.coordinator.recover()
+    assert len(found.committed) == len(found.forgotten) == 1
+    assert scene.agreed is True
+    assert scene.coordinator.recover() == Recovery()
+
+
+@pytest.mark.parametrize("step", range(14))
+def test_a_recovery_leaves_transactions_at_work_alone(scene: Scene, step: int) -> None:
+    recovered: list[Recovery] = []
+    scene.work()
+    scene.journal.steps.at(step, lambda: recovered.append(scene.coordinator.recover()))
+    scene.manager.commit()
+    assert recovered == [Recovery()]
+    scene.journal.flush()
+    assert scene.agreed is True
+
+
+def test_a_recovery_leaves_alone_what_other_coordinators_have_prepared(scene: Scene) -> None:
+    others = [
+        make_xid(FORMAT_ID, "tests.0.1", "database"),
+        make_xid(FORMAT_ID, "test.0.1", "other"),
+        make_xid(1, "test.0.1", "database"),
+    ]
+    for xid in others:
+        scene.database.prepared[xid] = {b"theirs"}
+    assert scene.coordinator.recover() == Recovery()
+    assert set(scene.database.prepared) == set(others)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_others_follow_when_the_stores_branch_is_settled_by_hand(scene: Scene, commit: bool) -> None:
+    work = scene.work()
+    for call in (work.tpc_begin, work.commit, work.tpc_vote):
+        call(None)
+    (xid,) = (line.xid for line in scene.resource.in_doubt())
+    scene.database.prepared[make_xid(xid.format_id, xid.gtrid, "database")] = {b"both"}
+    scene.restart()
+    scene.resource.settle(xid, commit=commit)
+    scene.coordinator.recover()
+    assert bool(scene.database.committed) == commit
+    assert not scene.database.prepared
+    assert scene.resource.outcome(xid) is not None
+
+
+def test_a_transaction_that_takes_too_long_aborts(scene: Scene) -> None:
+    scene.coordinator.join(scene.manager, timeout_ms=5)
+    scene.resource.expire(START_MS + 5)
+    with pytest.raises(XidError) as raised:
+        scene.manager.commit()
+    assert raised.value.code == XaCode.RBTIMEOUT
+    scene.manager.abort()
+    assert scene.agreed is False
+
+
+def test_nothing_joins_a_transaction_that_is_over(scene: Scene) -> None:
+    work = scene.work()
+    scene.manager.commit()
+    with pytest.raises(StateError):
+        scene.coordinator.enlist(work, scene.database)
+
+
+def test_a_store_is_a_participant_of_another(scene: Scene) -> None:
+    """Its sessions are PEP 249's connections."""
+    log = MemoryLog()
+    journal, resource = opened(log)
+
+    class Store:
+        name = "second"
+        errors: tuple[type[Exception], ...] = (XidError,)
+
+        def connect(self) -> Session:
+            return Session(resource)
+
+    coordinator = Coordinator(scene.resource, "test", [Store()], instance=next(_INSTANCES))
+    work = coordinator.join(scene.manager)
+    session = coordinator.enlist(work, Store())
+    assert isinstance(session, Session)
+    journal.add(journal.new_id(), MESSAGE_KIND, b"there", tx=session.tx)
+    scene.manager.commit()
+    assert log.messages() == {b"there"}
+
+
+@pytest.mark.parametrize(
+    ("name", "participants", "instance"),
+    [
+        ("", ["a"], "0" * 16),
+        ("Orders", ["a"], "0" * 16),
+        ("o" * 33, ["a"], "0" * 16),
+        ("orders", ["a", "a"], "0" * 16),
+        ("orders", ["store"], "0" * 16),
+        ("orders", ["a"], "0" * 15),
+    ],
+)
+def test_names_that_could_be_mistaken_are_refused(name: str, participants: list[str], instance: str) -> None:
+    with pytest.raises(ConfigError):
+        Coordinator(opened(MemoryLog())[1], name, [MemoryDatabase(each) for each in participants], instance=instance)
+
+
+def test_a_participant_whose_name_is_no_bqual_is_refused() -> None:
+    with pytest.raises(XidError):
+        Coordinator(opened(MemoryLog())[1], "orders", [MemoryDatabase("d" * 65)], instance="0" * 16)

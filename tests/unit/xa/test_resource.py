@@ -1,0 +1,359 @@
+"""X/Open's rules: what a resource does with branches, what it refuses, and with which code."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.errors import DeadlineError, FullError, TransactionUnknownError, XidError
+from journal.xa.branch import BranchState
+from journal.xa.codes import XaCode
+from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
+from journal.xa.resource import Vote, XaResource
+from journal.xa.xid import Xid, make_xid
+from tests.support.xa import MESSAGE_KIND, START_MS, Crash, MemoryJournal, MemoryLog, opened
+
+XID = make_xid(1, "global", "here")
+OTHER = make_xid(1, "global", "there")
+
+
+class Scene:
+    """A journal in memory and a resource on it."""
+
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.journal: MemoryJournal
+        self.resource: XaResource
+        self.reopen()
+
+    def reopen(self) -> None:
+        """As after a crash: what was not durable is gone."""
+        self.journal, self.resource = opened(self.log)
+
+    def work(self, xid: Xid = XID, *, end: bool = True) -> int:
+        """A branch with a message, and nobody working in it any more."""
+        self.resource.tpc_begin(xid)
+        tx = self.resource.tx(xid)
+        self.journal.add(self.journal.new_id(), MESSAGE_KIND, xid.gtrid, tx=tx)
+        if end:
+            self.resource.end(xid)
+        return tx
+
+    def prepared(self, xid: Xid = XID) -> int:
+        tx = self.work(xid)
+        assert self.resource.tpc_prepare(xid) is Vote.COMMIT
+        return tx
+
+    @property
+    def messages(self) -> set[bytes]:
+        return self.log.messages()
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def code_of(call: object, *arguments: object, **more: object) -> XaCode:
+    assert callable(call)
+    with pytest.raises(XidError) as raised:
+        call(*arguments, **more)
+    return XaCode(raised.value.code)
+
+
+# ---- the two phases --------------------------------------------------------------------------------------------
+
+
+def test_a_prepared_branch_takes_effect_at_its_commit(scene: Scene) -> None:
+    scene.prepared()
+    assert scene.resource.tpc_recover() == [XID]
+    assert not scene.messages
+    scene.resource.tpc_commit(XID)
+    assert scene.messages == {b"global"}
+    assert scene.resource.tpc_recover() == []
+    assert scene.resource.state_of(XID) is None
+    assert not scene.resource.outcomes()
+
+
+def test_a_prepared_branch_rolled_back_leaves_nothing(scene: Scene) -> None:
+    scene.prepared()
+    scene.resource.tpc_rollback(XID)
+    assert not scene.messages
+    assert not scene.log.prepared
+
+
+def test_a_prepared_branch_survives_and_can_be_settled_by_whoever_comes_next(scene: Scene) -> None:
+    tx = scene.prepared()
+    scene.reopen()
+    assert [(line.xid, line.tx, line.since_ms) for line in scene.resource.in_doubt()] == [(XID, tx, START_MS)]
+    scene.resource.tpc_commit(XID)
+    assert scene.messages == {b"global"}
+
+
+def test_one_phase_needs_no_prepare(scene: Scene) -> None:
+    scene.work()
+    scene.resource.tpc_commit(XID, one_phase=True)
+    assert scene.messages == {b"global"}
+
+
+def test_one_phase_is_refused_once_prepared_and_two_before(scene: Scene) -> None:
+    scene.work()
+    assert code_of(scene.resource.tpc_commit, XID) is XaCode.PROTO
+    scene.resource.tpc_prepare(XID)
+    assert code_of(scene.resource.tpc_commit, XID, one_phase=True) is XaCode.PROTO
+    assert scene.resource.state_of(XID) is BranchState.PREPARED
+
+
+@pytest.mark.parametrize("settle", ["tpc_prepare", "tpc_rollback"])
+def test_a_branch_in_which_nothing_was_done_never_reaches_the_journal(scene: Scene, settle: str) -> None:
+    scene.resource.tpc_begin(XID)
+    scene.resource.end(XID)
+    assert getattr(scene.resource, settle)(XID) in (Vote.READ_ONLY, None)
+    assert scene.resource.state_of(XID) is None
+    assert not scene.journal.steps.names
+
+
+def test_nothing_in_one_phase_is_read_only_too(scene: Scene) -> None:
+    scene.resource.tpc_begin(XID)
+    scene.resource.end(XID)
+    scene.resource.tpc_commit(XID, one_phase=True)
+    assert not scene.journal.steps.names
+
+
+# ---- refusals change nothing -----------------------------------------------------------------------------------
+
+
+def test_an_unknown_xid_is_nota(scene: Scene) -> None:
+    resource = scene.resource
+    calls = (resource.tpc_prepare, resource.tpc_commit, resource.tpc_rollback, resource.forget, resource.tx)
+    for call in (*calls, resource.join, resource.end, resource.suspend, resource.resume):
+        assert code_of(call, XID) is XaCode.NOTA
+
+
+def test_an_xid_in_use_is_dupid_whatever_its_state(scene: Scene) -> None:
+    scene.work()
+    assert code_of(scene.resource.tpc_begin, XID) is XaCode.DUPID
+    scene.resource.tpc_prepare(XID)
+    assert code_of(scene.resource.tpc_begin, XID) is XaCode.DUPID
+    scene.resource.settle(XID, commit=True)
+    assert code_of(scene.resource.tpc_begin, XID) is XaCode.DUPID
+    scene.resource.forget(XID)
+    scene.resource.tpc_begin(XID)
+
+
+def test_nothing_is_prepared_or_settled_while_a_session_is_at_work(scene: Scene) -> None:
+    scene.work(end=False)
+    for call in (scene.resource.tpc_prepare, scene.resource.tpc_commit, scene.resource.tpc_rollback):
+        assert code_of(call, XID) is XaCode.PROTO
+    scene.resource.suspend(XID)
+    assert code_of(scene.resource.tpc_prepare, XID) is XaCode.PROTO
+    scene.resource.resume(XID)
+    scene.resource.end(XID)
+    scene.resource.tpc_prepare(XID)
+
+
+def test_nothing_more_is_done_in_a_prepared_branch(scene: Scene) -> None:
+    scene.prepared()
+    for call in (scene.resource.tx, scene.resource.join, scene.resource.tpc_prepare):
+        assert code_of(call, XID) is XaCode.PROTO
+
+
+@pytest.mark.parametrize("call", ["tpc_prepare", "tpc_commit", "tpc_rollback"])
+def test_what_the_journal_refuses_leaves_the_branch_as_it_was(scene: Scene, call: str) -> None:
+    if call == "tpc_prepare":
+        scene.work()
+    else:
+        scene.prepared()
+    before = scene.resource.state_of(XID)
+    scene.journal.refusals = 1
+    with pytest.raises(FullError):
+        getattr(scene.resource, call)(XID)
+    assert scene.resource.state_of(XID) is before
+    getattr(scene.resource, call)(XID)
+
+
+def test_a_refused_forget_keeps_the_outcome(scene: Scene) -> None:
+    scene.prepared()
+    scene.resource.settle(XID, commit=True)
+    scene.journal.refusals = 1
+    with pytest.raises(FullError):
+        scene.resource.forget(XID)
+    assert scene.resource.outcome(XID) is not None
+
+
+def test_branches_are_bounded(scene: Scene) -> None:
+    resource = XaResource(scene.journal, scene.journal, scene.log.loaded(), clock_ms=lambda: START_MS, branches_max=1)
+    resource.tpc_begin(XID)
+    with pytest.raises(FullError):
+        resource.tpc_begin(OTHER)
+    resource.end(XID)
+    resource.tpc_rollback(XID)
+    resource.tpc_begin(OTHER)
+
+
+def test_a_wait_past_its_deadline_leaves_open_what_became_of_the_branch_until_it_is_known(scene: Scene) -> None:
+    scene.work()
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        scene.resource.tpc_prepare(XID)
+    assert scene.resource.state_of(XID) is BranchState.PREPARING
+    assert scene.resource.tpc_recover() == []
+    assert code_of(scene.resource.tpc_commit, XID) is XaCode.PROTO
+    scene.journal.flush()
+    assert scene.resource.tpc_recover() == [XID]
+
+
+# ---- time-outs -------------------------------------------------------------------------------------------------
+
+
+def test_an_unprepared_branch_times_out_and_can_only_be_rolled_back(scene: Scene) -> None:
+    scene.resource.tpc_begin(XID, timeout_ms=10)
+    tx = scene.resource.tx(XID)
+    scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"late", tx=tx)
+    assert scene.resource.expire(START_MS + 9) == []
+    assert scene.resource.expire(START_MS + 10) == [XID]
+    assert scene.resource.expire(START_MS + 11) == []
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+    for call in (scene.resource.tx, scene.resource.tpc_prepare, scene.resource.tpc_commit):
+        assert code_of(call, XID) is XaCode.RBTIMEOUT
+    scene.resource.end(XID)
+    scene.resource.tpc_rollback(XID)
+    assert scene.resource.state_of(XID) is None
+
+
+def test_a_prepared_branch_never_times_out(scene: Scene) -> None:
+    scene.resource.tpc_begin(XID, timeout_ms=10)
+    scene.resource.tx(XID)
+    scene.resource.end(XID)
+    scene.resource.tpc_prepare(XID)
+    assert scene.resource.expire(START_MS + 10**12) == []
+    assert scene.resource.tpc_recover() == [XID]
+
+
+def test_a_timed_out_rollback_that_was_refused_is_tried_again(scene: Scene) -> None:
+    scene.resource.tpc_begin(XID, timeout_ms=1)
+    tx = scene.resource.tx(XID)
+    scene.journal.refusals = 1
+    assert scene.resource.expire(START_MS + 1) == [XID]
+    scene.journal.prepare(scene.journal.begin(), b"nobody is refused now")
+    assert scene.resource.expire(START_MS + 2) == []
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+
+
+def test_a_failed_session_dooms_its_branch(scene: Scene) -> None:
+    scene.work(end=False)
+    scene.resource.end(XID, failed=True)
+    assert code_of(scene.resource.tpc_prepare, XID) is XaCode.RBROLLBACK
+    scene.resource.tpc_rollback(XID)
+    assert not scene.messages
+
+
+# ---- heuristic outcomes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_heuristic_outcome_is_told_until_it_is_forgotten(scene: Scene, commit: bool) -> None:
+    scene.prepared()
+    scene.resource.settle(XID, commit=commit)
+    for _ in range(2):
+        assert scene.messages == ({b"global"} if commit else set())
+        assert scene.resource.tpc_recover() == [XID]
+        assert not scene.resource.in_doubt()
+        code = XaCode.HEURCOM if commit else XaCode.HEURRB
+        assert code_of(scene.resource.tpc_commit, XID) is code
+        assert code_of(scene.resource.tpc_rollback, XID) is code
+        scene.reopen()
+    scene.resource.forget(XID)
+    assert scene.resource.tpc_recover() == []
+    assert code_of(scene.resource.tpc_commit, XID) is XaCode.NOTA
+    scene.reopen()
+    assert scene.resource.tpc_recover() == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_crash_anywhere_in_a_heuristic_settlement_leaves_it_done_or_not_begun(commit: bool, kept: bool) -> None:
+    for step in range(9):
+        scene = Scene()
+        scene.prepared()
+        scene.journal.steps.crash_at(step)
+        try:
+            scene.resource.settle(XID, commit=commit)
+        except Crash:
+            (scene.journal.flush if kept else scene.journal.lose)()
+        scene.reopen()
+        outcome = scene.resource.outcome(XID)
+        if outcome is None:
+            assert [line.xid for line in scene.resource.in_doubt()] == [XID]
+            assert not scene.messages
+        else:
+            assert outcome.decision == (HEURISTIC_COMMIT if commit else HEURISTIC_ROLLBACK)
+            assert not scene.resource.in_doubt()
+            assert bool(scene.messages) == commit
+
+
+def test_a_rollback_whose_decision_was_written_and_then_refused_is_finished_by_the_next(scene: Scene) -> None:
+    scene.prepared()
+    scene.journal.steps.at(2, lambda: setattr(scene.journal, "refusals", 1))
+    with pytest.raises(FullError):
+        scene.resource.settle(XID, commit=False)
+    assert code_of(scene.resource.settle, XID, commit=True) is XaCode.PROTO
+    assert code_of(scene.resource.tpc_commit, XID) is XaCode.HEURRB
+    scene.resource.settle(XID, commit=False)
+    assert not scene.resource.in_doubt()
+
+
+def test_only_what_is_in_doubt_is_settled_by_hand(scene: Scene) -> None:
+    scene.work()
+    assert code_of(scene.resource.settle, XID, commit=True) is XaCode.PROTO
+    assert code_of(scene.resource.settle, OTHER, commit=True) is XaCode.NOTA
+    assert scene.resource.state_of(XID) is BranchState.IDLE
+
+
+# ---- the decision log ------------------------------------------------------------------------------------------
+
+
+def test_a_commit_keeps_an_outcome_for_each_branch_that_has_to_confirm(scene: Scene) -> None:
+    others = [make_xid(1, "global", f"there-{number}") for number in range(3)]
+    scene.prepared()
+    scene.resource.tpc_commit(XID, confirm=others)
+    scene.reopen()
+    assert {(kept.xid, kept.decision) for kept in scene.resource.outcomes()} == {(xid, COMMITTED) for xid in others}
+    assert scene.resource.tpc_recover() == []
+    scene.resource.forget(others[0])
+    scene.reopen()
+    assert {kept.xid for kept in scene.resource.outcomes()} == set(others[1:])
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_commit_and_its_outcomes_are_one(kept: bool) -> None:
+    for step in range(4):
+        scene = Scene()
+        scene.prepared()
+        scene.journal.steps.crash_at(step)
+        try:
+            scene.resource.tpc_commit(XID, confirm=[OTHER])
+        except Crash:
+            (scene.journal.flush if kept else scene.journal.lose)()
+        scene.reopen()
+        assert bool(scene.messages) == (scene.resource.outcome(OTHER) is not None)
+
+
+# ---- what a load finds -----------------------------------------------------------------------------------------
+
+
+def test_transactions_prepared_without_xa_are_named_apart(scene: Scene) -> None:
+    tx = scene.journal.begin()
+    scene.journal.prepare(tx, b"somebody's own")
+    scene.journal.flush()
+    scene.prepared()
+    scene.reopen()
+    assert scene.resource.unnamed == [tx]
+    assert scene.resource.tpc_recover() == [XID]
+
+
+def test_a_load_warns_of_what_is_in_doubt(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    tx = scene.prepared()
+    scene.reopen()
+    assert f"in doubt: transaction {tx}, xid 1:global:here" in caplog.text

@@ -1,0 +1,200 @@
+"""A session: PEP 249's two-phase calls on one branch, suspended and joined as X/Open has it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from journal.errors import FullError, XidError
+from journal.xa.branch import BranchState
+from journal.xa.codes import XaCode
+from journal.xa.resource import Vote
+from journal.xa.session import Session, SessionState, valid_transition
+from journal.xa.xid import make_xid
+from tests.support.xa import MESSAGE_KIND, START_MS, MemoryJournal, MemoryLog, opened
+
+XID = make_xid(1, "global", "one")
+OTHER = make_xid(1, "global", "two")
+ALLOWED = {("FREE", "WORKING"), ("WORKING", "FREE"), ("WORKING", "PREPARED"), ("PREPARED", "FREE")}
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.log = MemoryLog()
+        self.journal: MemoryJournal
+        self.journal, self.resource = opened(self.log)
+        self.session = Session(self.resource)
+
+    def work(self, session: Session | None = None) -> None:
+        tx = (session or self.session).tx
+        self.journal.add(self.journal.new_id(), MESSAGE_KIND, b"done", tx=tx)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+@pytest.mark.parametrize(("now", "then"), list(itertools.product(SessionState, repeat=2)))
+def test_a_session_changes_only_as_the_table_says(now: SessionState, then: SessionState) -> None:
+    assert valid_transition(now, then) == ((now.name, then.name) in ALLOWED)
+
+
+def test_two_phases(scene: Scene) -> None:
+    scene.session.tpc_begin(scene.session.xid(1, "global", "one"))
+    scene.work()
+    assert scene.session.tpc_prepare() is Vote.COMMIT
+    assert scene.session.tpc_recover() == [XID]
+    scene.session.tpc_commit()
+    assert scene.log.messages() == {b"done"}
+    assert scene.session.state is SessionState.FREE
+
+
+def test_one_phase(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    scene.session.tpc_commit()
+    assert scene.log.messages() == {b"done"}
+    assert scene.session.state is SessionState.FREE
+
+
+@pytest.mark.parametrize("prepared", [True, False])
+def test_rollback(scene: Scene, prepared: bool) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    if prepared:
+        scene.session.tpc_prepare()
+    scene.session.tpc_rollback()
+    assert scene.session.state is SessionState.FREE
+    assert scene.resource.state_of(XID) is None
+
+
+def test_a_read_only_vote_ends_it(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    assert scene.session.tpc_prepare() is Vote.READ_ONLY
+    assert scene.session.state is SessionState.FREE
+
+
+def test_recovery_calls_take_an_xid_and_a_free_session(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    scene.session.tpc_prepare()
+    other = Session(scene.resource)
+    other.tpc_commit(XID)
+    with pytest.raises(XidError):
+        scene.session.tpc_commit(XID)
+    with pytest.raises(XidError):
+        scene.session.tpc_commit()
+    assert scene.session.state is SessionState.FREE
+
+
+@pytest.mark.parametrize("call", ["tpc_prepare", "tpc_commit", "tpc_rollback", "suspend", "end"])
+def test_a_free_session_has_nothing_to_settle(scene: Scene, call: str) -> None:
+    with pytest.raises(XidError) as raised:
+        getattr(scene.session, call)()
+    assert raised.value.code == XaCode.PROTO
+
+
+def test_a_session_has_one_branch_at_a_time(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    with pytest.raises(XidError):
+        scene.session.tpc_begin(OTHER)
+    assert scene.resource.state_of(OTHER) is None
+
+
+def test_two_sessions_work_in_one_branch(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    other = Session(scene.resource)
+    with pytest.raises(XidError) as raised:
+        other.tpc_begin(XID)
+    assert raised.value.code == XaCode.DUPID
+    other.tpc_begin(XID, join=True)
+    assert other.tx == scene.session.tx
+    scene.work(other)
+    with pytest.raises(XidError):
+        scene.session.tpc_prepare()
+    assert scene.session.state is SessionState.WORKING
+    other.end()
+    scene.session.tpc_prepare()
+    scene.session.tpc_commit()
+    assert scene.log.messages() == {b"done"}
+
+
+def test_a_branch_suspended_is_left_and_come_back_to(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    assert scene.session.suspend() == XID
+    scene.session.tpc_begin(OTHER)
+    with pytest.raises(XidError):
+        scene.session.resume(XID)
+    scene.session.tpc_rollback()
+    with pytest.raises(XidError):
+        scene.session.tpc_begin(XID, join=True)
+    with pytest.raises(XidError):
+        Session(scene.resource).resume(XID)
+    scene.session.resume(XID)
+    scene.session.tpc_prepare()
+    scene.session.tpc_commit()
+    assert scene.log.messages() == {b"done"}
+
+
+def test_what_the_journal_refuses_leaves_the_session_in_its_branch(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    for call in (scene.session.tpc_prepare, scene.session.tpc_commit, scene.session.tpc_rollback):
+        scene.journal.refusals = 1
+        with pytest.raises(FullError):
+            call()
+        assert scene.session.state is SessionState.WORKING
+        assert scene.resource.state_of(XID) is BranchState.ACTIVE
+    scene.session.tpc_prepare()
+    scene.journal.refusals = 1
+    with pytest.raises(FullError):
+        scene.session.tpc_commit()
+    assert scene.session.state is SessionState.PREPARED
+    scene.session.tpc_commit()
+
+
+def test_a_timed_out_session_can_only_roll_back(scene: Scene) -> None:
+    scene.session.tpc_begin(XID, timeout_ms=1)
+    scene.work()
+    scene.resource.expire(START_MS + 1)
+    for call in (scene.session.tpc_prepare, scene.session.tpc_commit):
+        with pytest.raises(XidError) as raised:
+            call()
+        assert raised.value.code == XaCode.RBTIMEOUT
+    scene.session.tpc_rollback()
+    assert scene.session.state is SessionState.FREE
+    assert scene.resource.state_of(XID) is None
+
+
+def test_a_closed_session_dooms_what_it_worked_in_or_suspended_and_nothing_else(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    scene.session.suspend()
+    scene.session.tpc_begin(OTHER)
+    scene.work()
+    scene.session.close()
+    for xid in (XID, OTHER):
+        assert scene.resource.state_of(xid) is BranchState.DOOMED
+        scene.resource.tpc_rollback(xid)
+    session = Session(scene.resource)
+    session.tpc_begin(XID)
+    scene.work(session)
+    session.tpc_prepare()
+    session.close()
+    assert session.tpc_recover() == [XID]
+
+
+def test_a_heuristic_outcome_reaches_the_session_and_is_forgotten(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    scene.session.tpc_prepare()
+    scene.resource.settle(XID, commit=False)
+    with pytest.raises(XidError) as raised:
+        scene.session.tpc_commit()
+    assert raised.value.code == XaCode.HEURRB
+    assert scene.session.state is SessionState.FREE
+    scene.session.forget(XID)
+    assert scene.session.tpc_recover() == []
