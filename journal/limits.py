@@ -42,7 +42,7 @@ class Limits(BaseModel):
     data_bytes_max: int = Field(default=512 * 1024, ge=0)
     """Data of one operation."""
 
-    queue_operations_max: int = Field(default=50_000, ge=1)
+    queue_operations_max: int = Field(default=100_000, ge=1)
     """Operations that wait for the writer: the size of the largest group, so one group stays a short transaction."""
 
     queue_bytes_max: int = Field(default=32 * 1024 * 1024, ge=4096)

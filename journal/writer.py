@@ -29,6 +29,9 @@ from journal.wal import WalReader
 
 log = logging.getLogger(__name__)
 
+_JOINED_OPERATIONS_MAX = 200
+"""A larger group waits for no second one: so many callers keep the interpreter busy, and each pause then ends late."""
+
 
 @dataclass(frozen=True, slots=True)
 class WriterConfig:
@@ -213,6 +216,8 @@ class Writer:
         """The records of a transaction's first group; then, after a while in which they set out, those of a second."""
         first = transaction.groups[0]
         yield from tuple(transaction.records)
+        if first.operations > _JOINED_OPERATIONS_MAX:
+            return
         self._timing.pause(self._config.join_s)
         second = joining(first)
         if second is not None:
