@@ -1,0 +1,235 @@
+"""References beyond the memory bounds, in a RocksDB of their own (rocksdict, raw bytes).
+
+    6F QUEUE*8 RANK PLACE*16             MESSAGE*8 DUE*8 EXPIRES*8 DATA     a reference; RANK has bit 7 set if SCHEDULED
+    6D MESSAGE*8 QUEUE*8                 RANK PLACE*16                      where a message's references are
+    73 DUE*8 QUEUE*8 RANK PLACE*16                                          SCHEDULED ones by time
+    78 EXPIRES*8 MESSAGE*8 QUEUE*8                                          those that expire by time
+
+All numbers are big-endian, so that keys sort in delivery order. It is a part of one process' memory: nothing in it is
+meant to be found again, so there is no log, and the directory is emptied at start and at close.
+"""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+
+from journal.errors import LocalStorageError
+from journal.store.references import Paged
+
+_REFERENCE, _MESSAGE, _DUE, _EXPIRES = b"o", b"m", b"s", b"x"
+_SCHEDULED = 0x80
+
+_reference_key = struct.Struct(">cQBQQ")
+_reference_head = struct.Struct(">QQQ")
+_message_key = struct.Struct(">cQQ")
+_message_value = struct.Struct(">BQQ")
+_due_key = struct.Struct(">cQQBQQ")
+_expires_key = struct.Struct(">cQQQ")
+_line_prefix = struct.Struct(">cQB")
+_message_prefix = struct.Struct(">cQ")
+
+_LOW = (1 << 64) - 1
+_WRITE_BUFFER_BYTES = 8 * 1024 * 1024
+_CACHE_BYTES = 16 * 1024 * 1024
+_BATCH_ENTRIES = 1024
+_CHUNK_ROWS = 256
+
+_T = TypeVar("_T")
+_Row = tuple[bytes, bytes]
+
+
+def _options() -> Options:
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(2)
+    options.set_keep_log_file_num(1)
+    blocks = BlockBasedOptions()
+    blocks.set_block_cache(Cache(_CACHE_BYTES))
+    options.set_block_based_table_factory(blocks)
+    return options
+
+
+class RocksReferenceIndex:
+    """A `ReferenceIndex` in a directory of its own. Not thread-safe. Raises LocalStorageError."""
+
+    def __init__(self, directory: Path) -> None:
+        """Empties the directory."""
+        self._directory = directory
+        self._batch = WriteBatch(raw_mode=True)
+        self._lossy = WriteOptions()
+        # rocksdict declares a method here and has an attribute
+        self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
+        self._starts: dict[bytes, bytes] = {}
+        """By prefix, a key before which there is nothing: a scan from there does not meet what was taken out before."""
+        self._clear()
+        self._db: Rdict = self._do("open", lambda: Rdict(str(directory), _options()))
+
+    def _clear(self) -> None:
+        try:
+            if self._directory.exists():
+                shutil.rmtree(self._directory)
+            self._directory.mkdir(parents=True)
+        except OSError as error:
+            raise LocalStorageError(f"cannot empty {self._directory}: {error}") from error
+
+    def _do(self, what: str, act: Callable[[], _T]) -> _T:
+        try:
+            return act()
+        except Exception as error:  # rocksdict raises it for everything that RocksDB says
+            raise LocalStorageError(f"cannot {what} {self._directory}: {error}") from error
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def put(self, paged: Paged) -> None:
+        batch = self._batch
+        key = _key(paged)
+        high, low = paged.place >> 64, paged.place & _LOW
+        batch.put(key, _reference_head.pack(paged.message, paged.due, paged.expires) + paged.data)
+        batch.put(
+            _message_key.pack(_MESSAGE, paged.message, paged.queue), _message_value.pack(_rank_byte(paged), high, low)
+        )
+        self._reach(key[: _line_prefix.size], key)
+        if paged.due:
+            self._put_timed(_due_key_of(paged))
+        if paged.expires:
+            self._put_timed(_expires_key.pack(_EXPIRES, paged.expires, paged.message, paged.queue))
+        if len(batch) >= _BATCH_ENTRIES:
+            self._flush()
+
+    def _put_timed(self, key: bytes) -> None:
+        self._batch.put(key, b"")
+        self._reach(key[:1], key)
+
+    def _reach(self, prefix: bytes, key: bytes) -> None:
+        if key < self._starts.get(prefix, b"\xff"):
+            self._starts[prefix] = key
+
+    def remove(self, paged: Paged) -> None:
+        batch = self._batch
+        batch.delete(_key(paged))
+        batch.delete(_message_key.pack(_MESSAGE, paged.message, paged.queue))
+        if paged.due:
+            batch.delete(_due_key_of(paged))
+        if paged.expires:
+            batch.delete(_expires_key.pack(_EXPIRES, paged.expires, paged.message, paged.queue))
+        if len(batch) >= _BATCH_ENTRIES:
+            self._flush()
+
+    def _flush(self) -> None:
+        batch = self._batch
+        if len(batch):
+            self._batch = WriteBatch(raw_mode=True)
+            self._do("write", lambda: self._db.write(batch, self._lossy))
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
+        """Take out the first READY ones of a line."""
+        prefix = _line_prefix.pack(_REFERENCE, queue, rank)
+        found = [_paged(key, value) for key, value in self._rows(prefix, limit)]
+        for paged in found:
+            self.remove(paged)
+        if len(found) < limit:
+            self._starts.pop(prefix, None)
+        else:
+            self._starts[prefix] = _key(found[-1])
+        return found
+
+    def due(self, now_ms: int, limit: int) -> list[Paged]:
+        """SCHEDULED ones that are due by now, the earliest first."""
+        references = [_REFERENCE + key[9:] for key, _ in self._rows(_DUE, limit, _due_prefix(now_ms + 1))]
+        return [_paged(reference, self._get(reference)) for reference in references]
+
+    def next_due(self) -> int:
+        """When the next SCHEDULED one is due; 0: there is none."""
+        for key, _ in self._rows(_DUE, 1):
+            return int.from_bytes(key[1:9])
+        return 0
+
+    def expired(self, now_ms: int, limit: int) -> list[int]:
+        """Messages that have expired by now, the earliest first."""
+        rows = self._rows(_EXPIRES, limit, _message_prefix.pack(_EXPIRES, now_ms + 1))
+        return list(dict.fromkeys(int.from_bytes(key[9:17]) for key, _ in rows))
+
+    def find(self, message: int) -> list[Paged]:
+        """All references of a message."""
+        found: list[Paged] = []
+        for key, value in self._rows(_message_prefix.pack(_MESSAGE, message), None):
+            rank, high, low = _message_value.unpack(value)
+            reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
+            found.append(_paged(reference, self._get(reference)))
+        return found
+
+    def scan(self, queue: int, *, scheduled: bool) -> Iterator[Paged]:
+        """The READY, or the SCHEDULED, ones of a queue in delivery order. What comes and goes meanwhile may be told."""
+        prefix = _message_prefix.pack(_REFERENCE, queue)
+        start, end = bytes([0]), bytes([_SCHEDULED])
+        key, stop = (prefix + end, prefix + b"\xff") if scheduled else (prefix + start, prefix + end)
+        while rows := self._chunk(key, stop, _CHUNK_ROWS):
+            for row in rows:
+                yield _paged(*row)
+            key = rows[-1][0] + b"\0"
+
+    def _rows(self, prefix: bytes, limit: int | None, stop: bytes = b"") -> list[_Row]:
+        rows = self._chunk(self._starts.get(prefix, prefix), stop or prefix + b"\xff" * 32, limit)
+        if rows and prefix in self._starts:
+            self._starts[prefix] = rows[0][0]
+        return rows
+
+    def _chunk(self, start: bytes, stop: bytes, limit: int | None) -> list[_Row]:
+        self._flush()
+        return self._do("read", lambda: _read(self._db, start, stop, limit))
+
+    def _get(self, key: bytes) -> bytes:
+        value: bytes | None = self._do("read", lambda: self._db.get(key))
+        if value is None:
+            raise LocalStorageError(f"{self._directory} has lost row {key.hex()}")
+        return value
+
+    def close(self) -> None:
+        """Give the disk back."""
+        self._do("close", self._db.close)
+        self._clear()
+
+
+def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None) -> list[_Row]:
+    cursor = db.iter()
+    cursor.seek(start)
+    valid, key_of, value_of, step = cursor.valid, cursor.key, cursor.value, cursor.next
+    rows: list[_Row] = []
+    while (limit is None or len(rows) < limit) and valid():
+        key = key_of()
+        if key >= stop:
+            break
+        rows.append((key, value_of()))
+        step()
+    return rows
+
+
+def _rank_byte(paged: Paged) -> int:
+    return paged.rank | _SCHEDULED if paged.due else paged.rank
+
+
+def _key(paged: Paged) -> bytes:
+    return _reference_key.pack(_REFERENCE, paged.queue, _rank_byte(paged), paged.place >> 64, paged.place & _LOW)
+
+
+def _due_key_of(paged: Paged) -> bytes:
+    return _due_prefix(paged.due) + _key(paged)[1:]
+
+
+def _due_prefix(due: int) -> bytes:
+    return _message_prefix.pack(_DUE, due)
+
+
+def _paged(key: bytes, value: bytes) -> Paged:
+    _, queue, rank, high, low = _reference_key.unpack(key)
+    message, due, expires = _reference_head.unpack_from(value)
+    return Paged(queue, rank & ~_SCHEDULED, high << 64 | low, due, message, expires, value[_reference_head.size :])

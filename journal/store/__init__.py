@@ -1,0 +1,1 @@
+"""The message store: what a broker writes, and what it gets back as queues."""

@@ -1,0 +1,196 @@
+"""What all parts of a message store share: its lock, its state, and what happens to it when a group is durable.
+
+Operations are accepted under one lock, so that the order of acceptance is the journal's and the queues' alike. What an
+operation adds becomes visible when its group is committed: the group's effects wait here in order, and whoever enters
+next carries out those of all groups that are done. Nothing has to be woken for that, and the journal's writer never
+waits for a caller that waits for the journal's room.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from journal.acceptance import PlainOperation
+from journal.completion import Completion
+from journal.errors import (
+    FullError,
+    JournalError,
+    StateError,
+    StoreError,
+    TransactionPreparedError,
+    TransactionUnknownError,
+)
+from journal.limits import VIRTUAL_SHARDS
+from journal.store.bodies import BodyCache
+from journal.store.duplicates import DuplicateWindow
+from journal.store.ports import StoreJournal
+from journal.store.queue_entry import AddressEntry
+from journal.store.queue_state import QueueState
+from journal.store.settings import StoreSettings
+from journal.store.swap import Swap, VolatileBodies
+from journal.store.transactions import StoreTransaction
+from journal.v1.journal_pb2 import DELETE
+
+Effect = tuple[Callable[[Any, Any], object], Any, Any]
+"""What is called, with two arguments, once a group is durable."""
+
+ClockMs = Callable[[], int]
+"""Milliseconds since 1970."""
+
+
+SHARD_MASK = VIRTUAL_SHARDS - 1
+"""Of an id: its virtual shard."""
+
+
+class StoreBase:
+    """The parts' common ground. Every public operation holds the lock and enters."""
+
+    def __init__(self, journal: StoreJournal, settings: StoreSettings, clock_ms: ClockMs) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._clock_ms = clock_ms
+        self._lock = threading.RLock()
+        self._state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)
+        """Empty until `start` brings the one that was loaded."""
+        self._arrive = self._state.arrive
+        self._settled = self._state.settled
+        self._refusal: JournalError | None = StateError("the store is not started")
+        """Why nothing is accepted: before start, after close, and once a group failed."""
+        self._groups: deque[tuple[Completion, list[Effect]]] = deque()
+        self._open_group: Completion | None = None
+        self._effects: list[Effect] = []
+        self._windows: dict[int, DuplicateWindow] = {}
+        self._transactions: dict[int, StoreTransaction] = {}
+        self._settling: list[StoreTransaction] = []
+        """Those whose commit or rollback is not durable yet."""
+        self._stored_in: dict[int, int] = {}
+        """Messages that an open transaction stores: the transaction."""
+        self._unrouted: dict[int, int] = {}
+        """Messages that no queue ever got (for good): their address."""
+        self._due_of: dict[int, int] = {}
+        """Messages with a scheduled time of their own."""
+        self._cache = BodyCache(journal, settings.cache_bytes_max)
+        directory = settings.swap_directory
+        swap = None
+        if directory is not None:
+            swap = Swap(
+                directory,
+                file_bytes_max=settings.swap_file_bytes_max,
+                queue_bytes_max=settings.swap_queue_bytes_max,
+            )
+        self._volatile = VolatileBodies(settings.volatile_bytes_max, swap)
+        self._absent: set[str] = set()
+        """Holders from before the load that have not come back, until their time is over."""
+        self._grace_until_ms = 0
+        self._let_go: deque[tuple[int, int]] = deque()
+        """(message, queue) to be given back, which a transaction had locked when its holder let go."""
+        self._abandoned: list[int] = []
+        """Transactions of the store's own that are still to be rolled back."""
+        self._garbage: deque[tuple[int, ...]] = deque()
+        """Records that nothing refers to any more, a message's together, to be deleted in bounded groups."""
+        self.collected = 0
+        """How many of them were."""
+
+    # ---- entering --------------------------------------------------------------------------------------------------
+
+    def _enter(self) -> QueueState:
+        """The state, as of everything that is durable by now. Raises what refuses every call."""
+        if self._refusal is not None:
+            raise self._refusal
+        groups = self._groups
+        if groups and groups[0][0].done:
+            self._settle_groups()
+        return self._state
+
+    def _settle_groups(self) -> None:
+        """Carry out the effects of the groups that are done, in order."""
+        groups = self._groups
+        while groups and groups[0][0].done:
+            completion, effects = groups[0]
+            if completion.error is not None:
+                self._refusal = completion.error
+                raise completion.error
+            groups.popleft()
+            if completion is self._open_group:
+                self._open_group = None
+            for act, first, second in effects:
+                act(first, second)
+        self._cache.pass_on()
+        self._collect()
+
+    def _when_durable(self, completion: Completion, act: Callable[[Any, Any], object], first: Any, second: Any) -> None:
+        """Hot path: operations of one group share its list."""
+        if completion is self._open_group:
+            self._effects.append((act, first, second))
+            return
+        self._open_group = completion
+        self._effects = [(act, first, second)]
+        self._groups.append((completion, self._effects))
+
+    # ---- transactions and ids --------------------------------------------------------------------------------------
+
+    def _transaction(self, tx: int) -> StoreTransaction:
+        """An open transaction that takes operations. Raises what refuses them."""
+        txn = self._transactions.get(tx)
+        if txn is None:
+            raise TransactionUnknownError(f"no transaction {tx} is open or prepared")
+        if txn.prepared:
+            raise TransactionPreparedError(f"transaction {tx} is prepared: commit it or roll it back")
+        if txn.refused is not None:
+            raise txn.refused
+        return txn
+
+    def _new_id(self, address: AddressEntry, wanted: int = 0) -> int:
+        """An id in the address' virtual shard. Raises StoreError if the caller's is not."""
+        virtual_shard = address.record_id & SHARD_MASK
+        if not wanted:
+            return self._journal.new_id(virtual_shard)
+        if wanted & SHARD_MASK != virtual_shard:
+            raise StoreError(f"id {wanted} is not in the virtual shard of address {address.name} ({virtual_shard})")
+        return wanted
+
+    # ---- what is gone ----------------------------------------------------------------------------------------------
+
+    def _drop_bodies(self, message_id: int, chunks: tuple[int, ...] = ()) -> None:
+        """Let go of what is kept of a message beside its references."""
+        self._cache.drop(message_id)
+        self._volatile.drop(message_id)
+        self._due_of.pop(message_id, None)
+        for chunk in chunks:
+            self._volatile.drop(chunk)
+
+    def _discard(self, messages: Sequence[int]) -> None:
+        """Messages without references: forgotten now, and deleted in bounded groups."""
+        state = self._state
+        for message_id in messages:
+            entry = state.message(message_id)
+            if entry.durable:
+                self._garbage.append((message_id, *entry.chunks))
+            state.forget(message_id)
+            self._unrouted.pop(message_id, None)
+            self._drop_bodies(message_id, entry.chunks)
+        self._collect()
+
+    def _collect(self) -> None:
+        """Delete some of what nothing refers to, if the journal has room for it now; the next group goes on."""
+        garbage, operations_max = self._garbage, self._settings.collect_operations_max
+        taken: list[tuple[int, ...]] = []
+        operations: list[PlainOperation] = []
+        while garbage and len(operations) < operations_max:
+            records = garbage.popleft()
+            taken.append(records)
+            operations += [(DELETE, record_id, 0, b"", False, 0) for record_id in records]
+        if not operations:
+            return
+        try:
+            completion = self._journal.append_all(operations)
+        except FullError:
+            garbage.extendleft(reversed(taken))
+            return
+        self._when_durable(completion, self._collected, len(operations), None)
+
+    def _collected(self, records: int, _: None) -> None:
+        self.collected += records

@@ -1,0 +1,158 @@
+"""A line: the READY references of one queue and one priority in delivery order.
+
+Almost all come at the end and leave at the front, so the order is an array of rows with a moving front. What comes back
+(released, rolled back, due) goes to a heap beside it, by place. What leaves from the middle stays in the order until
+the front comes by, or until half of the line is such; its row is not reused before.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+
+from journal.store.references import QUEUED, READY, READY_QUEUED, References
+
+_STALE_MIN = 32
+_PASSED_MIN = 64
+
+
+class Line:
+    """One line; `paged` more references wait in the index, each behind all of the order's rows."""
+
+    __slots__ = ("_head", "_in_order", "_last", "_returned", "_rows", "_stale", "_table", "paged", "rank")
+
+    def __init__(self, table: References, rank: int) -> None:
+        self.rank = rank
+        self.paged = 0
+        self._table = table
+        self._rows = array("i")
+        self._head = 0
+        self._returned: list[tuple[int, int]] = []
+        self._stale = 0
+        self._last = 0
+        """Place of the order's last row, while it has rows."""
+        self._in_order = True
+
+    def __len__(self) -> int:
+        """Rows of the order, with those that left from its middle."""
+        return len(self._rows) - self._head
+
+    # ---- coming ----------------------------------------------------------------------------------------------------
+
+    def append(self, row: int, place: int) -> None:
+        """READY behind all others."""
+        self._table.flags[row] = READY_QUEUED
+        self._rows.append(row)
+        self._last = place
+
+    def load(self, row: int, place: int) -> None:
+        """READY anywhere; `sort` follows."""
+        if place < self._last:
+            self._in_order = False
+        self.append(row, place)
+
+    def sort(self) -> None:
+        """After a load."""
+        if self._rows and not self._in_order:
+            self._rows = array("i", sorted(self._rows, key=self._table.place))
+            self._last = self._table.place(self._rows[-1])
+        self._in_order = True
+
+    def put_back(self, row: int) -> None:
+        """READY again, in its place."""
+        flags = self._table.flags
+        if flags[row] & QUEUED:
+            self._stale -= 1
+        else:
+            heappush(self._returned, (self._table.place(row), row))
+        flags[row] = READY_QUEUED
+
+    def is_behind(self, place: int) -> bool:
+        """Whether a place is behind all of the order."""
+        return len(self._rows) == self._head or place > self._last
+
+    # ---- leaving ---------------------------------------------------------------------------------------------------
+
+    def first(self) -> int:
+        """The first READY row, or -1."""
+        flags, rows, end = self._table.flags, self._rows, len(self._rows)
+        head = self._head
+        while head < end and flags[rows[head]] != READY_QUEUED:
+            self._table.unqueue(rows[head])
+            self._stale -= 1
+            head += 1
+        self._head = head
+        returned = self._returned
+        while returned and flags[returned[0][1]] != READY_QUEUED:
+            self._table.unqueue(heappop(returned)[1])
+            self._stale -= 1
+        if returned and (head == end or returned[0][0] < self._table.place(rows[head])):
+            return returned[0][1]
+        return rows[head] if head < end else -1
+
+    def pop(self, row: int, state: int) -> None:
+        """Take out what `first` gave; it becomes `state`."""
+        if self._returned and self._returned[0][1] == row:
+            heappop(self._returned)
+        else:
+            self._head += 1
+            if self._head > _PASSED_MIN and self._head * 2 > len(self._rows):
+                del self._rows[: self._head]
+                self._head = 0
+        self._table.flags[row] = state
+
+    def leave(self, row: int, state: int) -> None:
+        """READY no more, wherever it stands."""
+        flags = self._table.flags
+        if not flags[row] & QUEUED:
+            flags[row] = state
+            return
+        flags[row] = state | QUEUED
+        self._stale += 1
+        if self._stale > _STALE_MIN and self._stale * 2 > len(self) + len(self._returned):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Let go of all that left."""
+        flags, unqueue = self._table.flags, self._table.unqueue
+        order = self._rows[self._head :]
+        for row in order:
+            if flags[row] != READY_QUEUED:
+                unqueue(row)
+        returned = self._returned
+        for _, row in returned:
+            if flags[row] != READY_QUEUED:
+                unqueue(row)
+        self._rows = array("i", [row for row in order if flags[row] == READY_QUEUED])
+        self._head = 0
+        self._returned = [entry for entry in returned if flags[entry[1]] == READY_QUEUED]
+        heapify(self._returned)
+        self._stale = 0
+
+    def drain(self) -> list[int]:
+        """Let go of all; the READY ones, which stay READY, in no order."""
+        self._sweep()
+        rows = [*self._rows, *(row for _, row in self._returned)]
+        for row in rows:
+            self._table.flags[row] = READY
+        self._rows = array("i")
+        self._returned = []
+        self._in_order = True
+        self._last = 0
+        return rows
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def ordered(self) -> Iterator[int]:
+        """READY rows of the order."""
+        flags = self._table.flags
+        for at in range(self._head, len(self._rows)):
+            row = self._rows[at]
+            if flags[row] == READY_QUEUED:
+                yield row
+
+    def returned(self) -> list[int]:
+        """READY rows beside it, in no order."""
+        flags = self._table.flags
+        return [row for _, row in self._returned if flags[row] == READY_QUEUED]

@@ -1,0 +1,54 @@
+"""What a load of the journal brings back for a message store: filled by a loader, taken over by `MessageStore.start`.
+
+Values only. The state is as the journal had it, prepared transactions included (their acknowledgements lock, their
+messages are on their way); what else the store remembers beside the queues stands next to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from journal.store.queue_state import QueueState
+from journal.v1.journal_pb2 import Operation
+
+
+class LoadedDuplicate(NamedTuple):
+    """An id in an address' duplicate-detection window."""
+
+    slot: int
+    duplicate_id: bytes
+
+
+class LoadedPrepared(NamedTuple):
+    """A transaction in doubt: its xid's bytes and its operations, in order within each shard."""
+
+    tx: int
+    data: bytes
+    operations: Sequence[Operation]
+
+
+class LoadedOutcome(NamedTuple):
+    """An OUTCOME record: of a global transaction that somebody has still to confirm."""
+
+    record_id: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class LoadedStore:
+    """A load's result."""
+
+    state: QueueState
+    windows: dict[int, list[LoadedDuplicate]] = field(default_factory=dict)
+    """By the ADDRESS record's id, those entered first first."""
+    prepared: list[LoadedPrepared] = field(default_factory=list)
+    due: dict[int, int] = field(default_factory=dict)
+    """Messages with a scheduled time of their own, and that time: what a later route goes by."""
+    outcomes: list[LoadedOutcome] = field(default_factory=list)
+    orphans: list[int] = field(default_factory=list)
+    """Records that nothing refers to any more (messages without references, their chunks, bindings of queues that are
+    gone): the store deletes them in its first groups."""
+    orphaned_messages: int = 0
+    """How many of the orphans are messages."""

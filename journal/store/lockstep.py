@@ -1,0 +1,166 @@
+"""Stores in lockstep: the first is asked, then the others, and what they all complete is one completion.
+
+What the first store refuses is refused. What happens behind that, in any store, breaks the lockstep: a `ChainError`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from journal.completion import Completion
+from journal.errors import CallerError, DeadlineError, FullError, JournalError, MessageHeldError, RolledBackError
+from journal.store.chained import ChainedStore, ChainError
+from journal.store.pending import Pending
+
+log = logging.getLogger(__name__)
+
+CHAINED_BIT = 1 << 62
+"""Set in the ids that every store but the first is given."""
+
+_T = TypeVar("_T")
+
+
+def chained_id(chain_id: int) -> int:
+    """What every store but the first knows the chain's id as; 0 (none) stays 0."""
+    return chain_id and chain_id | CHAINED_BIT
+
+
+class Joined:
+    """A completion that is done when those of all stores are, with what the first of them to fail makes of it."""
+
+    def __init__(self, completions: Sequence[Completion], failed: Callable[[int, JournalError], JournalError]) -> None:
+        """`failed(place, error)` says what the error of the store in that place is to whoever waits."""
+        self.completion = Completion()
+        self.of = completions
+        self._failed = failed
+        self._lock = threading.Lock()
+        self._left = len(completions)
+        self._error: JournalError | None = None
+        for place, completion in enumerate(completions):
+            completion.add_callback(partial(self._told, place))
+
+    def _told(self, place: int, error: JournalError | None) -> None:
+        """Each store tells its groups in order, so that joined completions are told in order too."""
+        with self._lock:
+            if error is not None and self._error is None:
+                self._error = self._failed(place, error)
+            self._left -= 1
+            left = self._left
+        if not left:
+            self.completion.resolve(self._error)
+
+    def lagging(self) -> int:
+        """The place of a store that is not done."""
+        return next((place for place, completion in enumerate(self.of) if not completion.done), 0)
+
+
+class Arrivals:
+    """Messages that not all stores are known to have. Not thread-safe: the chain's lock guards it."""
+
+    def __init__(self) -> None:
+        self._by_message: dict[int, Joined] = {}
+        self._in_order: deque[tuple[Sequence[int], Joined]] = deque()
+        self._all: Joined | None = None
+
+    def expect(self, message_ids: Sequence[int], joined: Joined) -> None:
+        """The messages are in all stores once `joined` is done. What is done by now is forgotten."""
+        while self._in_order and self._in_order[0][1].completion.done:
+            arrived, before = self._in_order.popleft()
+            for message_id in arrived:
+                if self._by_message.get(message_id) is before:
+                    del self._by_message[message_id]
+        self._in_order.append((message_ids, joined))
+        for message_id in message_ids:
+            self._by_message[message_id] = joined
+
+    def expect_unknown(self, joined: Joined) -> None:
+        """Messages that nobody can name are in all stores once `joined` is done."""
+        self._all = joined
+
+    def of(self, message_id: int) -> Joined | None:
+        """What to wait for before the message is in all stores."""
+        return self._by_message.get(message_id) or self._all
+
+
+class Lockstep:
+    """Drives stores. Not thread-safe: the chain's lock guards it; only completions come from other threads."""
+
+    def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
+        self.error: ChainError | None = None
+        """Why nothing more is accepted; None while all is well."""
+        self.arrivals = Arrivals()
+        self._first = stores[0]
+        self._stores = stores
+        self._names = names
+        self._lag_timeout_s = lag_timeout_s
+        self._joined: Joined | None = None
+
+    def ask_first(self, call: Callable[[ChainedStore], _T]) -> _T:
+        """What it refuses is refused."""
+        if self.error is not None:
+            raise self.error
+        try:
+            return call(self._first)
+        except (CallerError, FullError):
+            raise
+        except JournalError as error:
+            raise self._broken(0, error) from error
+
+    def ask_other(self, place: int, call: Callable[[ChainedStore], _T]) -> _T:
+        """What it refuses, the first store has done."""
+        try:
+            return call(self._stores[place])
+        except JournalError as error:
+            raise self._broken(place, error) from error
+
+    def _broken(self, place: int, error: JournalError) -> ChainError:
+        if self.error is None:
+            self.error = ChainError(self._names[place], error)
+            self.error.__cause__ = error
+            log.error("the chain accepts nothing more: %s", self.error)
+        return self.error
+
+    def _failed(self, place: int, error: JournalError) -> JournalError:
+        """What an operation fails with. A rollback is no store's fault."""
+        return error if isinstance(error, RolledBackError) else self._broken(place, error)
+
+    def join(self, first: Pending, call: Callable[[ChainedStore], Pending]) -> Joined:
+        """Ask the others too; done when all are. Operations of the same groups share it."""
+        completions = [first.completion]
+        for place in range(1, len(self._stores)):
+            completions.append(self.ask_other(place, call).completion)
+        joined = self._joined
+        if joined is None or joined.of != completions:
+            joined = self._joined = Joined(completions, self._failed)
+        return joined
+
+    def await_arrival(self, message_id: int) -> None:
+        """The others have the message as well, or this raises ChainError."""
+        joined = self.arrivals.of(message_id)
+        if joined is None:
+            return
+        try:
+            joined.completion.wait(self._lag_timeout_s)
+        except DeadlineError as error:
+            raise self._broken(joined.lagging(), error) from error
+
+    def follow(
+        self, first: Pending, message_id: int, queue: str, call: Callable[[ChainedStore, int], Pending]
+    ) -> Joined:
+        """The others do to the message what the first one did. A holder that only they still know lets go of it."""
+        self.await_arrival(message_id)
+        message = chained_id(message_id)
+
+        def follow(store: ChainedStore) -> Pending:
+            try:
+                return call(store, message)
+            except MessageHeldError:
+                store.release(message, queue)
+                return call(store, message)
+
+        return self.join(first, follow)

@@ -1,0 +1,159 @@
+"""What a message store says of itself: messages with their bodies, queues and their counts, why something is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from journal.errors import MessageMissingError
+from journal.store.base import StoreBase
+from journal.store.bodies import read_stored
+from journal.store.large import BodyStream
+from journal.store.model import Message, QueueConfig, ReferenceInfo
+from journal.store.queue_entry import AddressEntry, MessageEntry, QueueEntry
+from journal.store.records import decode_message
+
+
+class QueueInfo(NamedTuple):
+    """A queue and how many messages it has, by where they stand."""
+
+    record_id: int
+    config: QueueConfig
+    ready: int
+    scheduled: int
+    held: int
+    locked: int
+    settling: int
+    arriving: int
+    bytes: int
+    oldest: int
+    """Timestamp of the oldest of those first to be delivered, 0 if none is ready."""
+
+
+class Looking(StoreBase):
+    """Operations that change nothing."""
+
+    # ---- messages --------------------------------------------------------------------------------------------------
+
+    def message(self, message_id: int, *, body: bool = True) -> Message:
+        """A message; `body` false leaves a large one's body out, as `body_stream` gives it in pieces.
+
+        Reads the local copy, and waits for it if the message is on its way there. Raises MessageMissingError (also for
+        what is large, in a transaction that is not committed), DeadlineError, LocalStorageError.
+        """
+        with self._lock:
+            entry = self._enter().message(message_id)
+        (data,) = BodyStream(message_id, (message_id,), self._reader(message_id), self._read_timeout_s)
+        message = decode_message(data)
+        if body and entry.chunks:
+            message = replace(message, body=b"".join(self.body_stream(message_id)))
+        return message if entry.durable else replace(message, durable=False)
+
+    def body_stream(self, message_id: int) -> BodyStream:
+        """A message's body piece by piece, for `for` and `async for`. Raises MessageMissingError."""
+        with self._lock:
+            entry = self._enter().message(message_id)
+        read = self._reader(message_id)
+        if entry.chunks:
+            return BodyStream(message_id, entry.chunks, read, self._read_timeout_s)
+
+        def read_body(piece_id: int) -> bytes | None:
+            data = read(piece_id)
+            return None if data is None else decode_message(data).body
+
+        return BodyStream(message_id, (message_id,), read_body, self._read_timeout_s)
+
+    def _reader(self, message_id: int) -> Callable[[int], bytes | None]:
+        return partial(self._read_piece, message_id)
+
+    @property
+    def _read_timeout_s(self) -> float:
+        return self._settings.read_timeout_ms / 1000
+
+    def _read_piece(self, message_id: int, piece_id: int) -> bytes | None:
+        """A message's record or chunk; None while the local copy does not have it. Raises MessageMissingError."""
+        with self._lock:
+            self._enter().message(message_id)
+            kept = self._volatile.get(piece_id) if piece_id in self._volatile else self._cache.get(piece_id)
+            tx = self._stored_in.get(message_id)
+            if kept is None and tx is not None:
+                kept = self._transactions[tx].bodies.get(piece_id)
+                if kept is None:
+                    raise MessageMissingError(f"message {message_id} can be read once transaction {tx} is committed")
+            if kept is not None:
+                return kept
+            stored_by = self._cache.stored_by(piece_id)
+        return read_stored(self._journal, piece_id, stored_by)
+
+    def explain(self, record_id: int) -> list[ReferenceInfo]:
+        """Why a message is still there: every queue's reference, its holder and transaction.
+
+        Raises MessageMissingError.
+        """
+        with self._lock:
+            return self._enter().explain(record_id)
+
+    def describe(self, message_id: int) -> MessageEntry:
+        """What is known of a message without reading it. Raises MessageMissingError."""
+        with self._lock:
+            return self._enter().message(message_id)
+
+    # ---- queues ----------------------------------------------------------------------------------------------------
+
+    def browse(self, queue: str, limit: int = 0) -> Iterator[ReferenceInfo]:
+        """A queue's messages in delivery order, as they stand now; the first `limit` of them. Consumes nothing.
+
+        Raises QueueMissingError.
+        """
+        with self._lock:
+            state = self._enter()
+            return iter(list(islice(state.browse(state.queue(queue).record_id), limit or None)))
+
+    def queues(self) -> list[QueueInfo]:
+        """All queues."""
+        with self._lock:
+            return [_info(entry) for entry in self._enter().queues()]
+
+    def queue(self, name: str) -> QueueInfo:
+        """Raises QueueMissingError."""
+        with self._lock:
+            return _info(self._enter().queue(name))
+
+    def addresses(self) -> list[AddressEntry]:
+        """All addresses."""
+        with self._lock:
+            return [replace(entry) for entry in self._enter().addresses()]
+
+    # ---- time ------------------------------------------------------------------------------------------------------
+
+    def next_due(self) -> int:
+        """When the next scheduled message is due, in ms since 1970; 0 if none is scheduled."""
+        with self._lock:
+            return self._enter().next_due()
+
+    def expired(self, limit: int = 1000) -> list[tuple[int, str]]:
+        """(message, queue) of those that have expired and nobody has: for `expire`."""
+        with self._lock:
+            state = self._enter()
+            return [
+                (message, state.queue_of(queue).config.name)
+                for message, queue in state.expired(self._clock_ms(), limit)
+            ]
+
+
+def _info(entry: QueueEntry) -> QueueInfo:
+    return QueueInfo(
+        entry.record_id,
+        entry.config,
+        entry.ready,
+        entry.scheduled,
+        entry.held,
+        entry.locked,
+        entry.settling,
+        entry.arriving,
+        entry.bytes,
+        entry.oldest,
+    )

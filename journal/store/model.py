@@ -1,0 +1,100 @@
+"""What a broker gives to and gets from the message store: queues, messages, and where they stand.
+
+Values only; `journal.store.records` turns them into a journal's bytes and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+PRIORITY_MAX = 9
+PRIORITY_DEFAULT = 4
+
+Value = bool | int | float | str | bytes
+"""A header's or property's value."""
+
+
+class Routing(Enum):
+    """How an address' messages come to a queue: to one of its queues, or to all."""
+
+    ANYCAST = 0
+    MULTICAST = 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """A queue as its broker declares it. A durable subscription is one with a client id and a subscription name."""
+
+    name: str
+    address: str
+    routing: Routing = Routing.ANYCAST
+    client_id: str = ""
+    subscription: str = ""
+    filter: str = ""
+    """Kept as text; the broker evaluates it."""
+    exclusive: bool = False
+    deliveries_max: int = 0
+    """0: without limit."""
+    dead_letter_address: str = ""
+    expiry_address: str = ""
+    durable: bool = True
+
+
+class Origin(NamedTuple):
+    """Where a moved, expired or dead message came from."""
+
+    message: int
+    address: str
+    queue: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message as its broker stores it. Times are milliseconds since 1970; 0 means never, or at once."""
+
+    address: str
+    body: bytes = b""
+    headers: Mapping[str, Value] = field(default_factory=dict)
+    properties: Mapping[str, Value] = field(default_factory=dict)
+    priority: int = PRIORITY_DEFAULT
+    timestamp: int = 0
+    expires: int = 0
+    due: int = 0
+    durable: bool = True
+    duplicate_id: bytes = b""
+    origin: Origin | None = None
+
+
+class ReferenceState(Enum):
+    """Where a reference stands in its queue."""
+
+    READY = "ready"
+    SCHEDULED = "scheduled"  # until it is due
+    HELD = "held"  # by a holder that acquired it
+    LOCKED = "locked"  # by a transaction that will acknowledge it, or not
+    SETTLING = "settling"  # acknowledged, and not yet known to be durable
+
+
+class ReferenceInfo(NamedTuple):
+    """A message's place in one queue, for browsing and `explain`."""
+
+    message: int
+    queue: str
+    state: ReferenceState
+    priority: int
+    deliveries: int
+    holder: str
+    tx: int
+    due: int
+
+
+class Delivery(NamedTuple):
+    """What `take` hands out: a message of a queue, acquired by a holder."""
+
+    message: int
+    deliveries: int
+    """How often it was handed out before: more than 0 means redelivered."""

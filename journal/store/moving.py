@@ -1,0 +1,160 @@
+"""Messages from one queue to another address: moved, expired, dead. The copy names where it came from.
+
+A copy and the acknowledgement of its original are one group, or one transaction when the body is large. So a message is
+at one place or the other after any crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from journal.errors import JournalError, QueueMissingError
+from journal.store.consuming import Consuming, Reason
+from journal.store.looking import Looking
+from journal.store.model import Message, Origin, Routing
+from journal.store.pending import Pending
+from journal.store.queue_entry import QueueEntry
+from journal.store.records import encode_message
+from journal.store.sending import Outgoing
+from journal.store.streaming import Streaming
+from journal.v1.store_pb2 import Acknowledgement
+
+
+class Moving(Streaming, Consuming, Looking):
+    """Operations that take a message elsewhere. A held one is moved for its holder."""
+
+    def move(
+        self,
+        message_id: int,
+        queue: str,
+        address: str,
+        queues: Iterable[str],
+        reason: str,
+        *,
+        id: int = 0,
+        tx: int = 0,
+    ) -> Pending:
+        """Copy a message to queues of another address, and settle it in this one; the Pending's id is the copy's.
+
+        The copy has no scheduled time and no duplicate-detection id. Raises QueueMissingError, MessageMissingError,
+        MessageHeldError (a transaction has locked it), AddressMissingError, StoreError (a queue of another address).
+        """
+        return self._move(message_id, queue, address, tuple(queues), reason, Acknowledgement.MOVED, id, tx)
+
+    def expire(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
+        """Settle a message as expired: moved to the queue's expiry address, if it has one, where it expires no more.
+
+        The Pending's id is the copy's, 0 if there is no such address.
+        Raises what `move` raises; QueueMissingError also if that address has no queue.
+        """
+        with self._lock:
+            config = self._enter().queue(queue).config
+        return self._dispose(message_id, queue, config.expiry_address, "expired", Acknowledgement.EXPIRED, id, tx)
+
+    def dead_letter(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
+        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one.
+
+        For a broker to call when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. Otherwise as `expire`.
+        """
+        with self._lock:
+            config = self._enter().queue(queue).config
+        return self._dispose(message_id, queue, config.dead_letter_address, "dead", Acknowledgement.DEAD, id, tx)
+
+    def _dispose(
+        self, message_id: int, queue: str, address: str, reason: str, code: Reason, id: int, tx: int
+    ) -> Pending:
+        if address:
+            return self._move(message_id, queue, address, None, reason, code, id, tx)
+        with self._lock:
+            state = self._enter()
+            target = state.queue(queue)
+            holder = self._reference(message_id, target).holder
+            if tx:
+                settled = self._acknowledge_in(state, message_id, target, holder, tx, code)
+            else:
+                settled = self._acknowledge(state, message_id, target, holder, code)
+            return Pending(0, settled.completion)
+
+    def _move(
+        self,
+        message_id: int,
+        queue: str,
+        address: str,
+        queues: tuple[str, ...] | None,
+        reason: str,
+        code: Reason,
+        id: int,
+        tx: int,
+    ) -> Pending:
+        """Without `queues`: those that an unfiltered message to the address goes to."""
+        with self._lock:
+            state = self._enter()
+            self._reference(message_id, state.queue(queue))
+            state.address(address)
+            if queues is None:
+                queues = self._queues_for(address)
+            large = bool(state.message(message_id).chunks)
+        message = self.message(message_id, body=False)
+        copy = replace(
+            message,
+            address=address,
+            due=0,
+            expires=0 if code == Acknowledgement.EXPIRED else message.expires,
+            duplicate_id=b"",
+            origin=Origin(message_id, message.address, queue, reason),
+        )
+        if tx or large:
+            return self._move_in(message_id, queue, copy, queues, code, id, tx)
+        return self._move_at_once(message_id, queue, copy, queues, code, id)
+
+    def _queues_for(self, address: str) -> tuple[str, ...]:
+        """All multicast queues of an address, and of the anycast ones that with the fewest messages."""
+        queues = [entry for entry in self._state.queues() if entry.config.address == address]
+        multicast = [entry for entry in queues if entry.config.routing is Routing.MULTICAST]
+        anycast = [entry for entry in queues if entry.config.routing is Routing.ANYCAST]
+        chosen = multicast + sorted(anycast, key=_messages)[:1]
+        if not chosen:
+            raise QueueMissingError(f"address {address} has no queue that could take a message")
+        return tuple(entry.config.name for entry in chosen)
+
+    def _move_at_once(
+        self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int
+    ) -> Pending:
+        out = Outgoing(copy, encode_message(copy))
+        with self._lock:
+            state = self._enter()
+            source = state.queue(queue)
+            holder = self._reference(message_id, source).holder
+            adding = self._begin_send(state, out, queues, id)
+            try:
+                acknowledged = self._acknowledge(state, message_id, source, holder, code, adding.operations)
+            except JournalError:
+                self._volatile.drop(adding.message_id)
+                raise
+            return self._finish_send(state, out, adding, acknowledged.completion)
+
+    def _move_in(
+        self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int, tx: int
+    ) -> Pending:
+        """In a transaction, which is its own without `tx`. The original is locked first: nobody takes it meanwhile."""
+        own = not tx
+        tx = tx or self.begin()
+        try:
+            with self._lock:
+                state = self._enter()
+                source = state.queue(queue)
+                holder = self._reference(message_id, source).holder
+                self._acknowledge_in(state, message_id, source, holder, tx, code)
+            pending = self.store_stream(replace(copy, body=b""), self.body_stream(message_id), queues, tx, id=id)
+            if own:
+                pending.completion = self.commit(tx).completion
+            return pending
+        except BaseException:
+            if own:
+                self._abandon(tx)
+            raise
+
+
+def _messages(entry: QueueEntry) -> int:
+    return entry.ready + entry.scheduled + entry.held + entry.locked + entry.arriving

@@ -1,0 +1,263 @@
+"""The tables under a QueueState, and what of them waits in the index.
+
+In memory is what came while the bounds allowed; behind it, in delivery order, the index has the rest of a line, and
+SCHEDULED references. A message is in memory while one of its references is. What is asked about one message (acquire
+it, acknowledge it) first brings all of it back. What the index holds is read only by the process that wrote it.
+"""
+
+from __future__ import annotations
+
+import marshal
+from array import array
+from collections.abc import Callable
+
+from journal.store.deadlines import Deadlines
+from journal.store.holds import Holds
+from journal.store.lines import Line
+from journal.store.model import PRIORITY_MAX
+from journal.store.queue_entry import QueueEntry
+from journal.store.references import READY, SCHEDULED, STATE, Paged, ReferenceIndex, References
+
+_PAGE_MAX = 512
+
+Facts = tuple[int, int, bool, int, int, tuple[int, ...], int, bool]
+"""A Paged's data: address, priority, durable, size, timestamp and chunks of its message; deliveries; whether that
+message has no other reference in the index."""
+
+
+def paged_facts(data: bytes) -> Facts:
+    facts: Facts = marshal.loads(data)
+    return facts
+
+
+class PagedTables:
+    """Rows, lines, schedule and index of all queues. The bounds count references in memory: of a queue those READY and
+    SCHEDULED, of the node all."""
+
+    def __init__(
+        self,
+        references_in_memory_max: int,
+        queue_references_in_memory_max: int,
+        index: ReferenceIndex | None,
+    ) -> None:
+        self.references = References()
+        self.queues: dict[int, QueueEntry] = {}
+        self.holds = Holds()
+        self.tx: dict[int, int] = {}
+        """Transactions of LOCKED rows, and of ARRIVING ones that one adds."""
+        self.due: dict[int, int] = {}
+        """Due times of SCHEDULED rows, and of those not READY that will be SCHEDULED if they come back."""
+        self.schedule = Deadlines(self._due_time())
+        self.expiry = Deadlines(self.references.expires.__getitem__)
+        """Message rows by the time they expire."""
+        self.overdue: dict[int, None] = {}
+        """Messages known to have expired."""
+        self.next_high = 1
+        """High half of the place of the next reference to arrive: behind those that were loaded."""
+        self.index = index
+        self.paged = 0
+        """References in the index."""
+        self.paged_scheduled = 0
+        self._in_memory_max = references_in_memory_max
+        self._arrivals_max = references_in_memory_max - references_in_memory_max // 8
+        """Beyond that what arrives is paged out, which leaves room for paging in."""
+        self._queue_in_memory_max = queue_references_in_memory_max
+        self._page = max(1, min(_PAGE_MAX, queue_references_in_memory_max // 2))
+
+    def _due_time(self) -> Callable[[int], int]:
+        due, flags = self.due, self.references.flags
+        return lambda row: due.get(row, 0) if flags[row] & STATE == SCHEDULED else 0
+
+    def drop_message(self, message_row: int) -> None:
+        """Forget one that has no reference in memory."""
+        table = self.references
+        if table.expires[message_row]:
+            self.expiry.remove()
+            self.overdue.pop(table.id[message_row], None)
+        table.drop_message(message_row)
+
+    def line_of(self, entry: QueueEntry, row: int) -> Line:
+        table = self.references
+        return entry.line(PRIORITY_MAX - table.priority(table.message[row]))
+
+    # ---- out -------------------------------------------------------------------------------------------------------
+
+    def is_full(self, entry: QueueEntry) -> bool:
+        """Whether memory takes no further reference of this queue."""
+        if self.index is None:
+            return False
+        in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
+        return in_queue >= self._queue_in_memory_max or self.references.references >= self._arrivals_max
+
+    def page_out(self, entry: QueueEntry, line: Line, row: int) -> None:
+        """A row that no line has, counted READY or SCHEDULED (it has a due time then), goes to the index."""
+        table = self.references
+        message_row = table.message[row]
+        due = self.due.pop(row, 0)
+        place, deliveries = table.place(row), table.deliveries[row]
+        entry.away.discard(row)
+        table.drop_reference(row)
+        others_paged = table.paged.get(message_row, 0)
+        in_memory = table.first[message_row] != -1
+        facts: Facts = (
+            table.address[message_row],
+            table.priority(message_row),
+            table.is_durable(message_row),
+            table.size[message_row],
+            table.timestamp[message_row],
+            table.chunks.get(message_row, ()),
+            deliveries,
+            not in_memory and not others_paged,
+        )
+        paged = Paged(
+            entry.record_id, line.rank, place, due, table.id[message_row], table.expires[message_row],
+            marshal.dumps(facts),
+        )  # fmt: skip
+        if in_memory:
+            table.paged[message_row] = others_paged + 1
+        else:
+            self.drop_message(message_row)
+        self.put_paged(entry, line, paged)
+
+    def put_paged(self, entry: QueueEntry, line: Line, paged: Paged) -> None:
+        assert self.index is not None
+        self.index.put(paged)
+        self._count_paged(entry, line, paged, 1)
+
+    def _count_paged(self, entry: QueueEntry, line: Line, paged: Paged, by: int) -> None:
+        self.paged += by
+        entry.paged += by
+        if paged.due:
+            self.paged_scheduled += by
+        else:
+            line.paged += by
+
+    # ---- in --------------------------------------------------------------------------------------------------------
+
+    def first(self, entry: QueueEntry, line: Line) -> int:
+        """The first READY row of a line, or -1; paged in ahead of consumption."""
+        row = line.first()
+        if line.paged and len(line) * 2 <= self._page:
+            room = self._in_memory_max - self.references.references
+            if room > 0 or not len(line):
+                self._page_in(entry, line, max(1, min(self._page, room)))
+                row = line.first()
+        return row
+
+    def _page_in(self, entry: QueueEntry, line: Line, limit: int) -> None:
+        assert self.index is not None
+        for paged in self.index.page(entry.record_id, line.rank, limit):
+            self._count_paged(entry, line, paged, -1)
+            line.append(self.admit(paged), paged.place)
+
+    def admit(self, paged: Paged) -> int:
+        """A row, and its message's, for a reference that was taken out of the index."""
+        table = self.references
+        address, priority, durable, size, timestamp, chunks, deliveries, alone = paged_facts(paged.data)
+        message_row = table.row_of.get(paged.message, -1)
+        if message_row < 0:
+            message_row = table.add_message(
+                paged.message, address, priority, size, paged.expires, timestamp, durable, chunks
+            )
+            if paged.expires:
+                self.expiry.add(message_row, paged.expires)
+            others = 0 if alone else len(self.find(paged.message))
+            table.live[message_row] = 1 + others
+        else:
+            others = table.paged[message_row] - 1
+        if others:
+            table.paged[message_row] = others
+        else:
+            table.paged.pop(message_row, None)
+        row = table.add_reference(message_row, paged.queue, READY)
+        table.set_place(row, paged.place)
+        table.deliveries[row] = deliveries
+        return row
+
+    def find(self, message_id: int) -> list[Paged]:
+        """References of a message that are in the index, without those of queues that are gone."""
+        if not self.paged:
+            return []
+        assert self.index is not None
+        return [paged for paged in self.index.find(message_id) if paged.queue in self.queues]
+
+    def recall(self, message_id: int) -> int:
+        """Bring all of a message back to memory: its row, or -1 if there is no such message."""
+        if self.paged:
+            assert self.index is not None
+            for paged in self.find(message_id):
+                self.index.remove(paged)
+                entry = self.queues[paged.queue]
+                self._count_paged(entry, entry.line(paged.rank), paged, -1)
+                self._put_back(entry, paged)
+        return self.references.row_of.get(message_id, -1)
+
+    def _put_back(self, entry: QueueEntry, paged: Paged) -> None:
+        row = self.admit(paged)
+        if paged.due:
+            self.references.flags[row] = SCHEDULED
+            entry.away.add(row)
+            self.due[row] = paged.due
+            self.schedule.add(row, paged.due)
+        else:
+            entry.line(paged.rank).put_back(row)
+
+    def take_due(self, now_ms: int, limit: int) -> int:
+        """References in the index that are due by now become READY, there or in memory; how many."""
+        assert self.index is not None
+        batch = self.index.due(now_ms, limit)
+        for paged in batch:
+            self.index.remove(paged)
+            entry = self.queues[paged.queue]
+            line = entry.line(paged.rank)
+            self._count_paged(entry, line, paged, -1)
+            entry.counts[SCHEDULED] -= 1
+            entry.counts[READY] += 1
+            ready = paged._replace(due=0)
+            if line.paged and line.is_behind(paged.place):
+                self.put_paged(entry, line, ready)
+            else:
+                self._put_back(entry, ready)
+        return len(batch)
+
+    # ---- a queue that goes -----------------------------------------------------------------------------------------
+
+    def drop_paged(self, entry: QueueEntry) -> array[int]:
+        """Take a queue's references out of the index; messages that have no other. The queue is gone already.
+
+        Of a message that is all in the index the last one stays there, for `message`, until `forget_paged`.
+        """
+        assert self.index is not None
+        table = self.references
+        orphans = array("q")
+        for scheduled in (False, True):
+            for paged in self.index.scan(entry.record_id, scheduled=scheduled):
+                message_row = table.row_of.get(paged.message, -1)
+                if message_row < 0 and not self.find(paged.message):
+                    orphans.append(paged.message)
+                    continue
+                self.index.remove(paged)
+                self._count_paged(entry, entry.line(paged.rank), paged, -1)
+                if message_row >= 0:
+                    table.live[message_row] -= 1
+                    table.paged[message_row] -= 1
+                    if not table.paged[message_row]:
+                        del table.paged[message_row]
+                    if not table.live[message_row] and not table.is_deleted(message_row):
+                        table.delete(message_row)
+                        orphans.append(paged.message)
+        return orphans
+
+    def forgotten(self, message_id: int) -> list[Paged]:
+        """What the index has of a message of which memory has nothing: its queues are gone."""
+        return self.index.find(message_id) if self.paged and self.index is not None else []
+
+    def forget_paged(self, message_id: int) -> bool:
+        """Forget a message of which memory has nothing; whether there was one."""
+        found = self.forgotten(message_id)
+        for paged in found:
+            assert self.index is not None
+            self.index.remove(paged)
+            self.paged -= 1
+            self.paged_scheduled -= bool(paged.due)
+        return bool(found)

@@ -1,0 +1,50 @@
+"""What an operation of the message store gives back: the id it made or touched, and the completion of its group.
+
+Hot path: one small object an operation; the completion is shared by all operations of a group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from journal.completion import Completion, completed
+from journal.errors import JournalError
+
+_COMPLETED = completed()
+"""Shared by everything that needs no append: a completion that is done never changes again."""
+
+
+class Pending:
+    """An accepted operation. `id` is known at once; awaited or waited for, it gives the id when it is durable.
+
+    Raises what its completion raises: nothing was stored, or (OutcomeUnknownError) only the next load can tell.
+    """
+
+    __slots__ = ("completion", "id")
+
+    def __init__(self, id: int, completion: Completion = _COMPLETED) -> None:
+        """Without a completion it is done already: what is not durable never reaches the journal."""
+        self.id = id
+        self.completion = completion
+
+    @property
+    def done(self) -> bool:
+        return self.completion.done
+
+    @property
+    def error(self) -> JournalError | None:
+        """Why it failed; None while pending and after success."""
+        return self.completion.error
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Block until done; the id. Raises the completion's error, or DeadlineError when `timeout_s` passes first."""
+        self.completion.wait(timeout_s)
+        return self.id
+
+    def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
+        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick and must not raise."""
+        self.completion.add_callback(callback)
+
+    def __await__(self) -> Generator[object, None, int]:
+        yield from self.completion.__await__()
+        return self.id

@@ -1,0 +1,59 @@
+"""What a message store needs of its journal: `Journal`, `BlockingJournal` and `LocalJournal` are such."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from journal.acceptance import PlainOperation
+from journal.completion import Completion
+
+
+class StoreJournal(Protocol):
+    """An active journal. Thread-safe; what it accepts takes effect in the order in which it was accepted."""
+
+    @property
+    def shards(self) -> int:
+        """P, the number of shards."""
+
+    @property
+    def current(self) -> bool:
+        """Whether what this node holds may be handed out now."""
+
+    def new_id(self, virtual_shard: int = 0) -> int:
+        """An id that no record has had."""
+
+    def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion: ...
+
+    def update(
+        self, record_id: int, kind: int, data: bytes, *, replaceable: bool = False, subject: int = 0, tx: int = 0
+    ) -> Completion: ...
+
+    def delete(self, record_id: int, *, tx: int = 0) -> Completion: ...
+
+    def append_all(self, operations: Sequence[PlainOperation]) -> Completion:
+        """Operations that take effect together: one group has them all, or the journal none."""
+
+    def begin(self, tx: int | None = None) -> int: ...
+
+    def prepare(self, tx: int, data: bytes = b"") -> Completion: ...
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
+        """The operations of `tx`, and plain ones behind them in the same group."""
+
+    def rollback(self, tx: int) -> Completion: ...
+
+    def room(self) -> Completion:
+        """Done when appends that met FullError may be tried again."""
+
+    def flush(self) -> Completion:
+        """Done when everything accepted so far is durable."""
+
+    def read(self, record_id: int) -> bytes | None:
+        """The data of a record in the local copy; None if the copy does not have it (yet)."""
+
+    def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float = 15.0) -> bytes | None:
+        """The data with which the log adds a record between two offsets, as `Completion.offsets` has them."""
+
+    def applied(self, shard: int) -> int:
+        """The log's offset up to which the local copy has a shard, -1 before its first mark."""

@@ -1,0 +1,138 @@
+"""Addresses, queues and bindings of a QueueState."""
+
+from __future__ import annotations
+
+from journal.errors import (
+    AddressExistsError,
+    AddressInUseError,
+    AddressMissingError,
+    QueueExistsError,
+    QueueMissingError,
+    StoreError,
+)
+from journal.store.model import QueueConfig
+from journal.store.queue_entry import AddressEntry, BindingEntry, QueueEntry
+from journal.store.queue_tables import QueueTables
+
+
+class QueueDirectory:
+    """What there is by name, over the tables that hold the queues by record id."""
+
+    def __init__(self, tables: QueueTables) -> None:
+        self._tables = tables
+        self._addresses: dict[str, AddressEntry] = {}
+        self._address_of: dict[int, AddressEntry] = {}
+        self._queue_ids: dict[str, int] = {}
+        self._subscriptions: set[tuple[str, str, str]] = set()
+        """Address, client id and name of durable subscriptions."""
+        self._bindings: dict[int, BindingEntry] = {}
+        self._bindings_of: dict[int, dict[int, None]] = {}
+
+    # ---- addresses -------------------------------------------------------------------------------------------------
+
+    def add_address(self, record_id: int, name: str, duplicate_window: int = 0) -> AddressEntry:
+        """Raises AddressExistsError."""
+        if name in self._addresses:
+            raise AddressExistsError(f"address {name!r} exists")
+        entry = AddressEntry(record_id, name, duplicate_window)
+        self._addresses[name] = self._address_of[record_id] = entry
+        return entry
+
+    def remove_address(self, name: str) -> AddressEntry:
+        """Raises AddressMissingError, AddressInUseError."""
+        entry = self.address(name)
+        if entry.queues:
+            raise AddressInUseError(f"address {name!r} has {entry.queues} queues")
+        del self._addresses[name], self._address_of[entry.record_id]
+        return entry
+
+    def address(self, name: str) -> AddressEntry:
+        """Raises AddressMissingError."""
+        entry = self._addresses.get(name)
+        if entry is None:
+            raise AddressMissingError(f"there is no address {name!r}")
+        return entry
+
+    def addresses(self) -> list[AddressEntry]:
+        return list(self._addresses.values())
+
+    # ---- queues ----------------------------------------------------------------------------------------------------
+
+    def add_queue(self, record_id: int, config: QueueConfig) -> QueueEntry:
+        """Raises QueueExistsError (that name, or that durable subscription), AddressMissingError."""
+        if config.name in self._queue_ids:
+            raise QueueExistsError(f"queue {config.name!r} exists")
+        subscription = _subscription(config)
+        if subscription in self._subscriptions:
+            raise QueueExistsError(f"subscription {config.subscription!r} of client {config.client_id!r} exists")
+        self.address(config.address).queues += 1
+        tables = self._tables
+        entry = tables.queues.get(record_id)
+        if entry is None:
+            entry = tables.queues[record_id] = QueueEntry(record_id, config, tables.references, tables.first)
+        entry.config = config
+        self._queue_ids[config.name] = record_id
+        if subscription is not None:
+            self._subscriptions.add(subscription)
+        return entry
+
+    def unlist_queue(self, entry: QueueEntry) -> None:
+        """Forget a queue's name, its subscription and its bindings."""
+        config = entry.config
+        del self._queue_ids[config.name]
+        self._addresses[config.address].queues -= 1
+        subscription = _subscription(config)
+        if subscription is not None:
+            self._subscriptions.discard(subscription)
+        for binding_id in self._bindings_of.pop(entry.record_id, ()):
+            del self._bindings[binding_id]
+
+    def queue(self, name: str) -> QueueEntry:
+        """Raises QueueMissingError."""
+        record_id = self._queue_ids.get(name)
+        if record_id is None:
+            raise QueueMissingError(f"there is no queue {name!r}")
+        return self._tables.queues[record_id]
+
+    def queue_of(self, record_id: int) -> QueueEntry:
+        """Raises QueueMissingError."""
+        entry = self._tables.queues.get(record_id)
+        if entry is None:
+            raise QueueMissingError(f"there is no queue {record_id}")
+        return entry
+
+    def has_queue(self, record_id: int) -> bool:
+        """Whether there is such a queue; during a load, whether it was told."""
+        entry = self._tables.queues.get(record_id)
+        return entry is not None and self._queue_ids.get(entry.config.name) == record_id
+
+    def queues(self) -> list[QueueEntry]:
+        return [self._tables.queues[record_id] for record_id in self._queue_ids.values()]
+
+    # ---- bindings --------------------------------------------------------------------------------------------------
+
+    def add_binding(self, record_id: int, queue_id: int, key: str = "", filter: str = "") -> BindingEntry:
+        """Raises QueueMissingError."""
+        self.queue_of(queue_id)
+        binding = self._bindings[record_id] = BindingEntry(record_id, queue_id, key, filter)
+        self._bindings_of.setdefault(queue_id, {})[record_id] = None
+        return binding
+
+    def remove_binding(self, record_id: int) -> BindingEntry:
+        """Raises StoreError if there is none of that id."""
+        binding = self._bindings.pop(record_id, None)
+        if binding is None:
+            raise StoreError(f"there is no binding {record_id}")
+        del self._bindings_of[binding.queue_id][record_id]
+        return binding
+
+    def bindings(self, queue_id: int) -> list[BindingEntry]:
+        """Raises QueueMissingError."""
+        self.queue_of(queue_id)
+        return [self._bindings[record_id] for record_id in self._bindings_of.get(queue_id, ())]
+
+
+def _subscription(config: QueueConfig) -> tuple[str, str, str] | None:
+    if not (config.client_id or config.subscription):
+        return None
+    return config.address, config.client_id, config.subscription

@@ -1,0 +1,111 @@
+"""What a QueueState says about addresses, queues, bindings and messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from journal.store.lines import Line
+from journal.store.model import QueueConfig
+from journal.store.references import ARRIVING, HELD, LOCKED, READY, SCHEDULED, SETTLING, References
+
+
+@dataclass(slots=True)
+class AddressEntry:
+    """An address."""
+
+    record_id: int
+    name: str
+    duplicate_window: int
+    queues: int = 0
+    """How many it has."""
+
+
+class BindingEntry(NamedTuple):
+    """A binding of a queue."""
+
+    record_id: int
+    queue_id: int
+    key: str
+    filter: str
+
+
+class MessageEntry(NamedTuple):
+    """What is known of a message without its body. Times are ms since 1970."""
+
+    message: int
+    address: str
+    priority: int
+    size: int
+    expires: int
+    timestamp: int
+    durable: bool
+    references: int
+    """Those that are not settling."""
+    chunks: tuple[int, ...]
+
+
+class QueueEntry:
+    """A queue, and how many references it has of each kind. Its lines hold the READY ones in order."""
+
+    __slots__ = ("_by_rank", "_first", "_table", "away", "bytes", "config", "counts", "lines", "paged", "record_id")
+
+    def __init__(
+        self, record_id: int, config: QueueConfig, table: References, first: Callable[[QueueEntry, Line], int]
+    ) -> None:
+        """`first` gives the row of a line's first reference, or -1."""
+        self.record_id = record_id
+        self.config = config
+        self.counts = [0] * 6
+        """By state."""
+        self.bytes = 0
+        """Sizes of its messages, without those settling."""
+        self.lines: list[Line] = []
+        """The one delivered first first."""
+        self.away: set[int] = set()
+        """Rows that are in no line's order: those not READY, and those that expired before they could be taken."""
+        self.paged = 0
+        """Those in the index, READY and SCHEDULED."""
+        self._by_rank: dict[int, Line] = {}
+        self._table = table
+        self._first = first
+
+    def line(self, rank: int) -> Line:
+        """The line of a rank: 0 is delivered first."""
+        line = self._by_rank.get(rank)
+        if line is None:
+            line = self._by_rank[rank] = Line(self._table, rank)
+            self.lines = [self._by_rank[rank] for rank in sorted(self._by_rank)]
+        return line
+
+    @property
+    def ready(self) -> int:
+        return self.counts[READY]
+
+    @property
+    def scheduled(self) -> int:
+        return self.counts[SCHEDULED]
+
+    @property
+    def held(self) -> int:
+        return self.counts[HELD]
+
+    @property
+    def locked(self) -> int:
+        return self.counts[LOCKED]
+
+    @property
+    def settling(self) -> int:
+        return self.counts[SETTLING]
+
+    @property
+    def arriving(self) -> int:
+        return self.counts[ARRIVING]
+
+    @property
+    def oldest(self) -> int:
+        """The smallest timestamp of those first of their priority to be delivered; 0 if none is READY."""
+        table = self._table
+        firsts = [self._first(self, line) for line in self.lines]
+        return min((table.timestamp[table.message[row]] for row in firsts if row >= 0), default=0)

@@ -1,0 +1,223 @@
+"""Messages of a QueueState, and how their references come to its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from journal.errors import MessageHeldError, MessageMissingError, QueueMissingError, StoreError
+from journal.store.model import PRIORITY_MAX
+from journal.store.paging import paged_facts
+from journal.store.queue_directory import QueueDirectory
+from journal.store.queue_entry import MessageEntry, QueueEntry
+from journal.store.queue_tables import QueueTables
+from journal.store.references import ARRIVING, READY, SETTLING, STATE
+
+
+class QueueMessages(QueueDirectory):
+    """Storing and routing. Hot path: store, route and arrive."""
+
+    def __init__(self, tables: QueueTables) -> None:
+        super().__init__(tables)
+        self._references = tables.references
+        self._queues = tables.queues
+
+    # ---- messages --------------------------------------------------------------------------------------------------
+
+    def store(
+        self,
+        message_id: int,
+        address_id: int,
+        *,
+        priority: int,
+        size: int,
+        expires: int = 0,
+        timestamp: int = 0,
+        durable: bool = True,
+        chunks: Sequence[int] = (),
+    ) -> None:
+        """Know a message, without references. `size` as `records.message_size`; `address_id` is the record's.
+
+        Raises StoreError if it is known.
+        """
+        if message_id in self._references.row_of or (self._tables.paged and self._tables.forgotten(message_id)):
+            raise StoreError(f"message {message_id} is stored already")
+        row = self._references.add_message(message_id, address_id, priority, size, expires, timestamp, durable, chunks)
+        if expires:
+            self._tables.expiry.add(row, expires)
+
+    def forget(self, message_id: int) -> None:
+        """Forget a message without references: its store was rolled back, or its queue was removed.
+
+        One whose last acknowledge is not durable yet goes with that. Raises MessageMissingError, StoreError (it has
+        references).
+        """
+        table = self._references
+        row = table.row_of.get(message_id)
+        if row is None:
+            if not self._tables.find(message_id) and self._tables.forget_paged(message_id):
+                return
+            raise self._missing(message_id)
+        if table.live[row]:
+            raise StoreError(f"message {message_id} has {table.live[row]} references")
+        if table.first[row] == -1:
+            self._tables.drop_message(row)
+        else:
+            table.delete(row)
+
+    def message(self, message_id: int) -> MessageEntry:
+        """Raises MessageMissingError."""
+        table = self._references
+        row = table.row_of.get(message_id)
+        if row is None:
+            return self._paged_message(message_id)
+        address = self._address_of.get(table.address[row])
+        return MessageEntry(
+            message_id,
+            address.name
+            if address is not None
+            else self._address_by_queues([table.queue[each] for each in table.of_message(row)]),
+            table.priority(row),
+            table.size[row],
+            table.expires[row],
+            table.timestamp[row],
+            table.is_durable(row),
+            table.live[row],
+            table.chunks.get(row, ()),
+        )
+
+    def _paged_message(self, message_id: int) -> MessageEntry:
+        everywhere = self._tables.forgotten(message_id)
+        if not everywhere:
+            raise self._missing(message_id)
+        paged = everywhere[0]
+        address_id, priority, durable, size, timestamp, chunks, _, _ = paged_facts(paged.data)
+        address = self._address_of.get(address_id)
+        name = address.name if address is not None else self._address_by_queues([each.queue for each in everywhere])
+        living = sum(paged.queue in self._queues for paged in everywhere)
+        return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, durable, living, chunks)
+
+    def _address_by_queues(self, queue_ids: Sequence[int]) -> str:
+        """The address of a message that was loaded before its address: that of its queues."""
+        return next((self._queues[each].config.address for each in queue_ids if each in self._queues), "")
+
+    # ---- coming ----------------------------------------------------------------------------------------------------
+
+    def route(self, message_id: int, queue_id: int, *, due: int = 0, tx: int = 0) -> None:
+        """Accepted: counted as arriving, not deliverable.
+
+        Raises MessageMissingError, QueueMissingError, StoreError (the queue has it).
+        """
+        table, tables = self._references, self._tables
+        entry = self._queues.get(queue_id)
+        if entry is None:
+            raise self._no_queue(queue_id)
+        message_row = table.row_of.get(message_id, -1)
+        if message_row < 0 or message_row in table.paged:
+            message_row = tables.recall(message_id)
+        if message_row < 0 or table.is_deleted(message_row):
+            raise self._missing(message_id)
+        if table.find(message_row, queue_id) >= 0:
+            raise StoreError(f"queue {entry.config.name!r} has message {message_id} already")
+        row = table.add_reference(message_row, queue_id, ARRIVING)
+        table.live[message_row] += 1
+        entry.counts[ARRIVING] += 1
+        entry.bytes += table.size[message_row]
+        entry.away.add(row)
+        if due:
+            tables.due[row] = due
+        if tx:
+            tables.tx[row] = tx
+
+    def arrive(self, message_id: int, queue_id: int) -> None:
+        """Durable (of a tx: committed): READY or SCHEDULED, behind everything of its priority.
+
+        Raises MessageMissingError if it was not routed.
+        """
+        tables, table = self._tables, self._references
+        entry = self._queues.get(queue_id)
+        if entry is None:
+            return
+        row = self._arriving(message_id, queue_id)
+        high = tables.next_high
+        tables.next_high = high + 1
+        table.high[row] = high
+        table.low[row] = 0
+        if tables.tx:
+            tables.tx.pop(row, None)
+        counts = entry.counts
+        line = entry.line(PRIORITY_MAX - table.priority(table.message[row]))
+        if tables.due and row in tables.due:
+            full = tables.is_full(entry)
+            tables.make_scheduled(entry, row)
+            if full:
+                tables.schedule.remove()
+                tables.page_out(entry, line, row)
+            return
+        full = tables.index is not None and (line.paged or tables.is_full(entry))
+        counts[ARRIVING] -= 1
+        counts[READY] += 1
+        entry.away.discard(row)
+        if full:
+            tables.page_out(entry, line, row)
+        else:
+            line.append(row, high << 64)
+
+    def withdraw(self, message_id: int, queue_id: int) -> bool:
+        """A route rolled back. True: the message has no reference left (it stays known until `forget`).
+
+        Raises MessageMissingError if it was not routed.
+        """
+        tables, table = self._tables, self._references
+        entry = self._queues.get(queue_id)
+        if entry is None:
+            return False
+        row = self._arriving(message_id, queue_id)
+        message_row = table.message[row]
+        table.live[message_row] -= 1
+        none_left = not table.live[message_row]
+        entry.bytes -= table.size[message_row]
+        tables.clear(row)
+        tables.drop_reference(entry, row)
+        return none_left
+
+    def _arriving(self, message_id: int, queue_id: int) -> int:
+        table = self._references
+        message_row = table.row_of.get(message_id, -1)
+        row = table.find(message_row, queue_id) if message_row >= 0 else -1
+        if row < 0 or table.flags[row] & STATE != ARRIVING:
+            raise self._missing(message_id, queue_id)
+        return row
+
+    # ---- what is refused -------------------------------------------------------------------------------------------
+
+    def _present(self, message_id: int, queue_id: int) -> tuple[QueueEntry, int]:
+        """Queue and row of a reference that is neither arriving nor settling."""
+        entry = self._queues.get(queue_id)
+        if entry is None:
+            raise self._no_queue(queue_id)
+        table = self._references
+        message_row = table.row_of.get(message_id, -1)
+        row = table.find(message_row, queue_id) if message_row >= 0 else -1
+        if row < 0 and self._tables.paged:
+            message_row = self._tables.recall(message_id)
+            row = table.find(message_row, queue_id) if message_row >= 0 else -1
+        if row < 0 or table.flags[row] & STATE in (ARRIVING, SETTLING):
+            raise self._missing(message_id, queue_id)
+        return entry, row
+
+    def _check_holder(self, message_id: int, row: int, holder: str) -> None:
+        held_by = self._tables.holds.holder(row)
+        if held_by and held_by != holder:
+            raise MessageHeldError(f"message {message_id} is held by {held_by!r}")
+
+    def _locked(self, message_id: int, row: int) -> MessageHeldError:
+        return MessageHeldError(f"message {message_id} is locked by transaction {self._tables.tx[row]}")
+
+    def _missing(self, message_id: int, queue_id: int = 0) -> MessageMissingError:
+        entry = self._queues.get(queue_id)
+        return MessageMissingError(
+            f"there is no message {message_id}" + ("" if entry is None else f" in queue {entry.config.name!r}")
+        )
+
+    def _no_queue(self, queue_id: int) -> QueueMissingError:
+        return QueueMissingError(f"there is no queue {queue_id}")

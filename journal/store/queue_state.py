@@ -1,0 +1,275 @@
+"""Queues as they stand: what is ready, scheduled, held, locked, arriving and settling, and in which order.
+
+Pure: time enters as an argument, nothing is read or written but the index of what does not fit in memory. The store's
+lock guards it. What an operation adds arrives when it is durable; what it takes away, it takes when it is accepted. The
+order of a queue is (priority, place): places are given in order of arrival, which is the order of the WAL, and a load
+takes them from there.
+
+    route -> ARRIVING -> arrive -> READY <-> HELD (take, acquire, release)     SCHEDULED -> READY (due)
+                                   READY, SCHEDULED, HELD <-> LOCKED (lock, unlock: a transaction's acknowledge)
+                                   READY, SCHEDULED, HELD, LOCKED -> SETTLING (acknowledge) -> gone (settled)
+
+Hot path: store, route, arrive, take, acknowledge and settled work on columns of numbers (`journal.store.references`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from journal.errors import MessageHeldError, QueueInDoubtError
+from journal.store.browsing import explain, in_order, of_row
+from journal.store.model import Delivery, ReferenceInfo
+from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
+from journal.store.queue_loading import QueueLoading
+from journal.store.queue_tables import QueueTables
+from journal.store.references import (
+    HELD,
+    LOCKED,
+    READY,
+    SCHEDULED,
+    SETTLING,
+    STATE,
+    ReferenceIndex,
+)
+
+__all__ = ["AddressEntry", "BindingEntry", "MessageEntry", "QueueEntry", "QueueState"]
+
+
+class QueueState(QueueLoading):
+    """All queues of a node. Not thread-safe. What raises has changed nothing.
+
+    A holder is a name that the broker chose. Queues and messages are told by their record ids, queues that somebody
+    names by their name.
+    """
+
+    def __init__(
+        self,
+        *,
+        references_in_memory_max: int,
+        queue_references_in_memory_max: int,
+        index: ReferenceIndex | None = None,
+    ) -> None:
+        """The bounds hold for references that can wait elsewhere, with an index: READY and SCHEDULED ones."""
+        super().__init__(QueueTables(references_in_memory_max, queue_references_in_memory_max, index))
+
+    def remove_queue(self, name: str) -> Sequence[int]:
+        """Drop a queue with its references and bindings; message ids that have no reference left.
+
+        Those messages stay known, without references, until `forget`. arrive, withdraw, unlock and settled of a
+        reference that went with its queue do nothing. Raises QueueMissingError, QueueInDoubtError (a transaction
+        locks or adds references of it).
+        """
+        entry, tables = self.queue(name), self._tables
+        if entry.locked or (tables.tx and any(row in tables.tx for row in entry.away)):
+            raise QueueInDoubtError(f"transactions hold messages of queue {name!r}: settle them first")
+        self.unlist_queue(entry)
+        return tables.drop_queue(entry)
+
+    # ---- going -----------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, message_id: int, queue_id: int, holder: str = "", *, tx: int = 0) -> bool:
+        """Accepted: SETTLING. True: it was the message's last reference, which is deleted in the same group.
+
+        With `tx`: the reference is locked by that transaction, which commits. Arriving and locked references count.
+        Raises QueueMissingError, MessageMissingError (not there, arriving, or settling), MessageHeldError (another
+        holds it, or a transaction locks it; without `holder`, if anybody holds it).
+        """
+        entry, row = self._present(message_id, queue_id)
+        tables, table = self._tables, self._references
+        if table.flags[row] & STATE == LOCKED:
+            if not tx or tables.tx[row] != tx:
+                raise self._locked(message_id, row)
+        else:
+            self._check_holder(message_id, row, holder)
+        message_row = table.message[row]
+        tables.leave(entry, row, SETTLING)
+        tables.clear(row)
+        entry.bytes -= table.size[message_row]
+        table.live[message_row] -= 1
+        if table.live[message_row]:
+            return False
+        table.delete(message_row)
+        return True
+
+    def settled(self, message_id: int, queue_id: int) -> None:
+        """The acknowledge is durable: the reference is forgotten, and with its last one the message.
+
+        Raises MessageMissingError if it was not acknowledged.
+        """
+        entry = self._queues.get(queue_id)
+        if entry is None:
+            return
+        table = self._references
+        message_row = table.row_of.get(message_id, -1)
+        row = table.find(message_row, queue_id) if message_row >= 0 else -1
+        if row < 0 or table.flags[row] & STATE != SETTLING:
+            raise self._missing(message_id, queue_id)
+        self._tables.drop_reference(entry, row)
+
+    def lock(self, message_id: int, queue_id: int, tx: int, holder: str = "") -> None:
+        """A transaction's acknowledge is accepted. Raises as `acknowledge`."""
+        entry, row = self._present(message_id, queue_id)
+        if self._references.flags[row] & STATE == LOCKED:
+            raise self._locked(message_id, row)
+        self._check_holder(message_id, row, holder)
+        self._tables.leave(entry, row, LOCKED)
+        self._tables.tx[row] = tx
+
+    def unlock(self, message_id: int, queue_id: int) -> None:
+        """Its rollback: READY in its place, SCHEDULED, or HELD, as before. Raises MessageMissingError (not locked)."""
+        tables = self._tables
+        if queue_id not in self._queues:
+            return
+        entry, row = self._present(message_id, queue_id)
+        if self._references.flags[row] & STATE != LOCKED:
+            raise self._missing(message_id, queue_id)
+        del tables.tx[row]
+        if tables.holds.holder(row):
+            tables.leave(entry, row, HELD)
+        else:
+            tables.come_back(entry, row)
+
+    # ---- holding ---------------------------------------------------------------------------------------------------
+
+    def take(self, queue_id: int, holder: str, now_ms: int) -> Delivery | None:
+        """The first READY one becomes HELD. What is due by now is READY first; what has expired is not handed out."""
+        tables, table = self._tables, self._references
+        entry = self._queues.get(queue_id)
+        if entry is None:
+            raise self._no_queue(queue_id)
+        if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
+            tables.make_due(now_ms)
+        for line in entry.lines:
+            while (row := tables.first(entry, line)) >= 0:
+                message_row = table.message[row]
+                expires = table.expires[message_row]
+                entry.away.add(row)
+                if expires and expires <= now_ms:
+                    line.pop(row, READY)
+                    tables.overdue[table.id[message_row]] = None
+                    continue
+                line.pop(row, HELD)
+                entry.counts[READY] -= 1
+                entry.counts[HELD] += 1
+                tables.holds.add(row, holder)
+                return Delivery(table.id[message_row], table.deliveries[row])
+        return None
+
+    def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int) -> Delivery:
+        """A READY (or due) one becomes HELD; nothing changes if `holder` holds it already.
+
+        Raises as `acknowledge`, and MessageHeldError for one that is scheduled for later.
+        """
+        entry, row = self._present(message_id, queue_id)
+        tables, table = self._tables, self._references
+        state = table.flags[row] & STATE
+        if state == LOCKED:
+            raise self._locked(message_id, row)
+        self._check_holder(message_id, row, holder)
+        if state == SCHEDULED:
+            if tables.due[row] > now_ms:
+                raise MessageHeldError(f"message {message_id} is scheduled for {tables.due[row]}")
+            tables.leave(entry, row, HELD)
+            del tables.due[row]
+            tables.holds.add(row, holder)
+        elif state == READY:
+            tables.leave(entry, row, HELD)
+            tables.holds.add(row, holder)
+        return Delivery(message_id, table.deliveries[row])
+
+    def release(self, message_id: int, queue_id: int, holder: str = "") -> int:
+        """A HELD one becomes READY in its place (SCHEDULED if `schedule` said so meanwhile): deliveries, one more.
+
+        Without `holder`: whoever holds it. Raises QueueMissingError, MessageMissingError, MessageHeldError (another
+        holds it, nobody does, or a transaction locks it).
+        """
+        entry, row = self._present(message_id, queue_id)
+        tables, table = self._tables, self._references
+        state = table.flags[row] & STATE
+        if state == LOCKED:
+            raise self._locked(message_id, row)
+        if state != HELD:
+            raise MessageHeldError(f"message {message_id} is held by nobody")
+        if holder:
+            self._check_holder(message_id, row, holder)
+        tables.holds.remove(row)
+        count = table.deliveries[row] = table.deliveries[row] + 1
+        tables.come_back(entry, row)
+        return count
+
+    def deliveries(self, message_id: int, queue_id: int, count: int) -> None:
+        """Set how often it was delivered (less than 2^32). Raises QueueMissingError, MessageMissingError."""
+        _, row = self._present(message_id, queue_id)
+        self._references.deliveries[row] = count
+
+    def held_by(self, holder: str) -> list[tuple[int, int]]:
+        """(message, queue) that it holds, in order of acquisition; those that a transaction has locked are not."""
+        table = self._references
+        rows = self._tables.holds.rows(holder)
+        return [(table.id[table.message[row]], table.queue[row]) for row in rows if table.flags[row] & STATE == HELD]
+
+    def reattach(self, holder: str) -> list[tuple[int, int]]:
+        """A holder is back: what it holds, as `held_by`, which stays held."""
+        return self.held_by(holder)
+
+    def holders(self) -> list[str]:
+        """Whoever holds something, or holds what a transaction has locked."""
+        return self._tables.holds.holders()
+
+    # ---- times -----------------------------------------------------------------------------------------------------
+
+    def schedule(self, message_id: int, queue_id: int, due: int) -> None:
+        """Not delivered before `due` (0: at once). Of a HELD one it takes effect at release.
+
+        Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction locks it).
+        """
+        entry, row = self._present(message_id, queue_id)
+        tables = self._tables
+        state = self._references.flags[row] & STATE
+        if state == LOCKED:
+            raise self._locked(message_id, row)
+        if state == SCHEDULED:
+            tables.schedule.remove()
+        if due:
+            tables.due[row] = due
+        else:
+            tables.due.pop(row, None)
+        if state == READY and due:
+            tables.leave(entry, row, SCHEDULED)
+            tables.schedule.add(row, due)
+        elif state == SCHEDULED and due:
+            tables.schedule.add(row, due)
+        elif state == SCHEDULED:
+            tables.make_ready(entry, row)
+
+    def due(self, now_ms: int) -> int:
+        """Make READY what is due by now; how many."""
+        return self._tables.make_due(now_ms)
+
+    def next_due(self) -> int:
+        """When the next one is due; 0: none is scheduled."""
+        return self._tables.next_due()
+
+    def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
+        """(message, queue) of READY and SCHEDULED references that have expired; told again until they are settled."""
+        tables = self._tables
+        while len(found := tables.waiting_overdue(limit)) < limit and tables.find_expired(now_ms, limit):
+            pass
+        return found
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def browse(self, queue_id: int) -> Iterator[ReferenceInfo]:
+        """References in delivery order (none that arrive). To be consumed before the state changes."""
+        return in_order(self._tables, self.queue_of(queue_id))
+
+    def reference(self, message_id: int, queue_id: int) -> ReferenceInfo:
+        """One reference, which is brought to memory. Raises QueueMissingError, MessageMissingError (it is not there,
+        arriving, or settling)."""
+        _, row = self._present(message_id, queue_id)
+        return of_row(self._tables, row)
+
+    def explain(self, message_id: int) -> list[ReferenceInfo]:
+        """Every reference; one that arrives in a transaction is LOCKED by it. Raises MessageMissingError."""
+        self.message(message_id)
+        return explain(self._tables, message_id)

@@ -1,0 +1,147 @@
+"""How a reference gets from one state to another: counts, lines, schedule and holds stay true to its row."""
+
+from __future__ import annotations
+
+from array import array
+
+from journal.store.paging import PagedTables
+from journal.store.queue_entry import QueueEntry
+from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
+
+_DUE_BATCH = 512
+
+
+class QueueTables(PagedTables):
+    """The tables with the steps of which QueueState's operations are made."""
+
+    def make_ready(self, entry: QueueEntry, row: int) -> None:
+        """READY in its place, from any other state."""
+        table = self.references
+        flags = table.flags[row]
+        entry.counts[flags & STATE] -= 1
+        entry.counts[READY] += 1
+        entry.away.discard(row)
+        line = self.line_of(entry, row)
+        if line.paged and not flags & QUEUED and line.is_behind(table.place(row)):
+            self.page_out(entry, line, row)
+        else:
+            line.put_back(row)
+
+    def make_scheduled(self, entry: QueueEntry, row: int) -> None:
+        """SCHEDULED for its due time, from a state that is neither that nor READY."""
+        flags = self.references.flags
+        entry.counts[flags[row] & STATE] -= 1
+        entry.counts[SCHEDULED] += 1
+        flags[row] = flags[row] & QUEUED | SCHEDULED
+        self.schedule.add(row, self.due[row])
+
+    def come_back(self, entry: QueueEntry, row: int) -> None:
+        """From HELD or LOCKED to READY or SCHEDULED."""
+        if row in self.due:
+            self.make_scheduled(entry, row)
+        else:
+            self.make_ready(entry, row)
+
+    def leave(self, entry: QueueEntry, row: int, state: int) -> None:
+        """From any other state to one that is not READY."""
+        flags = self.references.flags
+        old = flags[row] & STATE
+        if old == READY:
+            self.line_of(entry, row).leave(row, state)
+            entry.away.add(row)
+        else:
+            flags[row] = flags[row] & QUEUED | state
+            if old == SCHEDULED:
+                self.schedule.remove()
+        entry.counts[old] -= 1
+        entry.counts[state] += 1
+
+    def clear(self, row: int) -> None:
+        """It waits for nothing, nobody holds it and no transaction."""
+        if self.due:
+            self.due.pop(row, None)
+        if self.tx:
+            self.tx.pop(row, None)
+        self.holds.remove(row)
+
+    def drop_reference(self, entry: QueueEntry, row: int) -> None:
+        """Forget a reference that is not READY, and its message with the last one in memory."""
+        table = self.references
+        entry.counts[table.flags[row] & STATE] -= 1
+        entry.away.discard(row)
+        message_row = table.message[row]
+        table.drop_reference(row)
+        if table.first[message_row] == -1 and (table.live[message_row] or table.is_deleted(message_row)):
+            self.drop_message(message_row)
+
+    def drop_queue(self, entry: QueueEntry) -> array[int]:
+        """Drop a queue with its references, whatever they are; messages that have no other.
+
+        Those stay known, without references.
+        """
+        table = self.references
+        rows = [*entry.away, *(row for line in entry.lines for row in line.drain())]
+        orphans = array("q")
+        for row in rows:
+            message_row = table.message[row]
+            state = table.flags[row] & STATE
+            if state == SCHEDULED:
+                self.schedule.remove()
+            if state != SETTLING:
+                table.live[message_row] -= 1
+                if not table.live[message_row]:
+                    orphans.append(table.id[message_row])
+            self.clear(row)
+            self.drop_reference(entry, row)
+        for message_id in orphans:
+            if message_id in table.row_of:
+                table.delete(table.row_of[message_id])
+        del self.queues[entry.record_id]
+        if entry.paged:
+            orphans += self.drop_paged(entry)
+        return orphans
+
+    def make_due(self, now_ms: int) -> int:
+        """Make READY what is due by now; how many."""
+        count = 0
+        while (row := self.schedule.pop(now_ms)) >= 0:
+            self.schedule.remove()
+            del self.due[row]
+            self.make_ready(self.queues[self.references.queue[row]], row)
+            count += 1
+        while self.paged_scheduled and (taken := self.take_due(now_ms, _DUE_BATCH)):
+            count += taken
+        return count
+
+    def next_due(self) -> int:
+        """When the next one is due; 0: none is scheduled."""
+        times = [self.schedule.next()] if self.schedule.count else []
+        if self.paged_scheduled and self.index is not None:
+            times.append(self.index.next_due())
+        return min((time for time in times if time), default=0)
+
+    def find_expired(self, now_ms: int, limit: int) -> int:
+        """Note in `overdue` up to `limit` more messages that have expired; how many were found."""
+        table = self.references
+        count = 0
+        while count < limit and (message_row := self.expiry.pop(now_ms)) >= 0:
+            self.overdue[table.id[message_row]] = None
+            count += 1
+        if self.paged and self.index is not None and count < limit:
+            for message_id in self.index.expired(now_ms, limit - count):
+                if self.recall(message_id) >= 0:
+                    self.overdue[message_id] = None
+                    count += 1
+        return count
+
+    def waiting_overdue(self, limit: int) -> list[tuple[int, int]]:
+        """(message, queue) of references of the messages in `overdue` that are READY or SCHEDULED."""
+        table = self.references
+        found: list[tuple[int, int]] = []
+        for message_id in self.overdue:
+            for row in table.of_message(table.row_of[message_id]):
+                if table.flags[row] & STATE in (READY, SCHEDULED):
+                    found.append((message_id, table.queue[row]))
+            if len(found) >= limit:
+                break
+        return found[:limit]

@@ -1,0 +1,315 @@
+"""The store's values as a journal's bytes (store.proto), and back.
+
+What a caller gives is checked where it is encoded (InvalidOperationError); what a journal holds and does not parse is a
+RowError.
+
+Hot path: most messages have a body, a priority and a timestamp besides their address. Those are put together from
+parts, the address' being kept; `Message` builds the others. Both give bytes that every protobuf reader takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from journal.errors import InvalidOperationError, RowError
+from journal.store.model import PRIORITY_MAX, Message, Origin, QueueConfig, Routing, Value
+from journal.v1 import store_pb2 as pb
+from journal.wire.operations import varint
+
+_ADDRESS, _BODY, _PRIORITY, _TIMESTAMP, _EXPIRES, _DUE, _BODY_BYTES = b"\x0a", b"\x12", b"\x28", b"\x30", b"\x38", b"\x40", b"\x60"  # fmt: skip  # noqa: E501
+_INT64_MAX = 2**63 - 1
+_UINT32_MAX = 2**32 - 1
+_SHORT_BODY_BYTES = 4096
+_ADDRESSES_KEPT = 65_536
+
+_T = TypeVar("_T")
+
+
+class MessageFacts(NamedTuple):
+    """What of a MESSAGE record concerns the queues. Times are ms since 1970, 0: never, or at once."""
+
+    address: str
+    priority: int
+    size: int
+    """As `message_size`."""
+    timestamp: int
+    expires: int
+    due: int
+    chunks: tuple[int, ...]
+    duplicate_id: bytes
+
+
+class ReferenceFacts(NamedTuple):
+    """What a REFERENCE update says."""
+
+    holder: str
+    deliveries: int
+    due: int
+
+
+def _parse(kind: str, parse: Callable[[bytes], _T], data: bytes) -> _T:
+    try:
+        return parse(data)
+    except DecodeError as error:
+        raise RowError(f"{len(data)} bytes are not {kind}: {error}") from None
+
+
+# ---- addresses, queues, bindings -----------------------------------------------------------------------------------
+
+
+def encode_address(name: str, duplicate_window: int) -> bytes:
+    with _Checked("an address"):
+        return pb.Address(name=name, duplicate_window=duplicate_window).SerializeToString()
+
+
+def decode_address(data: bytes) -> tuple[str, int]:
+    """Name and duplicate window."""
+    address = _parse("an address", pb.Address.FromString, data)
+    return address.name, address.duplicate_window
+
+
+def encode_queue(config: QueueConfig) -> bytes:
+    with _Checked("a queue"):
+        return pb.Queue(
+            name=config.name,
+            address=config.address,
+            routing=pb.Routing.ValueType(config.routing.value),
+            client_id=config.client_id,
+            subscription=config.subscription,
+            filter=config.filter,
+            exclusive=config.exclusive,
+            deliveries_max=config.deliveries_max,
+            dead_letter_address=config.dead_letter_address,
+            expiry_address=config.expiry_address,
+        ).SerializeToString()
+
+
+def decode_queue(data: bytes) -> QueueConfig:
+    queue = _parse("a queue", pb.Queue.FromString, data)
+    try:
+        routing = Routing(queue.routing)
+    except ValueError:
+        raise RowError(f"queue {queue.name!r} has routing {queue.routing}") from None
+    return QueueConfig(
+        name=queue.name,
+        address=queue.address,
+        routing=routing,
+        client_id=queue.client_id,
+        subscription=queue.subscription,
+        filter=queue.filter,
+        exclusive=queue.exclusive,
+        deliveries_max=queue.deliveries_max,
+        dead_letter_address=queue.dead_letter_address,
+        expiry_address=queue.expiry_address,
+    )
+
+
+def encode_binding(queue_id: int, key: str, filter: str) -> bytes:
+    with _Checked("a binding"):
+        return pb.Binding(queue=queue_id, key=key, filter=filter).SerializeToString()
+
+
+def decode_binding(data: bytes) -> tuple[int, str, str]:
+    """The queue's record id, key and filter."""
+    binding = _parse("a binding", pb.Binding.FromString, data)
+    return binding.queue, binding.key, binding.filter
+
+
+# ---- messages ------------------------------------------------------------------------------------------------------
+
+
+def message_size(data: bytes, body_bytes: int = 0) -> int:
+    """What a message counts for in its queues: its record's data, and a large one's body besides."""
+    return len(data) + body_bytes
+
+
+def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: int = 0) -> bytes:
+    """A MESSAGE record's data. A large one's `body` is empty; it has chunks and the size of all of them.
+
+    Raises InvalidOperationError for what has no place in it (a priority over 9, an integer over 64 bits).
+    """
+    priority, timestamp, expires, due = message.priority, message.timestamp, message.expires, message.due
+    if not 0 <= priority <= PRIORITY_MAX:
+        raise InvalidOperationError(f"priority {priority} is not one of 0 to {PRIORITY_MAX}")
+    if not (0 <= timestamp <= _INT64_MAX and 0 <= expires <= _INT64_MAX and 0 <= due <= _INT64_MAX):
+        raise InvalidOperationError(f"a time of {timestamp}, {expires}, {due} is not one in milliseconds since 1970")
+    if message.headers or message.properties or message.origin or message.duplicate_id or chunks:
+        return _encode_whole(message, chunks, body_bytes)
+    body = message.body
+    size = len(body)
+    parts = [
+        _address_field(message.address),
+        _BODY_HEADS[size] if size < _SHORT_BODY_BYTES else _BODY + varint(size),
+        body,
+        _PRIORITIES[priority],
+    ]
+    if timestamp:
+        parts.append(_timestamp_field(timestamp))
+    if expires:
+        parts += (_EXPIRES, varint(expires))
+    if due:
+        parts += (_DUE, varint(due))
+    if body_bytes:
+        parts += (_BODY_BYTES, varint(body_bytes))
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=_ADDRESSES_KEPT)
+def _address_field(address: str) -> bytes:
+    with _Checked("an address"):
+        name = address.encode()
+    return _ADDRESS + varint(len(name)) + name
+
+
+@lru_cache(maxsize=16)
+def _timestamp_field(timestamp: int) -> bytes:
+    """Messages come many in a millisecond."""
+    return _TIMESTAMP + varint(timestamp)
+
+
+_BODY_HEADS = tuple(_BODY + varint(size) for size in range(_SHORT_BODY_BYTES))
+_PRIORITIES = tuple(_PRIORITY + varint(priority) for priority in range(PRIORITY_MAX + 1))
+
+
+def _encode_whole(message: Message, chunks: Sequence[int], body_bytes: int) -> bytes:
+    with _Checked("a message"):
+        out = pb.Message(
+            address=message.address,
+            body=message.body,
+            priority=message.priority,
+            timestamp=message.timestamp,
+            expires=message.expires,
+            due=message.due,
+            duplicate_id=message.duplicate_id,
+            chunks=chunks,
+            body_bytes=body_bytes,
+        )
+        for name, value in message.headers.items():
+            _set_property(out.headers[name], value)
+        for name, value in message.properties.items():
+            _set_property(out.properties[name], value)
+        if message.origin is not None:
+            origin = message.origin
+            out.origin.message = origin.message
+            out.origin.address, out.origin.queue, out.origin.reason = origin.address, origin.queue, origin.reason
+        return out.SerializeToString(deterministic=True)
+
+
+def _set_property(out: pb.Property, value: Value) -> None:
+    match value:
+        case bool():
+            out.boolean = value
+        case int():
+            out.integer = value
+        case float():
+            out.real = value
+        case str():
+            out.text = value
+        case bytes():
+            out.binary = value
+        case _:
+            raise TypeError(f"{type(value).__name__} is no property's type")
+
+
+def _property(message: pb.Property) -> Value:
+    kind = message.WhichOneof("value")
+    if kind is None:
+        raise RowError("a property has no value")
+    value: Value = getattr(message, kind)
+    return value
+
+
+def _values(properties: Mapping[str, pb.Property]) -> dict[str, Value]:
+    return {name: _property(value) for name, value in properties.items()}
+
+
+def decode_message(data: bytes, body: bytes | None = None) -> Message:
+    """A MESSAGE record as its broker stored it; `body` is a large one's."""
+    message = _parse("a message", pb.Message.FromString, data)
+    origin = message.origin
+    return Message(
+        address=message.address,
+        body=message.body if body is None else body,
+        headers=_values(message.headers),
+        properties=_values(message.properties),
+        priority=message.priority,
+        timestamp=message.timestamp,
+        expires=message.expires,
+        due=message.due,
+        duplicate_id=message.duplicate_id,
+        origin=Origin(origin.message, origin.address, origin.queue, origin.reason)
+        if message.HasField("origin")
+        else None,
+    )
+
+
+def message_facts(data: bytes) -> MessageFacts:
+    """What of a MESSAGE record concerns the queues."""
+    message = _parse("a message", pb.Message.FromString, data)
+    return MessageFacts(
+        message.address,
+        message.priority,
+        len(data) + message.body_bytes,
+        message.timestamp,
+        message.expires,
+        message.due,
+        tuple(message.chunks),
+        message.duplicate_id,
+    )
+
+
+# ---- updates -------------------------------------------------------------------------------------------------------
+
+
+def encode_reference(
+    change: pb.Reference.Change.ValueType, holder: str = "", deliveries: int = 0, due: int = 0
+) -> bytes:
+    """A REFERENCE update: the reference's whole state, and which change left it so."""
+    if not 0 <= deliveries <= _UINT32_MAX:
+        raise InvalidOperationError(f"{deliveries} deliveries are more than can be counted")
+    with _Checked("a reference"):
+        return pb.Reference(change=change, holder=holder, deliveries=deliveries, due=due).SerializeToString()
+
+
+def decode_reference(data: bytes) -> ReferenceFacts:
+    reference = _parse("a reference", pb.Reference.FromString, data)
+    return ReferenceFacts(reference.holder, reference.deliveries, reference.due)
+
+
+def encode_acknowledgement(reason: pb.Acknowledgement.Reason.ValueType = pb.Acknowledgement.CONSUMED, holder: str = "") -> bytes:  # fmt: skip  # noqa: E501
+    """An ACKNOWLEDGE update. Hot path: that of a message consumed, by nobody in particular, is empty."""
+    if not holder and not reason:
+        return b""
+    with _Checked("an acknowledgement"):
+        return pb.Acknowledgement(reason=reason, holder=holder).SerializeToString()
+
+
+def decode_acknowledgement(data: bytes) -> tuple[pb.Acknowledgement.Reason.ValueType, str]:
+    """Reason and holder."""
+    acknowledgement = _parse("an acknowledgement", pb.Acknowledgement.FromString, data)
+    return acknowledgement.reason, acknowledgement.holder
+
+
+def encode_duplicate(duplicate_id: bytes) -> bytes:
+    return pb.Duplicate(id=duplicate_id).SerializeToString()
+
+
+def decode_duplicate(data: bytes) -> bytes:
+    return _parse("a duplicate-detection id", pb.Duplicate.FromString, data).id
+
+
+class _Checked:
+    """Around what builds a message of a caller's values: what protobuf refuses, the caller gave wrongly."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, (TypeError, ValueError)):
+            raise InvalidOperationError(f"{self._what} cannot hold that: {error}") from None

@@ -1,0 +1,244 @@
+"""Messages and their references in memory, as columns of numbers: no object a message.
+
+A row of one table is a message, a row of the other its reference in one queue. Most messages have one reference, which
+the message's row names; those with more have a dictionary of theirs. What few have (a holder, a transaction, a due
+time) is not here.
+
+Hot path and memory: a million objects cost three times the memory, and stop the process whenever Python looks for
+garbage among them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+ARRIVING, READY, SCHEDULED, HELD, LOCKED, SETTLING, FREE = range(7)
+"""What a reference is. FREE: its row is nobody's."""
+STATE = 7
+QUEUED = 8
+"""Flag beside the state: a line has the row in its order, so the row is not reused before the line let go of it."""
+READY_QUEUED = READY | QUEUED
+
+_NONE, _MANY = -1, -2
+_DURABLE, _DELETED, _PRIORITY = 128, 64, 15
+
+
+class Paged(NamedTuple):
+    """A READY or SCHEDULED reference that waits outside of memory."""
+
+    queue: int
+    """The queue's record id."""
+    rank: int
+    """0 for the priority that is delivered first."""
+    place: int
+    """Within the queue and rank, less than 2^128."""
+    due: int
+    """SCHEDULED until then; 0: READY."""
+    message: int
+    expires: int
+    data: bytes
+
+
+class ReferenceIndex(Protocol):
+    """Where references beyond the memory bounds wait, in delivery order. It begins empty with every process.
+
+    Raises LocalStorageError.
+    """
+
+    def put(self, paged: Paged) -> None: ...
+
+    def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
+        """Take out the first READY ones."""
+
+    def due(self, now_ms: int, limit: int) -> list[Paged]:
+        """SCHEDULED ones that are due by now, the earliest first."""
+
+    def next_due(self) -> int:
+        """When the next SCHEDULED one is due; 0: there is none."""
+
+    def expired(self, now_ms: int, limit: int) -> list[int]:
+        """Messages that have expired by now, the earliest first."""
+
+    def find(self, message: int) -> list[Paged]:
+        """All references of a message."""
+
+    def remove(self, paged: Paged) -> None: ...
+
+    def scan(self, queue: int, *, scheduled: bool) -> Iterator[Paged]:
+        """The READY, or the SCHEDULED, ones of a queue in delivery order."""
+
+
+class References:
+    """The two tables. Columns are public for the sake of the hot paths; only QueueState and its lines write them."""
+
+    __slots__ = (
+        "_free_messages", "_free_references", "_many", "address", "chunks", "deliveries", "expires", "first", "flags",
+        "high", "id", "live", "low", "marks", "message", "paged", "queue", "row_of", "size", "timestamp",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        # messages
+        self.row_of: dict[int, int] = {}
+        self.id = array("q")
+        self.address = array("q")
+        self.marks = bytearray()
+        """Priority, whether durable, and whether deleted: its last reference was acknowledged."""
+        self.size = array("q")
+        self.expires = array("q")
+        self.timestamp = array("q")
+        self.first = array("i")
+        self.live = array("i")
+        """References that are not settling, paged ones included."""
+        self.chunks: dict[int, tuple[int, ...]] = {}
+        self.paged: dict[int, int] = {}
+        """How many references of a message are in the index, if any."""
+        self._many: dict[int, dict[int, int]] = {}
+        self._free_messages = array("i")
+        # references
+        self.message = array("i")
+        self.queue = array("q")
+        self.high = array("Q")
+        self.low = array("Q")
+        self.flags = bytearray()
+        self.deliveries = array("I")
+        self._free_references = array("i")
+
+    # ---- messages --------------------------------------------------------------------------------------------------
+
+    def add_message(
+        self,
+        message_id: int,
+        address_id: int,
+        priority: int,
+        size: int,
+        expires: int,
+        timestamp: int,
+        durable: bool,
+        chunks: Sequence[int],
+    ) -> int:
+        marks = priority | _DURABLE if durable else priority
+        if self._free_messages:
+            row = self._free_messages.pop()
+            self.id[row] = message_id
+            self.address[row] = address_id
+            self.marks[row] = marks
+            self.size[row] = size
+            self.expires[row] = expires
+            self.timestamp[row] = timestamp
+        else:
+            row = len(self.id)
+            self.id.append(message_id)
+            self.address.append(address_id)
+            self.marks.append(marks)
+            self.size.append(size)
+            self.expires.append(expires)
+            self.timestamp.append(timestamp)
+            self.first.append(_NONE)
+            self.live.append(0)
+        self.row_of[message_id] = row
+        if chunks:
+            self.chunks[row] = tuple(chunks)
+        return row
+
+    def drop_message(self, row: int) -> None:
+        """Forget one that has no reference in memory."""
+        del self.row_of[self.id[row]]
+        if self.chunks:
+            self.chunks.pop(row, None)
+        if self.paged:
+            self.paged.pop(row, None)
+        self.id[row] = 0
+        self.expires[row] = 0
+        self.live[row] = 0
+        self._free_messages.append(row)
+
+    def priority(self, row: int) -> int:
+        return self.marks[row] & _PRIORITY
+
+    def is_durable(self, row: int) -> bool:
+        return bool(self.marks[row] & _DURABLE)
+
+    def is_deleted(self, row: int) -> bool:
+        return bool(self.marks[row] & _DELETED)
+
+    def delete(self, row: int) -> None:
+        """Its last reference is acknowledged: nothing refers to it any more."""
+        self.marks[row] |= _DELETED
+
+    # ---- references ------------------------------------------------------------------------------------------------
+
+    @property
+    def references(self) -> int:
+        """How many rows are taken."""
+        return len(self.flags) - len(self._free_references)
+
+    def add_reference(self, message_row: int, queue_id: int, state: int) -> int:
+        if self._free_references:
+            row = self._free_references.pop()
+            self.message[row] = message_row
+            self.queue[row] = queue_id
+            self.flags[row] = state
+            self.deliveries[row] = 0
+        else:
+            row = len(self.flags)
+            self.message.append(message_row)
+            self.queue.append(queue_id)
+            self.high.append(0)
+            self.low.append(0)
+            self.flags.append(state)
+            self.deliveries.append(0)
+        first = self.first[message_row]
+        if first == _NONE:
+            self.first[message_row] = row
+        elif first == _MANY:
+            self._many[message_row][queue_id] = row
+        else:
+            self._many[message_row] = {self.queue[first]: first, queue_id: row}
+            self.first[message_row] = _MANY
+        return row
+
+    def drop_reference(self, row: int) -> None:
+        """Take it from its message; its row is free once no line has it."""
+        message_row = self.message[row]
+        if self.first[message_row] == _MANY:
+            many = self._many[message_row]
+            del many[self.queue[row]]
+            if not many:
+                del self._many[message_row]
+                self.first[message_row] = _NONE
+        else:
+            self.first[message_row] = _NONE
+        if self.flags[row] & QUEUED:
+            self.flags[row] = FREE | QUEUED
+        else:
+            self.flags[row] = FREE
+            self._free_references.append(row)
+
+    def unqueue(self, row: int) -> None:
+        """A line let go of a row."""
+        state = self.flags[row] = self.flags[row] & STATE
+        if state == FREE:
+            self._free_references.append(row)
+
+    def find(self, message_row: int, queue_id: int) -> int:
+        """A message's reference in a queue, or -1."""
+        first = self.first[message_row]
+        if first >= 0:
+            return first if self.queue[first] == queue_id else _NONE
+        return self._many[message_row].get(queue_id, _NONE) if first == _MANY else _NONE
+
+    def of_message(self, message_row: int) -> list[int]:
+        """All its references in memory."""
+        first = self.first[message_row]
+        if first == _MANY:
+            return list(self._many[message_row].values())
+        return [] if first == _NONE else [first]
+
+    def place(self, row: int) -> int:
+        return self.high[row] << 64 | self.low[row]
+
+    def set_place(self, row: int, place: int) -> None:
+        self.high[row] = place >> 64
+        self.low[row] = place & 0xFFFF_FFFF_FFFF_FFFF

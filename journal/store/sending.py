@@ -1,0 +1,266 @@
+"""Messages into a message store: stored once, routed to queues of their address, in a transaction or not.
+
+A message is visible in a queue once its group is durable. One that is not durable is visible at once, even before
+durable ones that were sent earlier and are on their way (as JMS allows); it never reaches the journal.
+
+Hot path: `send` to one queue, outside of transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from journal.acceptance import PlainOperation
+from journal.completion import Completion
+from journal.errors import DuplicateMessageError, JournalError, MessageMissingError, StoreError
+from journal.store.duplicates import DuplicateWindow
+from journal.store.model import Message
+from journal.store.pending import Pending
+from journal.store.queue_entry import AddressEntry, QueueEntry
+from journal.store.queue_state import QueueState
+from journal.store.records import encode_duplicate, encode_reference
+from journal.store.settling import Settling
+from journal.store.transactions import Routed, StoreTransaction
+from journal.v1.journal_pb2 import ADD, UPDATE
+from journal.v1.store_pb2 import DUPLICATE, MESSAGE, REFERENCE, ROUTE, Reference
+
+
+class Outgoing:
+    """A message on its way into the store: its record's data, and a large one's chunks."""
+
+    __slots__ = ("body_bytes", "chunks", "data", "message")
+
+    def __init__(self, message: Message, data: bytes, chunks: Sequence[int] = (), body_bytes: int = 0) -> None:
+        self.message = message
+        self.data = data
+        self.chunks = tuple(chunks)
+        self.body_bytes = body_bytes
+
+
+class Adding:
+    """What a message outside of transactions adds, between its acceptance by the store and by the journal."""
+
+    __slots__ = ("address", "message_id", "operations", "slot", "targets", "window")
+
+    def __init__(
+        self,
+        message_id: int,
+        address: AddressEntry,
+        targets: Sequence[QueueEntry],
+        window: DuplicateWindow | None,
+        slot: int,
+        operations: list[PlainOperation],
+    ) -> None:
+        self.message_id = message_id
+        self.address = address
+        self.targets = targets
+        self.window = window
+        self.slot = slot
+        self.operations = operations
+        """Empty for what is not durable."""
+
+
+class Sending(Settling):
+    """Operations that add messages and references."""
+
+    def _send(self, out: Outgoing, queues: Iterable[str], tx: int, wanted_id: int) -> Pending:
+        """Store and route a message; with the lock held."""
+        state = self._enter()
+        if tx:
+            return self._send_in(self._transaction(tx), state, out, queues, wanted_id)
+        adding = self._begin_send(state, out, queues, wanted_id)
+        completion = self._journal.append_all(adding.operations) if adding.operations else None
+        return self._finish_send(state, out, adding, completion)
+
+    def _begin_send(self, state: QueueState, out: Outgoing, queues: Iterable[str], wanted_id: int) -> Adding:
+        """Check everything; what is not durable is kept already, under `message_id`."""
+        message = out.message
+        address = state.address(message.address)
+        targets = [state.queue(name) for name in queues]
+        require_routable(message.address, targets)
+        message_id = self._new_id(address, wanted_id)
+        window, slot = self._slot(address, message, None)
+        operations: list[PlainOperation] = []
+        if message.durable:
+            operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
+        else:
+            self._keep_volatile(message_id, out, address, targets)
+        return Adding(message_id, address, targets, window, slot, operations)
+
+    def _finish_send(self, state: QueueState, out: Outgoing, adding: Adding, completion: Completion | None) -> Pending:
+        """The journal has taken it: it is on its way into its queues."""
+        message, message_id, targets = out.message, adding.message_id, adding.targets
+        if adding.window is not None:
+            adding.window.enter(message.duplicate_id, adding.slot)
+        self._know(state, message_id, adding.address.record_id, out)
+        if adding.operations and completion is not None:
+            self._cache.put(completion, message_id, out.data)
+        for queue in targets:
+            queue_id = queue.record_id
+            state.route(message_id, queue_id, due=message.due)
+            if completion is not None and adding.operations and queue.config.durable:
+                self._when_durable(completion, self._arrive, message_id, queue_id)
+            else:
+                state.arrive(message_id, queue_id)
+        if not targets:
+            self._unrouted[message_id] = adding.address.record_id
+        return Pending(message_id) if completion is None else Pending(message_id, completion)
+
+    def _send_in(
+        self,
+        txn: StoreTransaction,
+        state: QueueState,
+        out: Outgoing,
+        queues: Iterable[str],
+        wanted_id: int,
+    ) -> Pending:
+        """The same in a transaction."""
+        message, durable = out.message, out.message.durable
+        address = state.address(message.address)
+        targets = [state.queue(name) for name in queues]
+        require_routable(message.address, targets)
+        message_id = self._new_id(address, wanted_id)
+        window, slot = self._slot(address, message, txn)
+        if durable:
+            operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
+            pending = Pending(message_id, self._append_in(txn, operations))
+            txn.keep_body(message_id, out.data, self._settings.transaction_bodies_bytes_max)
+        else:
+            self._keep_volatile(message_id, out, address, targets)
+            pending = Pending(message_id)
+        if window is not None:
+            txn.reservations.append(window.reserve(message.duplicate_id, slot, txn.tx))
+        self._know(state, message_id, address.record_id, out)
+        txn.stored[message_id] = durable
+        self._stored_in[message_id] = txn.tx
+        self._unrouted[message_id] = address.record_id
+        for queue in targets:
+            state.route(message_id, queue.record_id, due=message.due, tx=txn.tx)
+            txn.routed.append(Routed(message_id, queue.record_id, durable and queue.config.durable))
+        return pending
+
+    def _slot(
+        self, address: AddressEntry, message: Message, txn: StoreTransaction | None
+    ) -> tuple[DuplicateWindow | None, int]:
+        """The window that the message's duplicate id enters, if it does, and its slot there.
+
+        A duplicate refuses the whole transaction.
+        """
+        if not (message.duplicate_id and address.duplicate_window):
+            return None, 0
+        window = self._windows[address.record_id]
+        try:
+            window.check(message.duplicate_id)
+        except DuplicateMessageError as error:
+            if txn is not None:
+                txn.refused = error
+            raise
+        return window, window.next_slot(0 if txn is None else txn.tx)
+
+    def _append_in(self, txn: StoreTransaction, operations: Sequence[PlainOperation]) -> Completion:
+        """Operations of a transaction, all or none: one that could get only some can only be rolled back."""
+        journal, tx = self._journal, txn.tx
+        completion = None
+        for type_, record_id, kind, data, replaceable, subject in operations:
+            try:
+                if type_ == ADD:
+                    completion = journal.add(record_id, kind, data, tx=tx)
+                else:
+                    completion = journal.update(record_id, kind, data, replaceable=replaceable, subject=subject, tx=tx)
+            except JournalError as error:
+                if completion is not None:
+                    txn.refused = error
+                raise
+        if completion is None:
+            raise AssertionError("an operation of a transaction appends something")
+        return completion
+
+    def _keep_volatile(
+        self, message_id: int, out: Outgoing, address: AddressEntry, targets: Sequence[QueueEntry]
+    ) -> None:
+        self._volatile.put((targets[0] if targets else address).record_id, message_id, out.data)
+
+    def _know(self, state: QueueState, message_id: int, address_id: int, out: Outgoing) -> None:
+        message = out.message
+        state.store(
+            message_id,
+            address_id,
+            priority=message.priority,
+            size=len(out.data) + out.body_bytes,
+            expires=message.expires,
+            timestamp=message.timestamp,
+            durable=message.durable,
+            chunks=out.chunks,
+        )
+        if message.due:
+            self._due_of[message_id] = message.due
+
+    def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
+        """Give a stored message to one more queue of its address; not before `due` if it is given.
+
+        Raises MessageMissingError (or another transaction stores it), QueueMissingError, StoreError (the queue is of
+        another address, or has it, or had it).
+        """
+        with self._lock:
+            state = self._enter()
+            entry, target = state.message(message_id), state.queue(queue)
+            queue_id = target.record_id
+            stored_in = self._stored_in.get(message_id, tx)
+            if stored_in != tx or not (entry.references or message_id in self._unrouted):
+                raise MessageMissingError(f"message {message_id} is not there to be routed")
+            require_routable(entry.address, [target])
+            txn = self._transaction(tx) if tx else None
+            own_due = self._due_of.get(message_id, 0)
+            durable = entry.durable and target.config.durable
+            state.route(message_id, queue_id, due=due or own_due, tx=tx)
+            try:
+                pending = Pending(message_id)
+                if durable:
+                    operations = _route_operations(message_id, queue_id, due if due != own_due else 0)
+                    if txn is None:
+                        pending.completion = self._journal.append_all(operations)
+                    else:
+                        pending.completion = self._append_in(txn, operations)
+            except JournalError:
+                state.withdraw(message_id, queue_id)
+                raise
+            if txn is not None:
+                txn.routed.append(Routed(message_id, queue_id, durable))
+                return pending
+            self._unrouted.pop(message_id, None)
+            if durable:
+                self._when_durable(pending.completion, self._arrive, message_id, queue_id)
+            else:
+                state.arrive(message_id, queue_id)
+            return pending
+
+
+def require_routable(address: str, targets: Sequence[QueueEntry]) -> None:
+    """Raises StoreError for queues of another address, or one queue twice."""
+    for queue in targets:
+        if queue.config.address != address:
+            raise StoreError(f"queue {queue.config.name} is of address {queue.config.address}, not {address}")
+    if len(targets) > 1 and len({queue.record_id for queue in targets}) < len(targets):
+        raise StoreError("a message is routed to a queue once")
+
+
+def _operations(
+    message_id: int, out: Outgoing, targets: Sequence[QueueEntry], address: AddressEntry, slot: int
+) -> list[PlainOperation]:
+    """What stores a durable message, routes it to the durable ones of its queues, and enters its duplicate id."""
+    operations: list[PlainOperation] = [(ADD, message_id, MESSAGE, out.data, False, 0)]
+    operations += [
+        (UPDATE, message_id, ROUTE, b"", False, queue.record_id) for queue in targets if queue.config.durable
+    ]
+    if slot >= 0:
+        entered = encode_duplicate(out.message.duplicate_id)
+        operations.append((UPDATE, address.record_id, DUPLICATE, entered, True, slot))
+    return operations
+
+
+def _route_operations(message_id: int, queue_id: int, due: int) -> list[PlainOperation]:
+    operations: list[PlainOperation] = [(UPDATE, message_id, ROUTE, b"", False, queue_id)]
+    if due:
+        scheduled = encode_reference(Reference.SCHEDULED, due=due)
+        operations.append((UPDATE, message_id, REFERENCE, scheduled, True, queue_id))
+    return operations

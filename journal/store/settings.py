@@ -1,0 +1,58 @@
+"""Settings of a message store: bounds of everything it keeps beside the queues, with their reasons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class StoreSettings(BaseModel):
+    """One store's settings. Sizes are bytes, times milliseconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    message_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
+    """A message's body. The largest is one staged transaction: the journal's `staged_bytes_max` is above it."""
+
+    inline_bytes_max: int = Field(default=256 * 1024, ge=1)
+    """A body up to this is in its message's record, a larger one in chunks. Below the journal's `data_bytes_max`."""
+
+    chunk_bytes: int = Field(default=256 * 1024, ge=1)
+    """A chunk of a large message's body: what is read at a time, and well below a frame."""
+
+    cache_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
+    """Bodies kept until the local copy has them. Those not yet durable are kept beyond it."""
+
+    acquire_grace_ms: int = Field(default=30_000, ge=0)
+    """How long after an activation a message stays with a holder that has not come back."""
+
+    volatile_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
+    """Bodies in memory of messages that are not durable; further ones are swapped."""
+
+    swap_directory: Path | None = None
+    """Where they are swapped to: None refuses them instead. Emptied at start and at close."""
+
+    swap_file_bytes_max: int = Field(default=16 * 1024 * 1024, ge=1)
+    """A swap file's size: it is removed when the last message in it is gone."""
+
+    swap_queue_bytes_max: int = Field(default=1024 * 1024 * 1024, ge=1)
+    """Swap files of one queue."""
+
+    collect_operations_max: int = Field(default=1000, ge=1)
+    """Messages deleted in one go, of a queue that was destroyed or without references after a load."""
+
+    release_operations_max: int = Field(default=1000, ge=1)
+    """Messages given back in one go, of a holder that let go of all it held."""
+
+    transaction_bodies_bytes_max: int = Field(default=4 * 1024 * 1024, ge=0)
+    """Bodies of one open transaction kept in memory; others are read from the local copy once they are in it."""
+
+    read_timeout_ms: int = Field(default=15_000, ge=1)
+    """How long to wait for a body that the local copy does not have yet."""
+
+    @model_validator(mode="after")
+    def _relations_hold(self) -> StoreSettings:
+        if self.chunk_bytes > self.message_bytes_max:
+            raise ValueError("chunk_bytes > message_bytes_max")
+        return self

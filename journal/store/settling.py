@@ -1,0 +1,223 @@
+"""Transactions of a message store: begun, prepared, committed, rolled back; those in doubt stay so across loads.
+
+A commit's group also deletes the messages whose last reference it settles: that is decided when it is accepted, as
+another transaction may have settled one in between. What it acknowledges is gone from then on; what it adds is visible
+once it is durable. A prepared transaction's rollback gives back what it held once that is durable, so that nobody is
+handed a message that a crash would lock again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from journal.acceptance import PlainOperation
+from journal.completion import Completion
+from journal.errors import JournalError, QueueMissingError, TransactionUnknownError
+from journal.store.base import StoreBase
+from journal.store.pending import Pending
+from journal.store.transactions import NotDurable, StoreTransaction, TransactionInfo
+from journal.v1.journal_pb2 import DELETE
+
+
+class Prepared(Pending):
+    """An accepted prepare; `not_durable` is what of the transaction would not survive a crash."""
+
+    __slots__ = ("not_durable",)
+
+    def __init__(self, id: int, completion: Completion, not_durable: NotDurable) -> None:
+        super().__init__(id, completion)
+        self.not_durable = not_durable
+
+
+class Settling(StoreBase):
+    """Operations on transactions."""
+
+    def begin(self, tx: int = 0) -> int:
+        """Begin a transaction: `tx`, or without one a number that is free. Raises FullError, StateError."""
+        with self._lock:
+            self._enter()
+            tx = self._journal.begin(tx or None)
+            if tx not in self._transactions:
+                self._transactions[tx] = StoreTransaction(tx, self._clock_ms())
+            return tx
+
+    def prepare(self, tx: int, data: bytes = b"") -> Prepared:
+        """Make `tx` wait, through every crash, for commit or rollback; `data` names it (an xid).
+
+        Raises TransactionUnknownError, TransactionPreparedError, and what refused the whole transaction before.
+        """
+        with self._lock:
+            self._enter()
+            txn = self._transaction(tx)
+            completion = self._journal.prepare(tx, data)
+            txn.prepared = True
+            txn.data = data
+            return Prepared(tx, completion, self._not_durable(txn))
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+        """Make `tx` take effect, and plain operations of other records behind it in the same group.
+
+        Raises TransactionUnknownError, and what refused the whole transaction before.
+        """
+        with self._lock:
+            self._enter()
+            txn = self._known(tx)
+            if txn.refused is not None:
+                raise txn.refused
+            last = self._last_references(txn)
+            deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for each in last]
+            completion = self._journal.commit(tx, then=[*deletes, *then])
+            self._forget_transaction(txn)
+            self._commit_taken(txn, completion)
+            self._commit_added(txn, completion)
+            self._settling.append(txn)
+            self._when_durable(completion, self._is_settled, txn, None)
+            return Pending(tx, completion)
+
+    def _is_settled(self, txn: StoreTransaction, _: None) -> None:
+        self._settling.remove(txn)
+
+    def _last_references(self, txn: StoreTransaction) -> list[int]:
+        """Records of durable messages of which the transaction settles all references that are left."""
+        state, records = self._state, []
+        for message_id, count in Counter(taken.message for taken in txn.taken).items():
+            entry = state.message(message_id)
+            if entry.durable and entry.references == count:
+                records += [message_id, *entry.chunks]
+        return records
+
+    def _commit_taken(self, txn: StoreTransaction, completion: Completion) -> None:
+        state = self._state
+        for message_id, queue_id, holder, durable in txn.taken:
+            entry = state.message(message_id)
+            if state.acknowledge(message_id, queue_id, holder, tx=txn.tx):
+                self._drop_bodies(message_id, entry.chunks)
+                durable = durable or entry.durable
+            if durable:
+                self._when_durable(completion, state.settled, message_id, queue_id)
+            else:
+                state.settled(message_id, queue_id)
+
+    def _commit_added(self, txn: StoreTransaction, completion: Completion) -> None:
+        state = self._state
+        self._settle_reservations(txn, entered=True)
+        for message_id, body in txn.bodies.items():
+            self._cache.put(completion, message_id, body)
+        for message_id, queue_id, durable in txn.routed:
+            self._unrouted.pop(message_id, None)
+            if durable:
+                self._when_durable(completion, state.arrive, message_id, queue_id)
+            else:
+                state.arrive(message_id, queue_id)
+
+    def rollback(self, tx: int) -> Pending:
+        """Drop what was done in `tx`. Raises TransactionUnknownError."""
+        with self._lock:
+            self._enter()
+            txn = self._known(tx)
+            completion = self._journal.rollback(tx)
+            self._forget_transaction(txn)
+            if txn.prepared:
+                self._settling.append(txn)
+                self._when_durable(completion, self._undo, txn, None)
+                self._when_durable(completion, self._is_settled, txn, None)
+            else:
+                self._undo(txn, None)
+            return Pending(tx, completion)
+
+    def _undo(self, txn: StoreTransaction, _: None) -> None:
+        """What a transaction held is as it was before."""
+        state = self._state
+        for message_id, queue_id, holder, _durable in txn.taken:
+            state.unlock(message_id, queue_id)
+            if holder in txn.let_go:
+                self._let_go.append((message_id, queue_id))
+        unreferenced = []
+        for message_id, queue_id, _durable in reversed(txn.routed):
+            none_left = state.withdraw(message_id, queue_id)
+            if none_left and message_id not in txn.stored and message_id not in self._unrouted:
+                unreferenced.append(message_id)
+        for message_id in txn.stored:
+            chunks = state.message(message_id).chunks
+            state.forget(message_id)
+            self._unrouted.pop(message_id, None)
+            self._drop_bodies(message_id, chunks)
+        self._settle_reservations(txn, entered=False)
+        if unreferenced:
+            self._discard(unreferenced)
+        self._collect()
+
+    def _abandon(self, tx: int) -> None:
+        """Roll back a transaction of the store's own, later if the journal does not take it now."""
+        if tx not in self._transactions:
+            return
+        try:
+            self.rollback(tx)
+        except JournalError:
+            self._abandoned.append(tx)
+
+    def _collect(self) -> None:
+        super()._collect()
+        abandoned, self._abandoned = self._abandoned, []
+        for tx in abandoned:
+            self._abandon(tx)
+
+    # ---- what is open ----------------------------------------------------------------------------------------------
+
+    def transactions(self) -> list[TransactionInfo]:
+        """Those open and those in doubt."""
+        with self._lock:
+            self._enter()
+            return [self._info(txn) for _, txn in sorted(self._transactions.items())]
+
+    def transaction(self, tx: int) -> TransactionInfo:
+        """Raises TransactionUnknownError."""
+        with self._lock:
+            self._enter()
+            return self._info(self._known(tx))
+
+    def in_doubt(self) -> list[TransactionInfo]:
+        """Prepared transactions, which wait for their coordinator."""
+        return [info for info in self.transactions() if info.prepared]
+
+    def _known(self, tx: int) -> StoreTransaction:
+        txn = self._transactions.get(tx)
+        if txn is None:
+            raise TransactionUnknownError(f"no transaction {tx} is open or prepared")
+        return txn
+
+    def _forget_transaction(self, txn: StoreTransaction) -> None:
+        del self._transactions[txn.tx]
+        for message_id in txn.stored:
+            self._stored_in.pop(message_id, None)
+
+    def _settle_reservations(self, txn: StoreTransaction, *, entered: bool) -> None:
+        for address in dict.fromkeys(reservation.address for reservation in txn.reservations):
+            window = self._windows.get(address)
+            if window is not None:
+                window.settle([each for each in txn.reservations if each.address == address], entered=entered)
+
+    def _not_durable(self, txn: StoreTransaction) -> NotDurable:
+        return NotDurable(
+            tuple(message for message, durable in txn.stored.items() if not durable),
+            tuple((item.message, self._queue_name(item.queue)) for item in txn.routed if not item.durable),
+            tuple((item.message, self._queue_name(item.queue)) for item in txn.taken if not item.durable),
+        )
+
+    def _info(self, txn: StoreTransaction) -> TransactionInfo:
+        return TransactionInfo(
+            txn.tx,
+            txn.data,
+            txn.prepared,
+            txn.since_ms,
+            tuple(txn.stored),
+            tuple((item.message, self._queue_name(item.queue)) for item in txn.routed),
+            tuple((item.message, self._queue_name(item.queue)) for item in txn.taken),
+        )
+
+    def _queue_name(self, queue_id: int) -> str:
+        try:
+            return self._state.queue_of(queue_id).config.name
+        except QueueMissingError:
+            return ""

@@ -1,0 +1,126 @@
+"""`MessageStore`: what a broker writes against, on any journal.
+
+    loader = QueueLoader(...)
+    journal.activate(loader)
+    store = MessageStore(journal)
+    store.start(loader.loaded)
+    store.create_address("orders").wait()
+    store.create_queue(QueueConfig("orders/eu", "orders")).wait()
+    sent = store.send(Message("orders", b"..."), ["orders/eu"])
+    ...
+    delivery = store.take("orders/eu", holder="session 7")
+    store.acknowledge(delivery.message, "orders/eu", holder="session 7").wait()
+
+Every operation that changes something is accepted or refused at once and gives a `Pending`, which is complete when the
+operation is durable. All are thread-safe. The parts: `declaring` (addresses, queues, bindings), `streaming` and
+`sending` (store, send, route), `consuming` (take, acquire, release, acknowledge), `moving` (move, expire, dead
+letters), `settling` (transactions), `looking` (messages, queues).
+"""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from journal.completion import Completion
+from journal.errors import ClosedError, StateError
+from journal.store.base import ClockMs
+from journal.store.declaring import Declaring
+from journal.store.loaded import LoadedStore
+from journal.store.moving import Moving
+from journal.store.ports import StoreJournal
+from journal.store.restoring import restore_transactions, restore_windows
+from journal.store.settings import StoreSettings
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return int(time.time() * 1000)
+
+
+class MessageStore(Declaring, Moving):
+    """The message store of one activation of a journal. When that is fenced or fails, so is the store, for good."""
+
+    def __init__(
+        self, journal: StoreJournal, settings: StoreSettings | None = None, *, clock_ms: ClockMs = wall_clock_ms
+    ) -> None:
+        """`clock_ms` gives milliseconds since 1970. Raises LocalStorageError if there is no place to swap to."""
+        super().__init__(journal, settings or StoreSettings(), clock_ms)
+        self._started = False
+
+    def start(self, loaded: LoadedStore) -> None:
+        """Go on from what the journal's activation has loaded; delete what nothing refers to. Once.
+
+        What holders hold stays theirs for `acquire_grace_ms` from now, unless they come back. Transactions in doubt
+        are as they were: what they add is not visible, what they acknowledge is locked.
+        """
+        with self._lock:
+            if self._started:
+                raise StateError("the store was started")
+            self._started = True
+            state = self._state = loaded.state
+            self._arrive, self._settled = state.arrive, state.settled
+            self._due_of.update(loaded.due)
+            self._transactions.update(restore_transactions(loaded, self._settings.transaction_bodies_bytes_max))
+            self._windows.update(restore_windows(loaded, self._transactions))
+            for txn in self._transactions.values():
+                self._stored_in.update(dict.fromkeys(txn.stored, txn.tx))
+                for message_id in txn.stored:
+                    self._unrouted[message_id] = state.address(state.message(message_id).address).record_id
+            self._absent = set(state.holders())
+            self._grace_until_ms = self._clock_ms() + self._settings.acquire_grace_ms
+            self._garbage.extend((record_id,) for record_id in loaded.orphans)
+            self.orphaned_messages = loaded.orphaned_messages
+            self._refusal = None
+            self._collect()
+
+    orphaned_messages: int = 0
+    """How many messages without references the load has found."""
+
+    def tick(self) -> int:
+        """Do what time brings: what is due becomes ready (how many), the absent let go of what they held.
+
+        `take` does both by itself; this is for brokers that wait for `next_due` rather than ask.
+        """
+        with self._lock:
+            state = self._enter()
+            now_ms = self._clock_ms()
+            self._let_go_of_absent(now_ms)
+            if self._garbage:
+                self._collect()
+            return state.due(now_ms)
+
+    def room(self) -> Completion:
+        """Done when operations that met FullError may be tried again, first come first served."""
+        return self._journal.room()
+
+    def flush(self) -> Completion:
+        """Done when everything accepted so far is durable."""
+        return self._journal.flush()
+
+    @property
+    def volatile_bytes(self) -> tuple[int, int]:
+        """Bodies of what is not durable: bytes in memory, and of swap files."""
+        with self._lock:
+            return self._volatile.memory_bytes, self._volatile.swapped_bytes
+
+    @property
+    def cached_bytes(self) -> int:
+        """Bodies of durable messages that the local copy may not have yet."""
+        with self._lock:
+            return self._cache.bytes
+
+    def close(self) -> None:
+        """Refuse everything, and let go of what is not durable. The journal stays open: it is its owner's."""
+        with self._lock:
+            if not isinstance(self._refusal, ClosedError):
+                self._refusal = ClosedError("the store was closed")
+                self._volatile.close()
+
+    def __enter__(self) -> MessageStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,206 @@
+"""What a broker calls to send: messages of any size, whole or as streams."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Iterable
+from dataclasses import replace
+
+from journal.completion import Completion
+from journal.errors import DeadlineError, FullError, InvalidOperationError, MessageTooLargeError, StoreError
+from journal.store.base import SHARD_MASK
+from journal.store.large import Chunks
+from journal.store.model import Message
+from journal.store.pending import Pending
+from journal.store.records import encode_message
+from journal.store.sending import Outgoing, Sending, require_routable
+from journal.v1.store_pb2 import CHUNK
+
+
+class _Stream:
+    """A message whose body is on its way into the store."""
+
+    __slots__ = ("address_id", "chunks", "id", "message", "own", "place", "queues", "tx")
+
+    def __init__(self, message: Message, queues: Iterable[str], tx: int, id: int) -> None:
+        self.message = message
+        self.queues = tuple(queues)
+        self.tx = tx
+        self.id = id
+        self.own = False
+        """Whether the transaction is the stream's own."""
+        self.address_id = 0
+        self.place = 0
+        """Whose swap file its chunks go to, if it is not durable."""
+        self.chunks: Chunks
+
+
+class Streaming(Sending):
+    """Public operations that store messages."""
+
+    def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending:
+        """Store a message without routing it yet. A load deletes one that no queue ever got.
+
+        Raises AddressMissingError, MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError:
+        if it is of a transaction, that can then only be rolled back.
+        """
+        return self.send(message, (), tx, id=id)
+
+    def send(self, message: Message, queues: Iterable[str], tx: int = 0, *, id: int = 0) -> Pending:
+        """Store a message and route it to queues of its address, in one group. Not delivered before `message.due`.
+
+        Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
+        """
+        if len(message.body) > self._settings.inline_bytes_max:
+            return self._send_large(message, queues, tx, id)
+        data = encode_message(message)
+        with self._lock:
+            return self._send(Outgoing(message, data), queues, tx, id)
+
+    def _send_large(self, message: Message, queues: Iterable[str], tx: int, id: int) -> Pending:
+        if len(message.body) > self._settings.message_bytes_max:
+            raise MessageTooLargeError(
+                f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
+            )
+        stream = self._open_stream(replace(message, body=b""), queues, tx, id)
+        try:
+            stream.chunks.feed(message.body)
+            while stream.chunks.has_chunk(end=True):
+                stream.chunks.put_chunk()
+            return self._close_stream(stream)
+        except BaseException:
+            self._cut_off(stream)
+            raise
+
+    def store_stream(
+        self, message: Message, body: Iterable[bytes], queues: Iterable[str] = (), tx: int = 0, *, id: int = 0
+    ) -> Pending:
+        """`send` with a body in pieces of any size, the message's own being empty. Waits for room in a full journal.
+
+        What `body` raises cuts it off: nothing is left of it, and a transaction `tx` can only be rolled back.
+        """
+        stream = self._open_stream(message, queues, tx, id)
+        wait_s = self._settings.read_timeout_ms / 1000
+        try:
+            for piece in body:
+                stream.chunks.feed(piece)
+                while stream.chunks.has_chunk():
+                    while (room := self._put_chunk(stream)) is not None:
+                        room.wait(wait_s)
+            while self._has_rest(stream):
+                while (room := self._put_chunk(stream)) is not None:
+                    room.wait(wait_s)
+            self._journal.room().wait(wait_s)
+            return self._close_stream(stream)
+        except BaseException:
+            self._cut_off(stream)
+            raise
+
+    async def store_stream_async(
+        self, message: Message, body: AsyncIterable[bytes], queues: Iterable[str] = (), tx: int = 0, *, id: int = 0
+    ) -> Pending:
+        """`store_stream` in an event loop, which it does not block. Accepted when it returns."""
+        stream = self._open_stream(message, queues, tx, id)
+        try:
+            async for piece in body:
+                stream.chunks.feed(piece)
+                while stream.chunks.has_chunk():
+                    while (room := self._put_chunk(stream)) is not None:
+                        await self._within(room)
+            while self._has_rest(stream):
+                while (room := self._put_chunk(stream)) is not None:
+                    await self._within(room)
+            await self._within(self._journal.room())
+            return self._close_stream(stream)
+        except BaseException:
+            self._cut_off(stream)
+            raise
+
+    async def _within(self, room: Completion) -> None:
+        wait_s = self._settings.read_timeout_ms / 1000
+        try:
+            async with asyncio.timeout(wait_s):
+                await room
+        except TimeoutError:
+            raise DeadlineError(f"the journal had no room within {wait_s} s") from None
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _open_stream(self, message: Message, queues: Iterable[str], tx: int, id: int) -> _Stream:
+        """Check what can be checked before the body comes."""
+        if message.body:
+            raise InvalidOperationError("a message whose body is streamed has none of its own")
+        encode_message(message)
+        stream = _Stream(message, queues, tx, id)
+        with self._lock:
+            state = self._enter()
+            txn = self._transaction(tx) if tx else None
+            address = state.address(message.address)
+            targets = [state.queue(name) for name in stream.queues]
+            require_routable(message.address, targets)
+            self._slot(address, message, txn)
+            stream.address_id = address.record_id
+            stream.place = targets[0].record_id if targets else stream.address_id
+        settings = self._settings
+        stream.chunks = Chunks(
+            lambda chunk: self._keep_chunk(stream, chunk),
+            chunk_bytes=settings.chunk_bytes,
+            bytes_max=settings.message_bytes_max,
+        )
+        return stream
+
+    def _keep_chunk(self, stream: _Stream, chunk: bytes) -> int:
+        with self._lock:
+            self._enter()
+            chunk_id = self._journal.new_id(stream.address_id & SHARD_MASK)
+            if not stream.message.durable:
+                self._volatile.put(stream.place, chunk_id, chunk)
+                return chunk_id
+            if not stream.tx:
+                stream.tx = self.begin()
+                stream.own = True
+            self._transaction(stream.tx)
+            self._journal.add(chunk_id, CHUNK, chunk, tx=stream.tx)
+            return chunk_id
+
+    def _put_chunk(self, stream: _Stream) -> Completion | None:
+        """Put the next chunk; or what is done once the journal has room for it."""
+        try:
+            stream.chunks.put_chunk()
+        except FullError:
+            room = self._journal.room()
+            if room.done:
+                raise  # another bound is reached
+            return room
+        return None
+
+    def _has_rest(self, stream: _Stream) -> bool:
+        """Whether the body's end is a chunk of its own; a small one is in the message's record."""
+        chunks = stream.chunks
+        return chunks.has_chunk(end=bool(chunks.ids) or chunks.bytes > self._settings.inline_bytes_max)
+
+    def _close_stream(self, stream: _Stream) -> Pending:
+        """The message behind its chunks, and the commit of a transaction of its own."""
+        message, chunks = stream.message, stream.chunks
+        if not chunks.ids:
+            return self.send(replace(message, body=chunks.rest()), stream.queues, stream.tx, id=stream.id)
+        data = encode_message(message, chunks=chunks.ids, body_bytes=chunks.bytes)
+        with self._lock:
+            out = Outgoing(message, data, chunks.ids, chunks.bytes)
+            pending = self._send(out, stream.queues, stream.tx, stream.id)
+            if stream.own:
+                pending.completion = self.commit(stream.tx).completion
+            return pending
+
+    def _cut_off(self, stream: _Stream) -> None:
+        """Leave nothing of it."""
+        with self._lock:
+            if not stream.message.durable:
+                for chunk_id in stream.chunks.ids:
+                    self._volatile.drop(chunk_id)
+            elif stream.own:
+                self._abandon(stream.tx)
+            elif stream.tx and stream.chunks.ids:
+                txn = self._transactions.get(stream.tx)
+                if txn is not None and txn.refused is None and not txn.prepared:
+                    txn.refused = StoreError("a large message was cut off: roll the transaction back")

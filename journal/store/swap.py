@@ -1,0 +1,185 @@
+"""Bodies of what is not durable: in memory, and beyond its bound on this machine's disk until the store closes.
+
+A queue's swapped bodies are in files of its own, one after the other; a file whose last body went is removed, and so is
+everything at close. What a killed process left, the next one that takes its place removes. Nothing here survives: what
+is not durable is gone with its process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+from journal.errors import FullError, LocalStorageError
+from journal.local.slots import take_slot
+
+
+class _File:
+    """A swap file; appended to until it is full, removed when nothing in it is needed."""
+
+    __slots__ = ("full", "live", "path", "size")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self.live = 0
+        self.full = False
+
+
+class _Place(NamedTuple):
+    queue: int
+    file: _File
+    offset: int
+    size: int
+
+
+class Swap:
+    """Swap files below a directory. No file stays open: queues are many, descriptors few. Not thread-safe."""
+
+    def __init__(self, directory: Path, *, file_bytes_max: int, queue_bytes_max: int) -> None:
+        """Raises LocalStorageError. Processes with the same `directory` take different places in it."""
+        self._slot = take_slot(directory, "swap")
+        self._directory = self._slot.path
+        self._file_bytes_max = file_bytes_max
+        self._queue_bytes_max = queue_bytes_max
+        self._current: dict[int, _File] = {}
+        self._bytes: dict[int, int] = {}
+        self._places: dict[int, _Place] = {}
+        self._files = 0
+        try:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.mkdir()
+        except OSError as error:
+            self._slot.release()
+            raise LocalStorageError(f"cannot swap to {self._directory}: {error}") from error
+
+    @property
+    def disk_bytes(self) -> int:
+        """What the files take on the disk."""
+        return sum(self._bytes.values())
+
+    def put(self, queue: int, body_id: int, body: bytes) -> None:
+        """Raises FullError when the queue's files are at their bound, LocalStorageError."""
+        used = self._bytes.get(queue, 0)
+        if used + len(body) > self._queue_bytes_max:
+            raise FullError(f"queue {queue} has {used} bytes of swap files: consume some (swap_queue_bytes_max)")
+        file = self._current.get(queue)
+        if file is None or file.full:
+            file = self._roll_over(queue, file)
+        try:
+            with file.path.open("ab") as stream:
+                stream.write(body)
+        except OSError as error:
+            self._cut(file)
+            raise LocalStorageError(f"cannot swap to {file.path}: {error}") from error
+        self._places[body_id] = _Place(queue, file, file.size, len(body))
+        file.size += len(body)
+        file.live += 1
+        file.full = file.size >= self._file_bytes_max
+        self._bytes[queue] = used + len(body)
+
+    def _roll_over(self, queue: int, full: _File | None) -> _File:
+        self._files += 1
+        file = self._current[queue] = _File(self._directory / f"{queue}-{self._files}.swap")
+        if full is not None and not full.live:
+            self._remove(queue, full)
+        return file
+
+    def _cut(self, file: _File) -> None:
+        """Drop what a failed write left behind the last body."""
+        try:
+            os.truncate(file.path, file.size)
+        except OSError:
+            file.full = True  # nothing is appended to it any more
+
+    def get(self, body_id: int) -> bytes | None:
+        """Raises LocalStorageError."""
+        place = self._places.get(body_id)
+        if place is None:
+            return None
+        try:
+            with place.file.path.open("rb") as stream:
+                stream.seek(place.offset)
+                body = stream.read(place.size)
+        except OSError as error:
+            raise LocalStorageError(f"cannot read {place.file.path}: {error}") from error
+        if len(body) != place.size:
+            raise LocalStorageError(f"{place.file.path} is shorter than what was written to it")
+        return body
+
+    def drop(self, body_id: int) -> None:
+        place = self._places.pop(body_id, None)
+        if place is None:
+            return
+        place.file.live -= 1
+        if not place.file.live:
+            if self._current.get(place.queue) is place.file:
+                del self._current[place.queue]
+            self._remove(place.queue, place.file)
+
+    def _remove(self, queue: int, file: _File) -> None:
+        left = self._bytes[queue] - file.size
+        if left:
+            self._bytes[queue] = left
+        else:
+            del self._bytes[queue]
+        file.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Remove all files."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._slot.release()
+
+
+class VolatileBodies:
+    """What is not durable, by id: in memory while it fits, then swapped. The store's lock guards it."""
+
+    def __init__(self, memory_bytes_max: int, swap: Swap | None) -> None:
+        """Without a `swap`, memory is all there is."""
+        self._memory_bytes_max = memory_bytes_max
+        self._swap = swap
+        self._bodies: dict[int, bytes | None] = {}
+        """None: it is swapped."""
+        self.memory_bytes = 0
+
+    def __contains__(self, body_id: int) -> bool:
+        return body_id in self._bodies
+
+    @property
+    def swapped_bytes(self) -> int:
+        """What swap files take on the disk."""
+        return 0 if self._swap is None else self._swap.disk_bytes
+
+    def put(self, queue: int, body_id: int, body: bytes) -> None:
+        """Keep a body for the queue that it goes to. Raises FullError, and what `Swap.put` raises."""
+        if self.memory_bytes + len(body) <= self._memory_bytes_max:
+            self._bodies[body_id] = body
+            self.memory_bytes += len(body)
+            return
+        if self._swap is None:
+            raise FullError(f"{self.memory_bytes} bytes that are not durable are in memory (volatile_bytes_max)")
+        self._swap.put(queue, body_id, body)
+        self._bodies[body_id] = None
+
+    def get(self, body_id: int) -> bytes | None:
+        """None if there is none of that id. Raises LocalStorageError."""
+        body = self._bodies.get(body_id)
+        if body is None and self._swap is not None:
+            return self._swap.get(body_id)
+        return body
+
+    def drop(self, body_id: int) -> None:
+        body = self._bodies.pop(body_id, b"")
+        if body is None:
+            if self._swap is not None:
+                self._swap.drop(body_id)
+        else:
+            self.memory_bytes -= len(body)
+
+    def close(self) -> None:
+        self._bodies.clear()
+        self.memory_bytes = 0
+        if self._swap is not None:
+            self._swap.close()

@@ -1,0 +1,381 @@
+"""A message store as plain dictionaries: what it should say, and what it should refuse with which error.
+
+It knows no journal: what survives an activation is marked as durable when it is made. Everything is durable at once, as
+its user waits after every operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from journal.errors import (
+    DuplicateMessageError,
+    JournalError,
+    MessageHeldError,
+    MessageMissingError,
+    QueueInDoubtError,
+    QueueMissingError,
+    StoreError,
+    TransactionPreparedError,
+    TransactionUnknownError,
+)
+from journal.store.model import Message
+
+Key = tuple[int, str]
+"""Message and queue."""
+
+
+class Refusal(Exception):
+    """What the store should raise."""
+
+    def __init__(self, error: type[JournalError]) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+@dataclass
+class Reference:
+    """A message's place in a queue."""
+
+    place: int
+    durable: bool
+    priority: int
+    due: int = 0
+    written_due: int = 0
+    """As a load finds it."""
+    waits: bool = False
+    """Scheduled, and not yet found due."""
+    deliveries: int = 0
+    holder: str = ""
+    tx: int = 0
+    """Which has it locked."""
+
+    @property
+    def state(self) -> str:
+        if self.tx:
+            return "locked"
+        if self.holder:
+            return "held"
+        return "scheduled" if self.waits else "ready"
+
+
+@dataclass
+class Transaction:
+    prepared: bool = False
+    refused: bool = False
+    stored: list[int] = field(default_factory=list)
+    routed: list[tuple[Key, int, bool]] = field(default_factory=list)
+    """Reference, due and whether durable."""
+    taken: list[tuple[Key, str]] = field(default_factory=list)
+    ids: list[bytes] = field(default_factory=list)
+    let_go: set[str] = field(default_factory=set)
+
+
+class PlainStore:
+    """The whole store. Methods raise Refusal and then have changed nothing."""
+
+    def __init__(self, queues: dict[str, tuple[str, bool]], grace_ms: int) -> None:
+        """`queues`: name to address and whether durable."""
+        self.queues = dict(queues)
+        self.messages: dict[int, Message] = {}
+        self.stored_in: dict[int, int] = {}
+        self.unrouted: set[int] = set()
+        self.references: dict[Key, Reference] = {}
+        self.transactions: dict[int, Transaction] = {}
+        self.ids: dict[bytes, bool] = {}
+        """Duplicate-detection ids seen: whether durable."""
+        self.absent: set[str] = set()
+        self.grace_until_ms = 0
+        self._grace_ms = grace_ms
+        self._place = 0
+
+    # ---- asking ----------------------------------------------------------------------------------------------------
+
+    def browse(self, queue: str) -> list[tuple[int, str, int, str]]:
+        """(message, state, deliveries, holder) in delivery order."""
+        rows = [(key[0], reference) for key, reference in self.references.items() if key[1] == queue]
+        rows.sort(key=lambda row: (-row[1].priority, row[1].place))
+        return [(message, each.state, each.deliveries, each.holder) for message, each in rows]
+
+    def routes_of(self, message: int) -> set[str]:
+        """Queues that have it, or will by a commit."""
+        there = {key[1] for key in self.references if key[0] == message}
+        return there | {key[1] for txn in self.transactions.values() for key, _, _ in txn.routed if key[0] == message}
+
+    def _reference(self, message: int, queue: str) -> Reference:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        if (message, queue) not in self.references:
+            raise Refusal(MessageMissingError)
+        return self.references[message, queue]
+
+    def _open(self, tx: int) -> Transaction | None:
+        if not tx:
+            return None
+        txn = self.transactions.get(tx)
+        if txn is None:
+            raise Refusal(TransactionUnknownError)
+        if txn.prepared:
+            raise Refusal(TransactionPreparedError)
+        if txn.refused:
+            raise Refusal(DuplicateMessageError)
+        return txn
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+
+    def check_send(self, message: Message, queues: tuple[str, ...], tx: int) -> None:
+        txn = self._open(tx)
+        if any(queue not in self.queues for queue in queues):
+            raise Refusal(QueueMissingError)
+        if any(self.queues[queue][0] != message.address for queue in queues):
+            raise Refusal(StoreError)
+        reserved = {each for other in self.transactions.values() for each in other.ids}
+        if message.duplicate_id and (message.duplicate_id in self.ids or message.duplicate_id in reserved):
+            if txn is not None:
+                txn.refused = True
+            raise Refusal(DuplicateMessageError)
+
+    def send(self, message_id: int, message: Message, queues: tuple[str, ...], tx: int) -> None:
+        """After `check_send`."""
+        self.messages[message_id] = message
+        routed = [((message_id, queue), message.due, message.durable and self.queues[queue][1]) for queue in queues]
+        if not tx:
+            if message.duplicate_id:
+                self.ids[message.duplicate_id] = message.durable
+            if not queues:
+                self.unrouted.add(message_id)
+            self._arrive(routed)
+            return
+        txn = self.transactions[tx]
+        txn.stored.append(message_id)
+        self.stored_in[message_id] = tx
+        self.unrouted.add(message_id)
+        txn.routed += routed
+        if message.duplicate_id:
+            txn.ids.append(message.duplicate_id)
+
+    def _arrive(self, routed: list[tuple[Key, int, bool]]) -> None:
+        """What is not durable comes first: it waits for nothing."""
+        for key, due, durable in sorted(routed, key=lambda each: each[2]):
+            self._place += 1
+            priority = self.messages[key[0]].priority
+            self.references[key] = Reference(self._place, durable, priority, due, due, bool(due))
+
+    def route(self, message: int, queue: str, due: int, tx: int) -> None:
+        if message not in self.messages:
+            raise Refusal(MessageMissingError)
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        if self.stored_in.get(message, tx) != tx:
+            raise Refusal(MessageMissingError)
+        if self.queues[queue][0] != self.messages[message].address:
+            raise Refusal(StoreError)
+        txn = self._open(tx)
+        if queue in self.routes_of(message):
+            raise Refusal(StoreError)
+        own = self.messages[message]
+        routed = ((message, queue), due or own.due, own.durable and self.queues[queue][1])
+        if txn is None:
+            self.unrouted.discard(message)
+            self._arrive([routed])
+        else:
+            txn.routed.append(routed)
+
+    # ---- consuming -------------------------------------------------------------------------------------------------
+
+    def find_due(self, now_ms: int) -> None:
+        for reference in self.references.values():
+            if reference.state == "scheduled" and reference.due <= now_ms:
+                reference.waits, reference.due = False, 0
+
+    def let_go_of_absent(self, now_ms: int) -> None:
+        if now_ms >= self.grace_until_ms:
+            for holder in list(self.absent):
+                self.release_holder(holder)
+
+    def take(self, queue: str, holder: str, now_ms: int) -> tuple[int, int] | None:
+        """Message and deliveries."""
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        self.let_go_of_absent(now_ms)
+        self.find_due(now_ms)
+        for message, state, deliveries, _ in self.browse(queue):
+            if state == "ready":
+                self._hold(self.references[message, queue], holder)
+                return message, deliveries
+        return None
+
+    def _hold(self, reference: Reference, holder: str) -> None:
+        reference.holder = holder
+        reference.waits, reference.due, reference.written_due = False, 0, 0
+
+    def acquire(self, message: int, queue: str, holder: str, now_ms: int) -> None:
+        reference = self._reference(message, queue)
+        if reference.tx or reference.holder not in ("", holder) or (reference.waits and reference.due > now_ms):
+            raise Refusal(MessageHeldError)
+        if not reference.holder:
+            self._hold(reference, holder)
+
+    def release(self, message: int, queue: str, holder: str) -> None:
+        reference = self._reference(message, queue)
+        if reference.state != "held" or holder not in ("", reference.holder):
+            raise Refusal(MessageHeldError)
+        self._give_back(reference)
+
+    def _give_back(self, reference: Reference) -> None:
+        reference.holder = ""
+        reference.deliveries += 1
+        reference.written_due = reference.due
+        reference.waits = bool(reference.due)
+
+    def release_holder(self, holder: str) -> None:
+        for reference in self.references.values():
+            if reference.state == "held" and reference.holder == holder:
+                self._give_back(reference)
+        self.absent.discard(holder)
+        for txn in self.transactions.values():
+            txn.let_go.add(holder)
+
+    def reattach(self, holder: str, now_ms: int) -> set[Key]:
+        self.let_go_of_absent(now_ms)
+        self.absent.discard(holder)
+        for txn in self.transactions.values():
+            txn.let_go.discard(holder)
+        return {
+            key
+            for key, reference in self.references.items()
+            if reference.state == "held" and reference.holder == holder
+        }
+
+    def deliveries(self, message: int, queue: str, count: int) -> None:
+        reference = self._reference(message, queue)
+        reference.deliveries = count
+        reference.written_due = reference.due
+
+    def schedule(self, message: int, queue: str, due: int) -> None:
+        reference = self._reference(message, queue)
+        if reference.tx:
+            raise Refusal(MessageHeldError)
+        reference.due = reference.written_due = due
+        reference.waits = bool(due) and not reference.holder
+
+    def acknowledge(self, message: int, queue: str, holder: str, tx: int) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        txn = self._open(tx)
+        reference = self._reference(message, queue)
+        if reference.tx or reference.holder not in ("", holder):
+            raise Refusal(MessageHeldError)
+        if txn is None:
+            self._settle((message, queue))
+        else:
+            reference.tx = tx
+            txn.taken.append(((message, queue), holder))
+
+    def _settle(self, key: Key) -> None:
+        del self.references[key]
+        self._forget_unreferenced(key[0])
+
+    def _forget_unreferenced(self, message: int) -> None:
+        if message in self.messages and message not in self.unrouted and not self.routes_of(message):
+            del self.messages[message]
+
+    def check_move(self, message: int, queue: str) -> None:
+        if self._reference(message, queue).tx:
+            raise Refusal(MessageHeldError)
+
+    def move(self, message: int, queue: str, copy_id: int, copy: Message, queues: tuple[str, ...]) -> None:
+        """After `check_move`."""
+        self.send(copy_id, copy, queues, 0)
+        self._settle((message, queue))
+
+    # ---- transactions ----------------------------------------------------------------------------------------------
+
+    def prepare(self, tx: int) -> None:
+        txn = self._open(tx)
+        if txn is None:
+            raise Refusal(TransactionUnknownError)
+        txn.prepared = True
+
+    def commit(self, tx: int) -> None:
+        txn = self.transactions.get(tx)
+        if txn is None:
+            raise Refusal(TransactionUnknownError)
+        if txn.refused:
+            raise Refusal(DuplicateMessageError)
+        del self.transactions[tx]
+        for message in txn.stored:
+            del self.stored_in[message]
+        for key, _, _ in txn.routed:
+            self.unrouted.discard(key[0])
+        self._arrive(txn.routed)
+        for key, _ in txn.taken:
+            del self.references[key]
+        for key, _ in txn.taken:
+            self._forget_unreferenced(key[0])
+        durable = {self.messages[each].duplicate_id for each in txn.stored if self.messages[each].durable}
+        self.ids.update({each: each in durable for each in txn.ids})
+
+    def rollback(self, tx: int) -> None:
+        txn = self.transactions.pop(tx, None)
+        if txn is None:
+            raise Refusal(TransactionUnknownError)
+        for key, holder in txn.taken:
+            reference = self.references[key]
+            reference.tx = 0
+            if reference.holder and holder in txn.let_go:
+                self._give_back(reference)
+        for message in txn.stored:
+            del self.messages[message], self.stored_in[message]
+            self.unrouted.discard(message)
+        for key, _, _ in txn.routed:
+            self._forget_unreferenced(key[0])
+
+    # ---- queues and activations ------------------------------------------------------------------------------------
+
+    def destroy_queue(self, queue: str) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        for txn in self.transactions.values():
+            if any(key[1] == queue for key, *_ in (*txn.routed, *txn.taken)):
+                raise Refusal(QueueInDoubtError)
+        del self.queues[queue]
+        for key in [key for key in self.references if key[1] == queue]:
+            self._settle(key)
+
+    def activate(self, now_ms: int) -> int:
+        """What is not durable is gone, and what is open; how many messages without references were left."""
+        for tx in [tx for tx, txn in self.transactions.items() if not txn.prepared]:
+            self.transactions[tx].let_go.clear()
+            self.rollback(tx)
+        for txn in self.transactions.values():
+            self._keep_durable(txn)
+        self.queues = {name: (address, durable) for name, (address, durable) in self.queues.items() if durable}
+        self.references = {key: each for key, each in self.references.items() if each.durable}
+        orphans = 0
+        for message in list(self.messages):
+            if not self.messages[message].durable:
+                del self.messages[message]
+                self.unrouted.discard(message)
+            elif message not in self.stored_in and not self.routes_of(message):
+                del self.messages[message]
+                self.unrouted.discard(message)
+                orphans += 1
+        self.ids = {each: True for each, durable in self.ids.items() if durable}
+        for reference in self.references.values():
+            reference.due = reference.written_due
+            reference.waits = bool(reference.due) and not reference.holder
+        self.absent = {each.holder for each in self.references.values() if each.holder}
+        self.grace_until_ms = now_ms + self._grace_ms
+        return orphans
+
+    def _keep_durable(self, txn: Transaction) -> None:
+        for message in [each for each in txn.stored if not self.messages[each].durable]:
+            txn.stored.remove(message)
+            if self.messages[message].duplicate_id:
+                txn.ids.remove(self.messages[message].duplicate_id)
+            del self.messages[message], self.stored_in[message]
+            self.unrouted.discard(message)
+        txn.routed = [each for each in txn.routed if each[2]]
+        txn.taken = [(key, holder) for key, holder in txn.taken if self.references[key].durable]
+        txn.let_go.clear()

@@ -1,0 +1,80 @@
+"""The index in RocksDB gives what one that sorts a dictionary gives."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from journal.local.references import RocksReferenceIndex
+from journal.store.references import Paged
+from tests.support.references import MemoryIndex
+
+QUEUES = st.sampled_from([1 << 10, 2 << 10, 2**62])
+RANKS = st.integers(0, 9)
+PLACES = st.one_of(st.integers(0, 20), st.integers(2**64 - 2, 2**64 + 2), st.integers(0, 2**127))
+TIMES = st.sampled_from([0, 0, 1, 2, 3, 2**42])
+NOW = st.integers(0, 4)
+LIMITS = st.integers(1, 5)
+ANY = st.integers(0, 1000)
+
+
+class IndexMachine(RuleBasedStateMachine):
+    """Both indexes are asked the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = tempfile.TemporaryDirectory()
+        self.rocks = RocksReferenceIndex(Path(self.directory.name) / "index")
+        self.memory = MemoryIndex()
+        self.places: set[tuple[int, int, int]] = set()
+
+    @rule(queue=QUEUES, rank=RANKS, place=PLACES, due=TIMES, message=st.integers(1, 9), expires=TIMES, data=st.binary())
+    def put(self, queue: int, rank: int, place: int, due: int, message: int, expires: int, data: bytes) -> None:
+        if (message, queue) not in self.memory.rows and (queue, rank, place) not in self.places:
+            self.places.add((queue, rank, place))
+            for index in (self.rocks, self.memory):
+                index.put(Paged(queue, rank, place, due, message, expires, data))
+
+    @rule(n=ANY)
+    def remove(self, n: int) -> None:
+        if rows := list(self.memory.rows.values()):
+            for index in (self.rocks, self.memory):
+                index.remove(rows[n % len(rows)])
+
+    @rule(queue=QUEUES, n=ANY, limit=LIMITS)
+    def page(self, queue: int, n: int, limit: int) -> None:
+        ranks = sorted({each.rank for each in self.memory.scan(queue, scheduled=False)}) or [4]
+        rank = ranks[n % len(ranks)]
+        assert self.rocks.page(queue, rank, limit) == self.memory.page(queue, rank, limit)
+
+    @rule(now=NOW, limit=LIMITS)
+    def due(self, now: int, limit: int) -> None:
+        ours, theirs = self.rocks.due(now, limit), self.memory.due(now, limit)
+        assert [each.due for each in ours] == [each.due for each in theirs]
+        assert all(self.memory.rows[each.message, each.queue] == each for each in ours)
+
+    @rule(now=NOW)
+    def expired(self, now: int) -> None:
+        assert set(self.rocks.expired(now, 100)) == set(self.memory.expired(now, 100))
+
+    @invariant()
+    def the_same_is_in_them(self) -> None:
+        assert self.rocks.next_due() == self.memory.next_due()
+        for queue in (1 << 10, 2 << 10, 2**62):
+            for scheduled in (False, True):
+                ours = list(self.rocks.scan(queue, scheduled=scheduled))
+                assert ours == list(self.memory.scan(queue, scheduled=scheduled))
+        for message in range(1, 10):
+            assert sorted(self.rocks.find(message)) == sorted(self.memory.find(message))
+
+    def teardown(self) -> None:
+        self.rocks.close()
+        self.directory.cleanup()
+
+
+def test_the_index_in_rocksdb_equals_one_that_sorts() -> None:
+    run_state_machine_as_test(IndexMachine, settings=settings(max_examples=25, stateful_step_count=30, deadline=None))

@@ -1,0 +1,437 @@
+"""Several stores as one: the same operations in the same order, complete when all are, and an error that says whose."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from journal.completion import Completion
+from journal.errors import (
+    ConfigError,
+    DeadlineError,
+    FencedError,
+    FullError,
+    JournalError,
+    MessageHeldError,
+    OutcomeUnknownError,
+    QueueMissingError,
+    RolledBackError,
+)
+from journal.store.chain import MessageStoreChain
+from journal.store.chained import ChainError
+from journal.store.lockstep import chained_id
+from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.store.pending import Pending
+
+MESSAGE = Message("orders", b"one")
+
+
+class StoreFake:
+    """A store that writes down what it is asked, issues ids when it is given none, and commits when it is told to."""
+
+    def __init__(self, first_id: int = 1024) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.refusals: list[JournalError] = []
+        self.deliveries_to_come: list[Delivery] = []
+        self.before_call: Callable[[], object] = lambda: None
+        self.closed = False
+        self._next_id = first_id
+        self._group = Completion()
+
+    def commit_group(self, error: JournalError | None = None) -> None:
+        group, self._group = self._group, Completion()
+        group.resolve(error)
+
+    def _do(self, *call: Any, id: int = 0) -> Pending:
+        self.before_call()
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.calls.append(call)
+        return Pending(id, self._group)
+
+    def _make(self, *call: Any, id: int) -> Pending:
+        if not id:
+            self._next_id += 1024
+            id = self._next_id
+        return self._do(*call, id, id=id)
+
+    def create_address(self, name: str, duplicate_window: int = 0) -> Pending:
+        return self._do("create_address", name, duplicate_window)
+
+    def destroy_address(self, name: str) -> Pending:
+        return self._do("destroy_address", name)
+
+    def create_queue(self, config: QueueConfig) -> Pending:
+        return self._do("create_queue", config)
+
+    def destroy_queue(self, name: str) -> Pending:
+        return self._do("destroy_queue", name)
+
+    def bind(self, queue: str, key: str = "", filter: str = "", *, id: int = 0) -> Pending:
+        return self._make("bind", queue, key, filter, id=id)
+
+    def unbind(self, binding_id: int) -> Pending:
+        return self._do("unbind", binding_id)
+
+    def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending:
+        return self._make("store", message, tx, id=id)
+
+    def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
+        return self._do("route", message_id, queue, due, tx)
+
+    def send(self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0) -> Pending:
+        return self._make("send", message, tuple(queues), tx, id=id)
+
+    def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
+        return self._do("acknowledge", message_id, queue, holder, tx)
+
+    def acquire(self, message_id: int, queue: str, holder: str) -> Pending:
+        return self._do("acquire", message_id, queue, holder)
+
+    def take(self, queue: str, holder: str) -> Delivery | None:
+        self._do("take", queue, holder)
+        return self.deliveries_to_come.pop(0) if self.deliveries_to_come else None
+
+    def release(self, message_id: int, queue: str) -> Pending:
+        return self._do("release", message_id, queue)
+
+    def release_holder(self, name: str) -> Pending:
+        return self._do("release_holder", name)
+
+    def reattach(self, holder: str) -> list[tuple[int, str]]:
+        self._do("reattach", holder)
+        return [(5 << 10, "q")]
+
+    def deliveries(self, message_id: int, queue: str, count: int) -> Pending:
+        return self._do("deliveries", message_id, queue, count)
+
+    def move(
+        self, message_id: int, queue: str, address: str, queues: Sequence[str], reason: str, *, id: int = 0
+    ) -> Pending:
+        return self._make("move", message_id, queue, address, tuple(queues), reason, id=id)
+
+    def expire(self, message_id: int, queue: str, *, id: int = 0) -> Pending:
+        return self._make("expire", message_id, queue, id=id)
+
+    def schedule(self, message_id: int, queue: str, due: int) -> Pending:
+        return self._do("schedule", message_id, queue, due)
+
+    def begin(self, tx: int = 0) -> int:
+        return self._make("begin", id=tx).id
+
+    def prepare(self, tx: int, data: bytes = b"") -> Pending:
+        return self._do("prepare", tx, data)
+
+    def commit(self, tx: int) -> Pending:
+        return self._do("commit", tx)
+
+    def rollback(self, tx: int) -> Pending:
+        return self._do("rollback", tx)
+
+    def message(self, message_id: int) -> Message:
+        self.calls.append(("message", message_id))
+        return MESSAGE
+
+    def browse(self, queue: str) -> Iterator[ReferenceInfo]:
+        self.calls.append(("browse", queue))
+        return iter(())
+
+    def explain(self, record_id: int) -> Sequence[ReferenceInfo]:
+        self.calls.append(("explain", record_id))
+        return []
+
+    def close(self) -> None:
+        self.closed = True
+        if self.refusals:
+            raise self.refusals.pop(0)
+
+
+def chain_of(count: int = 2, **more: Any) -> tuple[MessageStoreChain, list[StoreFake]]:
+    """Stores that would issue different ids."""
+    stores = [StoreFake(first_id=(1 + 100 * place) << 10) for place in range(count)]
+    return MessageStoreChain(stores, **more), stores
+
+
+def commit_all(stores: Sequence[StoreFake]) -> None:
+    for store in stores:
+        store.commit_group()
+
+
+# ---- order, ids, completion --------------------------------------------------------------------------------------
+
+
+def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_first_one_issued() -> None:
+    chain, (first, *others) = chain_of(3)
+    config = QueueConfig("q", "orders")
+    chain.create_address("orders", 10)
+    chain.create_queue(config)
+    binding = chain.bind("q", "key", "filter").id
+    stored, sent = chain.store(MESSAGE).id, chain.send(MESSAGE, ["q"]).id
+    chain.route(stored, "q", 7)
+    commit_all([first, *others])
+    chain.acquire(stored, "q", "h")
+    chain.deliveries(stored, "q", 3)
+    chain.release(stored, "q")
+    chain.schedule(stored, "q", 9)
+    copy = chain.move(stored, "q", "other", ["o"], "why").id
+    expired = chain.expire(sent, "q").id
+    commit_all([first, *others])
+    chain.acknowledge(copy, "o", "h")
+    chain.reattach("h")
+    chain.release_holder("h")
+    chain.unbind(binding)
+    chain.destroy_queue("q")
+    chain.destroy_address("orders")
+    expected = [
+        ("create_address", "orders", 10),
+        ("create_queue", config),
+        ("bind", "q", "key", "filter", binding),
+        ("store", MESSAGE, 0, stored),
+        ("send", MESSAGE, ("q",), 0, sent),
+        ("route", stored, "q", 7, 0),
+        ("acquire", stored, "q", "h"),
+        ("deliveries", stored, "q", 3),
+        ("release", stored, "q"),
+        ("schedule", stored, "q", 9),
+        ("move", stored, "q", "other", ("o",), "why", copy),
+        ("expire", sent, "q", expired),
+        ("acknowledge", copy, "o", "h", 0),
+        ("reattach", "h"),
+        ("release_holder", "h"),
+        ("unbind", binding),
+        ("destroy_queue", "q"),
+        ("destroy_address", "orders"),
+    ]
+    issued = [binding, stored, sent, copy, expired]
+    assert len(set(issued)) == 5
+    assert first.calls == expected
+    for other in others:
+        assert other.calls == as_chained(expected, issued)
+
+
+def as_chained(calls: Sequence[tuple[Any, ...]], ids: Sequence[int]) -> list[tuple[Any, ...]]:
+    """The calls as they reach the stores behind the first."""
+    return [tuple(chained_id(one) if one in ids else one for one in call) for call in calls]
+
+
+def test_an_id_of_the_chain_keeps_its_virtual_shard_and_is_none_that_a_journal_issues() -> None:
+    for issued in (1 << 10 | 7, (2**52 - 1) << 10 | 1023):
+        assert chained_id(issued) % 1024 == issued % 1024
+        assert issued < chained_id(issued) < 2**63
+        assert chained_id(chained_id(issued)) == chained_id(issued)
+    assert chained_id(0) == 0
+
+
+def test_threads_that_share_a_chain_leave_the_same_order_in_every_store() -> None:
+    chain, (first, second) = chain_of()
+
+    def send_many(name: str) -> None:
+        for number in range(200):
+            chain.send(Message(f"{name}-{number}"), ["q"])
+
+    threads = [threading.Thread(target=send_many, args=(name,)) for name in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(first.calls) == 600
+    assert [call[1] for call in first.calls] == [call[1] for call in second.calls]
+
+
+@pytest.mark.parametrize("last", [0, 1, 2])
+def test_an_operation_is_complete_when_the_last_store_has_completed_it(last: int) -> None:
+    chain, stores = chain_of(3)
+    pending, same_group = chain.store(MESSAGE), chain.store(MESSAGE)
+    told: list[object] = []
+    pending.add_callback(told.append)
+    for place, store in enumerate(stores):
+        if place != last:
+            store.commit_group()
+    assert not pending.done
+    with pytest.raises(DeadlineError):
+        pending.wait(0)
+    stores[last].commit_group()
+    assert told == [None]
+    assert pending.wait(0) == pending.id
+    assert same_group.wait(0) == same_group.id
+
+    async def awaited() -> int:
+        return await pending
+
+    assert asyncio.run(awaited()) == pending.id
+
+
+def test_completions_come_in_order_however_far_one_store_is_ahead() -> None:
+    chain, (first, second) = chain_of()
+    told: list[int] = []
+    for number in range(5):
+        chain.store(MESSAGE).add_callback(lambda _, number=number: told.append(number))
+        first.commit_group()
+        if number == 1:
+            second.commit_group()
+    assert told == [0, 1]
+    second.commit_group()
+    assert told == [0, 1, 2, 3, 4]
+
+
+# ---- transactions ------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_has_one_number_in_the_chain_and_a_derived_one_in_the_other_stores() -> None:
+    chain, (first, second) = chain_of()
+    tx = chain.begin()
+    message = chain.send(MESSAGE, ["q"], tx).id
+    chain.prepare(tx, b"xid")
+    committed = chain.commit(tx)
+    commit_all([first, second])
+    assert committed.wait(0) == tx
+    expected = [("begin", tx), ("send", MESSAGE, ("q",), tx, message), ("prepare", tx, b"xid"), ("commit", tx)]
+    assert first.calls == expected
+    assert second.calls == as_chained(expected, [tx, message])
+
+
+def test_a_rollback_is_no_stores_fault() -> None:
+    chain, (first, second) = chain_of()
+    tx = chain.begin()
+    stored = chain.store(MESSAGE, tx)
+    chain.rollback(tx)
+    error = RolledBackError("rolled back")
+    first.commit_group(error)
+    second.commit_group(error)
+    with pytest.raises(RolledBackError):
+        stored.wait(0)
+    assert chain.error is None
+    chain.store(MESSAGE)
+
+
+# ---- refusals and failures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("refusal", [QueueMissingError("no queue q"), FullError("full")])
+def test_what_the_first_store_refuses_no_store_is_asked_and_the_chain_goes_on(refusal: JournalError) -> None:
+    chain, (first, second) = chain_of()
+    first.refusals.append(refusal)
+    with pytest.raises(type(refusal)):
+        chain.send(MESSAGE, ["q"])
+    assert second.calls == []
+    chain.send(MESSAGE, ["q"])
+    assert len(second.calls) == 1
+
+
+def test_what_only_another_store_refuses_names_it_and_ends_the_chain() -> None:
+    chain, (first, second) = chain_of(names=["kafka", "local"])
+    refusal = QueueMissingError("no queue q")
+    second.refusals.append(refusal)
+    with pytest.raises(ChainError, match=r"^local: QueueMissingError: no queue q") as raised:
+        chain.send(MESSAGE, ["q"])
+    assert raised.value.store == "local"
+    assert raised.value.__cause__ is refusal
+    before = len(first.calls)
+    with pytest.raises(ChainError, match=r"^local: "):
+        chain.store(MESSAGE)
+    assert len(first.calls) == before
+    assert chain.message(5 << 10) == MESSAGE
+
+
+@pytest.mark.parametrize(("failing", "name"), [(0, "store 1 of 2"), (1, "store 2 of 2")])
+def test_a_store_that_fails_is_named_to_everyone_who_waits_and_ends_the_chain(failing: int, name: str) -> None:
+    chain, stores = chain_of()
+    before = chain.store(MESSAGE)
+    commit_all(stores)
+    pending = chain.store(MESSAGE)
+    stores[failing].commit_group(FencedError("another node"))
+    stores[1 - failing].commit_group()
+    before.wait(0)
+    with pytest.raises(ChainError, match=rf"^{name}: FencedError") as raised:
+        pending.wait(0)
+    assert isinstance(raised.value, OutcomeUnknownError)
+    assert isinstance(raised.value.__cause__, FencedError)
+    assert chain.error is raised.value
+    with pytest.raises(ChainError):
+        chain.begin()
+
+
+def test_a_first_store_that_is_fenced_when_it_is_called_is_named_too() -> None:
+    chain, (first, second) = chain_of()
+    first.refusals.append(FencedError("another node"))
+    with pytest.raises(ChainError, match=r"^store 1 of 2: FencedError"):
+        chain.store(MESSAGE)
+    assert second.calls == []
+
+
+# ---- stores that lag ---------------------------------------------------------------------------------------------
+
+
+def test_what_the_first_store_delivers_is_acquired_in_the_others_once_they_have_it() -> None:
+    chain, (first, second) = chain_of()
+    pending = chain.send(MESSAGE, ["q"])
+    message = pending.id
+    first.commit_group()
+    first.deliveries_to_come.append(Delivery(message, 0))
+    arrived: list[bool] = []
+    second.before_call = lambda: arrived.append(pending.done)
+    taken: list[Delivery | None] = []
+    taking = threading.Thread(target=lambda: taken.append(chain.take("q", "h")))
+    taking.start()
+    second.commit_group()
+    taking.join()
+    assert arrived == [True]
+    assert taken == [Delivery(message, 0)]
+    assert second.calls[1:] == [("acquire", chained_id(message), "q", "h")]
+    assert chain.take("q", "h") is None
+    assert second.calls[2:] == []
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_a_commit_makes_visible_is_waited_for_too(known: bool) -> None:
+    chain, (first, second) = chain_of(lag_timeout_s=0)
+    if known:
+        tx = chain.begin()
+        message = chain.send(MESSAGE, ["q"], tx).id
+    else:
+        tx, message = 9 << 10, 8 << 10  # prepared in an earlier life
+    chain.commit(tx)
+    first.commit_group()
+    with pytest.raises(ChainError, match=r"^store 2 of 2: DeadlineError"):
+        chain.acknowledge(message, "q")
+    assert second.calls[-1] == ("commit", chained_id(tx))
+
+
+def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
+    chain, (_, second) = chain_of()
+    second.refusals.append(MessageHeldError("held by someone"))
+    chain.acquire(5 << 10, "q", "h")
+    theirs = chained_id(5 << 10)
+    assert second.calls == [("release", theirs, "q"), ("acquire", theirs, "q", "h")]
+    assert chain.error is None
+
+
+# ---- the rest ----------------------------------------------------------------------------------------------------
+
+
+def test_reads_come_from_the_first_store_alone() -> None:
+    chain, (first, second) = chain_of()
+    chain.message(5 << 10)
+    list(chain.browse("q"))
+    chain.explain(5 << 10)
+    assert first.calls == [("message", 5 << 10), ("browse", "q"), ("explain", 5 << 10)]
+    assert second.calls == []
+
+
+def test_close_closes_every_store_also_behind_one_that_raises() -> None:
+    chain, stores = chain_of(3)
+    stores[0].refusals.append(DeadlineError("slow"))
+    with pytest.raises(DeadlineError):
+        chain.close()
+    assert [store.closed for store in stores] == [True, True, True]
+
+
+def test_a_chain_needs_a_store_and_a_name_for_each() -> None:
+    with pytest.raises(ConfigError):
+        MessageStoreChain([])
+    with pytest.raises(ConfigError):
+        chain_of(names=["one"])

@@ -1,0 +1,160 @@
+"""Addresses, queues and bindings: made, found again, destroyed with what they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from journal.errors import (
+    AddressExistsError,
+    AddressInUseError,
+    AddressMissingError,
+    InvalidOperationError,
+    JournalError,
+    QueueExistsError,
+    QueueMissingError,
+    StoreError,
+)
+from journal.store.model import Message, QueueConfig, Routing
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from journal.v1.store_pb2 import ADDRESS, CHUNK, MESSAGE, QUEUE
+from tests.support.stores import StoreNode, bodies, declare, kinds_in_journal, refuse, send
+
+Reactivate = Callable[[StoreNode], MessageStore]
+BOTH = pytest.mark.parametrize("reactivate", [StoreNode.restart, StoreNode.crash], ids=["restart", "crash"])
+
+
+@BOTH
+def test_what_was_declared_is_there_again(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+    config = QueueConfig(
+        "news/a",
+        "news",
+        Routing.MULTICAST,
+        client_id="client",
+        subscription="sub",
+        filter="price > 3",
+        exclusive=True,
+        deliveries_max=5,
+        dead_letter_address="orders",
+        expiry_address="orders",
+    )
+    store.create_address("news", 7)
+    store.create_queue(config)
+    bound = store.bind("news/a", "key", "a = 1").wait()
+    unbound = store.bind("news/a", "other")
+    store.unbind(unbound.id).wait()
+    store = reactivate(node)
+    assert store.queue("news/a").config == config
+    assert sorted((entry.name, entry.duplicate_window) for entry in store.addresses()) == [("news", 7), ("orders", 0)]
+    assert [tuple(binding)[2:] for binding in store.bindings("news/a")] == [("key", "a = 1")]
+    assert store.bindings("news/a")[0].record_id == bound
+    assert sorted(info.config.name for info in store.queues()) == ["news/a", "q", "r"]
+
+
+def test_what_is_refused_changes_nothing(node: StoreNode, store: MessageStore) -> None:
+    store.create_queue(QueueConfig("sub", "orders", client_id="c", subscription="s")).wait()
+    before = kinds_in_journal(node), store.queues(), store.addresses()
+    refused: list[tuple[Callable[[], object], type[JournalError]]] = [
+        (lambda: store.create_address("orders"), AddressExistsError),
+        (lambda: store.create_address(""), InvalidOperationError),
+        (lambda: store.create_address("more", -1), InvalidOperationError),
+        (lambda: store.destroy_address("orders"), AddressInUseError),
+        (lambda: store.destroy_address("missing"), AddressMissingError),
+        (lambda: store.create_queue(QueueConfig("q", "orders")), QueueExistsError),
+        (lambda: store.create_queue(QueueConfig("", "orders")), InvalidOperationError),
+        (lambda: store.create_queue(QueueConfig("more", "missing")), AddressMissingError),
+        (
+            lambda: store.create_queue(QueueConfig("sub2", "orders", client_id="c", subscription="s")),
+            QueueExistsError,
+        ),
+        (lambda: store.destroy_queue("missing"), QueueMissingError),
+        (lambda: store.bind("missing"), QueueMissingError),
+        (lambda: store.unbind(1 << 40), StoreError),
+        (lambda: store.bindings("missing"), QueueMissingError),
+        (lambda: store.queue("missing"), QueueMissingError),
+    ]
+    for operation, error in refused:
+        refuse(error, operation)
+    assert (kinds_in_journal(node), store.queues(), store.addresses()) == before
+
+
+@BOTH
+def test_a_destroyed_queue_takes_its_messages_with_it(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
+    store.bind("q", "key")
+    only, both = send(store, b"only"), send(store, b"both", "q", "r")
+    assert store.take("q", "h") is not None
+    store.destroy_queue("q").wait()
+    assert store.holders() == []
+    for message, found in ((only, False), (both, True)):
+        assert bool([info for info in store.browse("r") if info.message == message]) is found
+    assert kinds_in_journal(node) == {ADDRESS: 1, QUEUE: 1, MESSAGE: 1}
+    store = reactivate(node)
+    assert bodies(store, "r") == [b"both"]
+    assert node.store.orphaned_messages == 0
+    store.create_queue(QueueConfig("q", "orders")).wait()
+    assert bodies(store) == []
+
+
+def test_a_queue_destroyed_with_messages_on_their_way(node: StoreNode, store: MessageStore) -> None:
+    with node.blocked_writer():
+        sent = store.send(Message("orders", b"one"), ["q", "r"])
+        store.acknowledge(send(store, b"two", "r", durable=False), "r")
+        store.destroy_queue("q")
+    sent.wait()
+    store.acknowledge(sent.id, "r").wait()
+    assert kinds_in_journal(node)[MESSAGE] == 0
+
+
+def test_a_destroyed_queue_that_was_long_is_deleted_in_bounded_groups(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = StoreSettings(collect_operations_max=10, inline_bytes_max=100, chunk_bytes=100)
+    with StoreNode(tmp_path_factory.mktemp("long") / "node", settings) as node:
+        store = node.store
+        declare(store, "q", "r")
+        for number in range(25):
+            store.send(Message("orders", b"%d" % number), ["q"])
+        store.send(Message("orders", b"x" * 350), ["q"]).wait()
+        store.destroy_queue("q").wait()
+        assert kinds_in_journal(node)[MESSAGE] == 16
+        while kinds_in_journal(node)[MESSAGE]:
+            store.tick()
+        assert kinds_in_journal(node)[CHUNK] == 0
+        store.flush().wait()
+        store.tick()
+        assert store.collected == 30
+
+
+def test_a_crash_amid_the_destruction_leaves_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    settings = StoreSettings(collect_operations_max=10)
+    with StoreNode(tmp_path_factory.mktemp("long") / "node", settings) as node:
+        declare(node.store, "q", "r")
+        for number in range(25):
+            node.store.send(Message("orders", b"%d" % number), ["q"])
+        node.store.flush().wait()
+        node.store.destroy_queue("q").wait()
+        store = node.crash()
+        assert store.orphaned_messages == 15
+        while kinds_in_journal(node)[MESSAGE]:
+            store.tick()
+        assert node.restart().orphaned_messages == 0
+
+
+def test_a_load_deletes_what_no_queue_ever_got(node: StoreNode, store: MessageStore) -> None:
+    stored = store.store(Message("orders", b"one")).wait()
+    store = node.crash()
+    assert store.orphaned_messages == 1
+    assert kinds_in_journal(node)[MESSAGE] == 0
+    assert stored not in [info.message for info in store.browse("q")]
+    assert node.restart().orphaned_messages == 0
+
+
+def test_an_address_goes_with_what_no_queue_ever_got(node: StoreNode, store: MessageStore) -> None:
+    store.create_address("empty").wait()
+    store.store(Message("empty", b"durable"))
+    store.store(Message("empty", b"not", durable=False))
+    store.destroy_address("empty").wait()
+    assert kinds_in_journal(node) == {ADDRESS: 1, QUEUE: 2}
+    assert store.volatile_bytes == (0, 0)

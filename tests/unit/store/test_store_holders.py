@@ -1,0 +1,200 @@
+"""Acquired and given back: holders, redeliveries, schedules, expiry; all of it over activations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from journal.errors import MessageHeldError, MessageMissingError, QueueMissingError
+from journal.store.model import Delivery, QueueConfig, ReferenceState
+from journal.store.store import MessageStore
+from tests.support.stores import StoreNode, bodies, infos, refuse, send, taken
+
+Reactivate = Callable[[StoreNode], MessageStore]
+BOTH = pytest.mark.parametrize("reactivate", [StoreNode.restart, StoreNode.crash], ids=["restart", "crash"])
+
+
+def test_release_keeps_the_place_and_counts_a_delivery(store: MessageStore) -> None:
+    first = send(store, b"first")
+    send(store, b"second")
+    for count in range(3):
+        assert store.take("q", "h") == Delivery(first, count)
+        store.release(first, "q").wait()
+    assert bodies(store) == [b"first", b"second"]
+    assert [info.deliveries for info in infos(store)] == [3, 0]
+
+
+def test_a_message_is_held_by_one(store: MessageStore) -> None:
+    sent = send(store, b"one")
+    store.acquire(sent, "q", "me").wait()
+    store.acquire(sent, "q", "me").wait()
+    before = infos(store)
+    refuse(
+        MessageHeldError,
+        lambda: store.acquire(sent, "q", "you"),
+        lambda: store.acknowledge(sent, "q", "you"),
+        lambda: store.release(sent, "q", "you"),
+    )
+    assert store.take("q", "you") is None
+    assert infos(store) == before
+    store.release(sent, "q", "me").wait()
+    with pytest.raises(MessageHeldError):
+        store.release(sent, "q")
+    assert store.take("q", "you") == Delivery(sent, 1)
+
+
+def test_operations_on_references_that_are_not_there_change_nothing(store: MessageStore) -> None:
+    sent = send(store, b"one")
+    before = infos(store)
+    for queue, error in (("r", MessageMissingError), ("missing", QueueMissingError)):
+        refuse(
+            error,
+            partial(store.acquire, sent, queue, "h"),
+            partial(store.release, sent, queue),
+            partial(store.deliveries, sent, queue, 3),
+            partial(store.schedule, sent, queue, 3),
+            partial(store.move, sent, queue, "orders", ["q"], "why"),
+            partial(store.expire, sent, queue),
+            partial(store.dead_letter, sent, queue),
+        )
+    with pytest.raises(QueueMissingError):
+        store.take("missing", "h")
+    with pytest.raises(QueueMissingError):
+        store.browse("missing")
+    assert infos(store) == before
+
+
+@BOTH
+def test_what_is_held_stays_its_holders_over_an_activation(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
+    sent = [send(store, b"%d" % number) for number in range(4)]
+    for number, holder in ((2, "a"), (0, "b"), (1, "a")):
+        store.acquire(sent[number], "q", holder)
+    store.release(sent[0], "q").wait()
+    store.acquire(sent[0], "q", "b").wait()
+    store = reactivate(node)
+    assert sorted(store.holders()) == ["a", "b"]
+    assert [(info.holder, info.deliveries) for info in infos(store)] == [("b", 1), ("a", 0), ("a", 0), ("", 0)]
+    assert taken(store) == [b"3"]
+    assert sorted(store.reattach("a")) == [(sent[1], "q"), (sent[2], "q")]
+    assert store.reattach("nobody") == []
+    node.clock.now_ms += node.settings.acquire_grace_ms - 1
+    assert store.take("q", "c") is None
+    node.clock.now_ms += 1
+    assert store.take("q", "c") == Delivery(sent[0], 2)
+    assert sorted(store.holders()) == ["a", "c", "h"]
+    store.acknowledge(sent[1], "q", "a").wait()
+
+
+@BOTH
+def test_a_holder_lets_go_of_everything(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+    for number in range(5):
+        send(store, b"%d" % number)
+    assert len(taken(store)) == 5
+    store.release_holder("h").wait()
+    store.release_holder("h").wait()
+    assert store.holders() == []
+    assert [info.deliveries for info in infos(store)] == [1] * 5
+    store = reactivate(node)
+    assert [info.deliveries for info in infos(store)] == [1] * 5
+    assert taken(store) == [b"%d" % number for number in range(5)]
+
+
+def test_what_a_transaction_locks_goes_with_its_holder_when_that_lets_go(store: MessageStore) -> None:
+    sent = send(store, b"one")
+    store.acquire(sent, "q", "gone").wait()
+    tx = store.begin()
+    store.acknowledge(sent, "q", "gone", tx)
+    store.release_holder("gone").wait()
+    store.rollback(tx).wait()
+    store.flush().wait()
+    assert store.take("q", "next") == Delivery(sent, 1)
+
+
+@BOTH
+def test_the_broker_may_count_deliveries_itself(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+    sent = send(store, b"one")
+    store.deliveries(sent, "q", 7).wait()
+    store = reactivate(node)
+    assert store.take("q", "h") == Delivery(sent, 7)
+    store.deliveries(sent, "q", 8).wait()
+    store = reactivate(node)
+    (info,) = infos(store)
+    assert (info.holder, info.deliveries) == ("h", 8)
+
+
+# ---- times -------------------------------------------------------------------------------------------------------
+
+
+@BOTH
+def test_a_scheduled_message_waits_for_its_time(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+    due = node.clock() + 1000
+    send(store, b"later", due=due)
+    send(store, b"now")
+    store = reactivate(node)
+    assert (store.next_due(), taken(store)) == (due, [b"now"])
+    assert [info.state for info in infos(store)] == [ReferenceState.SCHEDULED, ReferenceState.HELD]
+    node.clock.now_ms = due - 1
+    assert (store.tick(), store.take("q", "h")) == (0, None)
+    node.clock.now_ms = due
+    assert store.tick() == 1
+    assert taken(store) == [b"later"]
+    assert store.next_due() == 0
+
+
+@BOTH
+def test_a_route_has_the_messages_time_or_its_own(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+    first, second = node.clock() + 100, node.clock() + 200
+    sent = send(store, b"one", due=first)
+    store.route(sent, "r", due=second).wait()
+    store = reactivate(node)
+    assert [info.due for info in store.explain(sent)] == [first, second]
+    store.create_queue(QueueConfig("s", "orders")).wait()
+    store.route(sent, "s").wait()
+    assert [info.due for info in store.explain(sent)] == [first, second, first]
+    store = reactivate(node)
+    assert [info.due for info in store.explain(sent)] == [first, second, first]
+    node.clock.now_ms = second
+    assert [taken(store, queue) for queue in ("q", "r", "s")] == [[b"one"]] * 3
+
+
+@BOTH
+def test_a_message_is_scheduled_again_or_at_once(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
+    a, b, c = (send(store, body) for body in (b"a", b"b", b"c"))
+    due = node.clock() + 50
+    store.schedule(a, "q", due)
+    store.acquire(b, "q", "h")
+    store.schedule(b, "q", due).wait()
+    assert store.take("q", "h") == Delivery(c, 0)
+    store.release(b, "q").wait()
+    store = reactivate(node)
+    assert [info.state for info in infos(store)][:2] == [ReferenceState.SCHEDULED] * 2
+    store.schedule(a, "q", 0).wait()
+    store = reactivate(node)
+    assert store.take("q", "h") == Delivery(a, 0)
+    with pytest.raises(MessageHeldError):
+        store.acquire(b, "q", "h")
+    node.clock.now_ms = due
+    store.acquire(b, "q", "h").wait()
+
+
+@BOTH
+def test_an_expired_message_is_not_delivered_and_is_told(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
+    expires = node.clock() + 100
+    gone = send(store, b"gone", expires=expires)
+    send(store, b"stays")
+    store = reactivate(node)
+    node.clock.now_ms = expires - 1
+    assert store.expired() == []
+    node.clock.now_ms = expires
+    assert taken(store) == [b"stays"]
+    assert store.expired() == [(gone, "q")]
+    assert store.expire(gone, "q").wait() == 0
+    assert store.expired() == []
+    with pytest.raises(MessageMissingError):
+        store.message(gone)

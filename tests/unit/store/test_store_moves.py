@@ -1,0 +1,139 @@
+"""Moved, expired and dead: a copy elsewhere that names its origin, and the original settled, both or neither."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.errors import AddressMissingError, FullError, QueueMissingError, StoreError
+from journal.limits import Limits
+from journal.store.model import Message, Origin, QueueConfig, Routing
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from journal.v1.store_pb2 import MESSAGE
+from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, send
+
+
+def test_a_move_copies_and_settles(node: StoreNode, store: MessageStore) -> None:
+    declare(store, "archive/a", "archive/b", address="archive")
+    message = Message("orders", b"one", properties={"n": 1}, priority=8, expires=node.clock() + 9, duplicate_id=b"d")
+    sent = store.send(message, ["q", "r"]).wait()
+    copy = store.move(sent, "q", "archive", ["archive/a", "archive/b"], "kept").wait()
+    for living in (store, node.crash()):
+        moved = living.message(copy)
+        assert (moved.address, moved.body, moved.properties, moved.priority) == ("archive", b"one", {"n": 1}, 8)
+        assert (moved.duplicate_id, moved.expires) == (b"", message.expires)
+        assert moved.origin == Origin(sent, "orders", "q", "kept")
+        assert [bodies(living, queue) for queue in ("q", "r", "archive/a", "archive/b")] == [[], *([[b"one"]] * 3)]
+    store = node.store
+    store.move(sent, "r", "archive", ["archive/b"], "kept").wait()
+    assert kinds_in_journal(node)[MESSAGE] == 2
+    assert bodies(store, "archive/b") == [b"one", b"one"]
+
+
+def test_a_held_message_is_moved_for_its_holder(store: MessageStore) -> None:
+    declare(store, "dead", address="dead")
+    sent = send(store, b"one")
+    assert store.take("q", "h") is not None
+    store.move(sent, "q", "dead", ["dead"], "poison").wait()
+    assert (infos(store), bodies(store, "dead"), store.holders()) == ([], [b"one"], [])
+
+
+def test_a_refused_move_changes_nothing(node: StoreNode, store: MessageStore) -> None:
+    declare(store, "archive", address="archive")
+    sent = send(store, b"one")
+    before = kinds_in_journal(node), store.queues()
+    for address, queues, error in (
+        ("nowhere", ["archive"], AddressMissingError),
+        ("archive", ["missing"], QueueMissingError),
+        ("archive", ["r"], StoreError),
+    ):
+        with pytest.raises(error):
+            store.move(sent, "q", address, queues, "why")
+    assert (kinds_in_journal(node), store.queues()) == before
+
+
+def test_expired_and_dead_messages_go_where_their_queue_says(node: StoreNode, store: MessageStore) -> None:
+    for address in ("late", "dead"):
+        store.create_address(address)
+        for name, routing in (("m1", Routing.MULTICAST), ("m2", Routing.MULTICAST), ("a1", Routing.ANYCAST)):
+            store.create_queue(QueueConfig(f"{address}/{name}", address, routing))
+        store.create_queue(QueueConfig(f"{address}/a2", address))
+    store.create_queue(QueueConfig("s", "orders", expiry_address="late", dead_letter_address="dead", deliveries_max=1))
+    late = send(store, b"late", "s", expires=node.clock() + 1)
+    dead = send(store, b"dead", "s")
+    expired = store.expire(late, "s").wait()
+    store.dead_letter(dead, "s").wait()
+    assert (store.message(expired).expires, store.message(expired).origin) == (
+        0,
+        Origin(late, "orders", "s", "expired"),
+    )
+    assert infos(store, "s") == []
+    for address in ("late", "dead"):
+        found = [bodies(store, f"{address}/{name}") for name in ("m1", "m2", "a1", "a2")]
+        assert found == [[address.encode()]] * 3 + [[]]
+
+
+def test_without_such_an_address_they_are_settled(node: StoreNode, store: MessageStore) -> None:
+    assert store.expire(send(store, b"late"), "q").wait() == 0
+    assert store.dead_letter(send(store, b"dead"), "q").wait() == 0
+    assert (infos(store), kinds_in_journal(node)[MESSAGE]) == ([], 0)
+
+
+def test_an_address_without_a_queue_takes_nothing(node: StoreNode, store: MessageStore) -> None:
+    declare(store, address="late")
+    store.create_queue(QueueConfig("s", "orders", expiry_address="late", dead_letter_address="nowhere"))
+    sent = send(store, b"one", "s")
+    before = store.queues()
+    with pytest.raises(QueueMissingError):
+        store.expire(sent, "s")
+    with pytest.raises(AddressMissingError):
+        store.dead_letter(sent, "s")
+    assert store.queues() == before
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_move_in_a_transaction_happens_with_it(store: MessageStore, commits: bool) -> None:
+    declare(store, "archive", address="archive")
+    sent = send(store, b"one")
+    tx = store.begin()
+    store.move(sent, "q", "archive", ["archive"], "kept", tx=tx)
+    assert bodies(store, "archive") == []
+    (store.commit if commits else store.rollback)(tx).wait()
+    assert (bodies(store), bodies(store, "archive")) == (([], [b"one"]) if commits else ([b"one"], []))
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_large_message_moves_in_pieces(small_node: StoreNode, durable: bool) -> None:
+    node, store = small_node, small_node.store
+    declare(store, "archive", address="archive")
+    body = bytes(range(256)) * 10
+    sent = send(store, body, durable=durable)
+    before = kinds_in_journal(node)
+    copy = store.move(sent, "q", "archive", ["archive"], "kept").wait()
+    assert store.message(copy).body == body
+    assert store.message(copy).durable is durable
+    assert (bodies(store), bodies(store, "archive")) == ([], [body])
+    assert kinds_in_journal(node) == before
+    store.acknowledge(copy, "archive").wait()
+    assert store.volatile_bytes == (0, 0)
+
+
+def test_a_large_move_that_finds_no_room_changes_nothing(tmp_path_factory: pytest.TempPathFactory) -> None:
+    limits = Limits(staged_bytes_max=3000, staged_total_bytes_max=3000)
+    settings = StoreSettings(inline_bytes_max=100, chunk_bytes=100)
+    with StoreNode(tmp_path_factory.mktemp("small") / "node", settings, limits=limits) as node:
+        store = node.store
+        declare(store, "q")
+        declare(store, "archive", address="archive")
+        sent = send(store, b"x" * 1400)
+        tx = store.begin()
+        other = send(store, b"x" * 1200, tx=tx)
+        before = infos(store), kinds_in_journal(node)
+        store.prepare(tx)
+        with pytest.raises(FullError):
+            store.move(sent, "q", "archive", ["archive"], "kept")
+        assert (infos(store), kinds_in_journal(node)) == before
+        assert [info.tx for info in store.transactions()] == [tx]
+        store.rollback(tx).wait()
+        store.move(sent, "q", "archive", ["archive"], "kept").wait()
+        assert other != sent
