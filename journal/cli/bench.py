@@ -41,6 +41,12 @@ def activate(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_j
     _run("activate", bootstrap, quick, as_json)
 
 
+@app.command()
+def store(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """The message store against the bare journal, and what its queues take to load and in memory."""
+    _run("store", bootstrap, quick, as_json)
+
+
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes():
         # measuring needs packages that nothing else does

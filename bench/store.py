@@ -1,0 +1,269 @@
+"""`bench store`: the message store against the bare journal, its queues' load, and what they take in memory.
+
+The pair: messages of 200 bytes over 1,000 queues, each sent and acknowledged once durable, all pipelined; the bare
+journal does the same four operations a message (add, route, acknowledge, delete) with the same data.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.rounds import Comparison, Figures, Outcome, alternate, say
+from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Memory, Scene, rss_mb, worker
+from bench.workload import bodies
+from journal.completion import Completion
+from journal.config import Settings
+from journal.journal import BlockingJournal
+from journal.loading import LoadCounts, LoadedUpdate, NullLoader
+from journal.local.references import RocksReferenceIndex
+from journal.store.model import Message, QueueConfig
+from journal.store.pending import Pending
+from journal.store.records import encode_address, encode_message, encode_queue
+from journal.store.store import MessageStore
+from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, MESSAGE, QUEUE, ROUTE
+from loaders.queues import QueueLoader
+
+SHARDS = 8
+QUEUES = 1000
+MESSAGES = 200_000
+LAG = 20_000
+"""Messages between a send and its acknowledge."""
+
+LOADED_QUEUES = 10_000
+LOADED_MESSAGES = 1_000_000
+LOADED_BODY_BYTES = 1024
+CAPPED_MESSAGES = 10_000_000
+CAPPED_REFERENCES = 1_000_000
+"""References kept in memory of those."""
+
+_UNBOUNDED = 1 << 40
+_SAY_EVERY = 1_000_000
+
+
+def run(scene: Scene) -> Outcome:
+    outcome = Outcome()
+    memory = Memory()
+    with memory.watch(node_and_bench=os.getpid(), broker=scene.broker_pid):
+        outcome.comparisons.append(_enqueue_and_acknowledge(scene, memory))
+        outcome.figures |= _load(scene, memory)
+        messages, kept = scene.operations(CAPPED_MESSAGES), scene.operations(CAPPED_REFERENCES)
+        outcome.figures |= _in_new_process(_capped, scene.directory / "references", messages, kept)
+    outcome.figures |= memory.figures()
+    return outcome
+
+
+# ---- enqueue and acknowledge -----------------------------------------------------------------------------------------
+
+
+def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> Comparison:
+    messages = scene.operations(MESSAGES)
+    with (
+        scene.journal(SHARDS) as ours_settings,
+        scene.journal(SHARDS) as bare_settings,
+        BlockingJournal(ours_settings) as ours_journal,
+        BlockingJournal(bare_settings) as bare,
+    ):
+        loader = _loader()
+        with worker(ours_settings) as pid, memory.watch(worker=pid):
+            ours_journal.activate(loader)
+        with worker(bare_settings):
+            bare.activate()
+        with MessageStore(ours_journal) as store:
+            store.start(loader.loaded)
+            queues = _declare(store)
+            ids = count(1)
+            ours, limit = alternate(
+                scene.rounds(),
+                lambda: _through_store(store, queues, messages),
+                lambda: _through_journal(bare, ids, messages),
+                what="enqueue and acknowledge",
+            )
+    return Comparison("store_enqueue_acknowledge", "operations_per_s", ours, limit, 0.5)
+
+
+def _declare(store: MessageStore) -> list[QueueConfig]:
+    """A queue of an address of its own each."""
+    queues = [QueueConfig(f"queue-{number}", f"address-{number}") for number in range(QUEUES)]
+    for queue in queues:
+        store.create_address(queue.address)
+    store.flush().wait(TIMEOUT_S)
+    for queue in queues:
+        store.create_queue(queue)
+    store.flush().wait(TIMEOUT_S)
+    return queues
+
+
+def _through_store(store: MessageStore, queues: list[QueueConfig], messages: int) -> float:
+    """Operations of the journal a second."""
+    data = bodies()
+    waiting: deque[tuple[Pending, str]] = deque()
+    began = time.perf_counter()
+    for number in range(messages):
+        queue = queues[number % QUEUES]
+        message = Message(queue.address, data[number % len(data)])
+        waiting.append((store.send(message, [queue.name]), queue.name))
+        if len(waiting) > LAG:
+            _acknowledge(store, waiting)
+    while waiting:
+        _acknowledge(store, waiting)
+    store.flush().wait(TIMEOUT_S)
+    return 4 * messages / (time.perf_counter() - began)
+
+
+def _acknowledge(store: MessageStore, waiting: deque[tuple[Pending, str]]) -> None:
+    pending, queue = waiting.popleft()
+    pending.wait(TIMEOUT_S)
+    store.acknowledge(pending.id, queue)
+
+
+def _through_journal(journal: BlockingJournal, ids: Iterator[int], messages: int) -> float:
+    data = [encode_message(Message("address-1", body)) for body in bodies()]
+    waiting: deque[tuple[Completion, int]] = deque()
+    began = time.perf_counter()
+    for number in range(messages):
+        record_id = next(ids)
+        journal.add(record_id, MESSAGE, data[number % len(data)])
+        waiting.append((journal.update(record_id, ROUTE, b"", subject=number % QUEUES + 1), record_id))
+        if len(waiting) > LAG:
+            _settle(journal, waiting)
+    while waiting:
+        _settle(journal, waiting)
+    journal.flush().wait(TIMEOUT_S)
+    return 4 * messages / (time.perf_counter() - began)
+
+
+def _settle(journal: BlockingJournal, waiting: deque[tuple[Completion, int]]) -> None:
+    completion, record_id = waiting.popleft()
+    completion.wait(TIMEOUT_S)
+    journal.update(record_id, ACKNOWLEDGE, b"", subject=record_id % QUEUES + 1)
+    journal.delete(record_id)
+
+
+# ---- load ------------------------------------------------------------------------------------------------------------
+
+
+def _loader() -> QueueLoader:
+    return QueueLoader(references_in_memory_max=_UNBOUNDED, queue_references_in_memory_max=_UNBOUNDED)
+
+
+def _load(scene: Scene, memory: Memory) -> Figures:
+    """Seconds of a load of many queues by a node whose copy is warm, and the bytes a message takes."""
+    messages = scene.operations(LOADED_MESSAGES)
+    queues = scene.operations(LOADED_QUEUES)
+    with scene.journal(SHARDS) as settings, worker(settings) as pid, memory.watch(worker=pid):
+        with BlockingJournal(settings) as journal:
+            journal.activate()
+            say(f"{messages:,} messages into {queues:,} queues")
+            _fill(journal, queues, messages)
+        return _in_new_process(_measured_load, settings.model_dump(), messages)
+
+
+def _in_new_process(measure: Callable[..., Figures], *arguments: object) -> Figures:
+    """In one whose memory holds nothing yet that what is measured could use again."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(measure, *arguments).result()
+
+
+def _fill(journal: BlockingJournal, queues: int, messages: int) -> None:
+    body = bytes(LOADED_BODY_BYTES)
+    queue_ids: list[int] = []
+    for number in range(queues):
+        config = QueueConfig(f"queue-{number}", f"address-{number}")
+        journal.add(journal.new_id(number), ADDRESS, encode_address(config.address, 0))
+        queue_ids.append(journal.new_id(number))
+        journal.add(queue_ids[-1], QUEUE, encode_queue(config))
+    for number in range(messages):
+        queue = number % queues
+        record_id = journal.new_id(queue)
+        journal.add(record_id, MESSAGE, encode_message(Message(f"address-{queue}", body)))
+        journal.update(record_id, ROUTE, b"", subject=queue_ids[queue])
+    journal.flush().wait(RUN_TIMEOUT_S)
+
+
+def _measured_load(values: dict[str, Any], messages: int) -> Figures:
+    settings = Settings(**values)
+    process = psutil.Process()
+    loader = _loader()
+    gc.collect()
+    with BlockingJournal(settings) as journal:
+        journal.activate(NullLoader())  # what clients and RocksDB's caches take is taken
+    with BlockingJournal(settings) as journal:
+        before = rss_mb(process)
+        report = journal.activate(loader)
+        gc.collect()
+        grown = rss_mb(process) - before
+    ready = sum(queue.ready for queue in loader.loaded.state.queues())
+    if ready != messages:
+        raise AssertionError(f"{ready} messages were loaded, not {messages}")
+    return {
+        "store_load_messages": messages,
+        "store_load_s": round(report.load_s, 3),
+        "store_load_messages_per_s": round(messages / report.load_s),
+        "store_load_bytes_per_message": round(grown * 2**20 / messages),
+        "store_load_bytes_per_message_max": 250,
+    }
+
+
+# ---- more than fits --------------------------------------------------------------------------------------------------
+
+
+def _capped(directory: Path, messages: int, kept: int) -> Figures:
+    """Ten times as many with an index for what does not fit: told by a loader, then one queue taken to its end."""
+    queues = 100
+    process = psutil.Process()
+    gc.collect()
+    before = rss_mb(process)
+    index = RocksReferenceIndex(directory)
+    try:
+        loader = QueueLoader(references_in_memory_max=kept, queue_references_in_memory_max=kept, index=index)
+        memory = Memory()
+        with memory.watch(capped=os.getpid()):
+            load_s, take_s = _fill_and_take(loader, queues, messages)
+        peak = max(memory.peaks.get("capped", before), rss_mb(process))
+    finally:
+        index.close()
+    return {
+        "store_capped_messages": messages,
+        "store_capped_references_in_memory_max": kept,
+        "store_capped_load_s": round(load_s, 1),
+        "store_capped_take_per_s": round(messages // queues / take_s),
+        "store_capped_rss_growth_mb": round(peak - before),
+    }
+
+
+def _fill_and_take(loader: QueueLoader, queues: int, messages: int) -> tuple[float, float]:
+    state = loader.loaded.state
+    data = encode_message(Message("address", bytes(16)))
+    began = time.perf_counter()
+    loader.begin({})
+    loader.record(1, ADDRESS, encode_address("address", 0), (), (0, 0, 0))
+    for queue in range(queues):
+        loader.record(2 + queue, QUEUE, encode_queue(QueueConfig(f"queue-{queue}", "address")), (), (0, 0, 0))
+    for number in range(messages):
+        position = (number + 1, 0, 0)
+        loader.record(
+            1000 + number, MESSAGE, data, (LoadedUpdate(ROUTE, b"", False, 2 + number % queues, position),), position
+        )
+        if number % _SAY_EVERY == 0:
+            say(f"{number:,} of {messages:,} messages told")
+    loader.complete(LoadCounts(messages, messages, 0, 0))
+    load_s = time.perf_counter() - began
+    began = time.perf_counter()
+    for expected in range(messages // queues):
+        delivery = state.take(2, "bench", 0)
+        if delivery is None or delivery.message != 1000 + expected * queues:
+            raise AssertionError(f"{delivery} instead of message {1000 + expected * queues}")
+        state.acknowledge(delivery.message, 2, "bench")
+        state.settled(delivery.message, 2)
+    return load_s, time.perf_counter() - began
