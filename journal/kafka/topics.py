@@ -121,7 +121,8 @@ def check_journal(cluster: Cluster, settings: Settings, identity: Identity, time
 def _check_config(settings: Settings, topic: str, state: TopicState, expected: dict[str, str]) -> None:
     for key, wanted in expected.items():
         value = state.config.get(key, "")
-        if not _is_enough(key, value, wanted):
+        exact = topic == wal_topic(settings.journal)
+        if not _is_enough(key, value, wanted, exact_size=exact):
             raise TopicError(
                 f"topic {topic} has {key}={value or 'nothing'} and needs {wanted}: "
                 f"kafka-configs --bootstrap-server {settings.bootstrap_servers} --alter --entity-type topics "
@@ -129,9 +130,12 @@ def _check_config(settings: Settings, topic: str, state: TopicState, expected: d
             )
 
 
-def _is_enough(key: str, value: str, wanted: str) -> bool:
-    """Whether a topic's setting is at least as safe as what the journal asks for."""
+def _is_enough(key: str, value: str, wanted: str, *, exact_size: bool) -> bool:
+    """Whether a topic's setting is at least as safe as what the journal asks for.
+
+    With `exact_size` it may not take larger records either: no `skipped` row could keep a larger foreign one.
+    """
     at_least = ("min.insync.replicas", "max.message.bytes", "delete.retention.ms", "min.compaction.lag.ms")
-    if key in at_least:
+    if key in at_least and not (exact_size and key == "max.message.bytes"):
         return value.isdigit() and int(value) >= int(wanted)
     return value == wanted
