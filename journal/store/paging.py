@@ -1,8 +1,8 @@
 """The tables under a QueueState, and what of them waits in the index.
 
 In memory is what came while the bounds allowed; behind it, in delivery order, the index has the rest of a line, and
-SCHEDULED references. A message is in memory while one of its references is. What is asked about one message (acquire
-it, acknowledge it) first brings all of it back. What the index holds is read only by the process that wrote it.
+SCHEDULED references. A message is in memory while one of its references is. What is done to one reference (acquire it,
+acknowledge it) first brings it back. What the index holds is read only by the process that wrote it.
 """
 
 from __future__ import annotations
@@ -181,18 +181,40 @@ class PagedTables:
         assert self.index is not None
         return [paged for paged in self.index.find(message_id) if paged.queue in self.queues]
 
-    def recall(self, message_id: int) -> int:
-        """Bring all of a message back to memory: its row, or -1 if there is no such message."""
-        if self.paged:
-            assert self.index is not None
-            for paged in self.find(message_id):
-                self.index.remove(paged)
-                entry = self.queues[paged.queue]
-                self._count_paged(entry, entry.line(paged.rank), paged, -1)
-                self._put_back(entry, paged)
-        return self.references.row_of.get(message_id, -1)
+    def know(self, found: list[Paged]) -> int:
+        """The row of a message of which memory has nothing, and the index has `found`: it is about to have one more."""
+        assert self.index is not None
+        table, first = self.references, found[0]
+        address, priority, durable, size, timestamp, chunks, deliveries, alone = paged_facts(first.data)
+        if alone:
+            facts: Facts = (address, priority, durable, size, timestamp, chunks, deliveries, False)
+            self.index.put(first._replace(data=marshal.dumps(facts)))
+        row = table.add_message(first.message, address, priority, size, first.expires, timestamp, durable, chunks)
+        if first.expires:
+            self.expiry.add(row, first.expires)
+        table.live[row] = table.paged[row] = len(found)
+        return row
 
-    def _put_back(self, entry: QueueEntry, paged: Paged) -> None:
+    def recall(self, message_id: int, queue_id: int) -> int:
+        """Bring one reference back to memory: its row, or -1 if it is not in the index."""
+        for paged in self.find(message_id):
+            if paged.queue == queue_id:
+                return self._bring_back(paged)
+        return -1
+
+    def recall_all(self, message_id: int) -> None:
+        """Bring all of a message back to memory."""
+        for paged in self.find(message_id):
+            self._bring_back(paged)
+
+    def _bring_back(self, paged: Paged) -> int:
+        assert self.index is not None
+        self.index.remove(paged)
+        entry = self.queues[paged.queue]
+        self._count_paged(entry, entry.line(paged.rank), paged, -1)
+        return self._put_back(entry, paged)
+
+    def _put_back(self, entry: QueueEntry, paged: Paged) -> int:
         row = self.admit(paged)
         if paged.due:
             self.references.flags[row] = SCHEDULED
@@ -201,6 +223,7 @@ class PagedTables:
             self.schedule.add(row, paged.due)
         else:
             entry.line(paged.rank).put_back(row)
+        return row
 
     def take_due(self, now_ms: int, limit: int) -> int:
         """References in the index that are due by now become READY, there or in memory; how many."""

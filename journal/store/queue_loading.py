@@ -22,6 +22,7 @@ NO_QUEUE = 0
 
 _INDEX_BITS = 32
 _HALF_BITS = 64
+_LOW = (1 << _HALF_BITS) - 1
 
 
 class LoadedReference(NamedTuple):
@@ -33,6 +34,9 @@ class LoadedReference(NamedTuple):
     holder: str = ""
     deliveries: int = 0
     due: int = 0
+
+
+_NOWHERE = (LoadedReference(NO_QUEUE, 0),)
 
 
 def place_of(position: tuple[int, int, int]) -> int:
@@ -66,28 +70,29 @@ class QueueLoading(QueueMessages):
         message_row = table.add_message(message_id, address_id, priority, size, expires, timestamp, True, chunks)
         if expires:
             tables.expiry.add(message_row, expires)
-        loaded = references or (LoadedReference(NO_QUEUE, 0),)
+        loaded = references or _NOWHERE
         table.live[message_row] = len(loaded)
-        rows: list[tuple[QueueEntry, int]] = []
-        for reference in loaded:
-            entry = tables.queues.get(reference.queue) or self._unknown_queue(reference.queue)
-            row = table.add_reference(message_row, reference.queue, READY)
-            entry.bytes += size
-            self._load_reference(entry, row, reference)
-            rows.append((entry, row))
-        rank = PRIORITY_MAX - priority
-        for entry, row in rows:
-            if table.flags[row] != HELD and (entry.record_id in self._spilled or tables.is_full(entry)):
-                self._spill(entry, rank, row)
+        rows = [self._load_reference(message_row, priority, size, reference) for reference in loaded]
+        if tables.index is not None:
+            for row in rows:
+                entry = tables.queues[table.queue[row]]
+                if table.flags[row] != HELD and (entry.record_id in self._spilled or tables.is_full(entry)):
+                    self._spill(entry, PRIORITY_MAX - priority, row)
 
-    def _load_reference(self, entry: QueueEntry, row: int, reference: LoadedReference) -> None:
+    def _load_reference(self, message_row: int, priority: int, size: int, reference: LoadedReference) -> int:
+        """Hot path: its row, where READY ones pass straight through."""
         table, tables = self._references, self._tables
-        _, place, holder, deliveries, due = reference
-        table.set_place(row, place)
-        table.deliveries[row] = deliveries
+        queue_id, place, holder, deliveries, due = reference
+        entry = tables.queues.get(queue_id) or self._unknown_queue(queue_id)
+        row = table.add_reference(message_row, queue_id, READY)
+        entry.bytes += size
         high = place >> _HALF_BITS
+        table.high[row] = high
+        table.low[row] = place & _LOW
         if high >= tables.next_high:
             tables.next_high = high + 1
+        if deliveries:
+            table.deliveries[row] = deliveries
         if due:
             tables.due[row] = due
         if holder:
@@ -98,7 +103,8 @@ class QueueLoading(QueueMessages):
             tables.schedule.add(row, due)
         else:
             entry.counts[READY] += 1
-            tables.line_of(entry, row).load(row, place)
+            entry.line(PRIORITY_MAX - priority).load(row, place)
+        return row
 
     def _beside(self, entry: QueueEntry, row: int, state: int) -> None:
         self._references.flags[row] = state

@@ -54,9 +54,11 @@ class QueueMessages(QueueDirectory):
         table = self._references
         row = table.row_of.get(message_id)
         if row is None:
-            if not self._tables.find(message_id) and self._tables.forget_paged(message_id):
-                return
-            raise self._missing(message_id)
+            if self._tables.find(message_id):
+                raise StoreError(f"message {message_id} has references")
+            if not self._tables.forget_paged(message_id):
+                raise self._missing(message_id)
+            return
         if table.live[row]:
             raise StoreError(f"message {message_id} has {table.live[row]} references")
         if table.first[row] == -1:
@@ -112,12 +114,15 @@ class QueueMessages(QueueDirectory):
         if entry is None:
             raise self._no_queue(queue_id)
         message_row = table.row_of.get(message_id, -1)
-        if message_row < 0 or message_row in table.paged:
-            message_row = tables.recall(message_id)
-        if message_row < 0 or table.is_deleted(message_row):
+        found = []
+        if tables.paged and (message_row < 0 or message_row in table.paged):
+            found = tables.find(message_id)
+        if (message_row < 0 and not found) or (message_row >= 0 and table.is_deleted(message_row)):
             raise self._missing(message_id)
-        if table.find(message_row, queue_id) >= 0:
+        if (message_row >= 0 and table.find(message_row, queue_id) >= 0) or queue_id in [each.queue for each in found]:
             raise StoreError(f"queue {entry.config.name!r} has message {message_id} already")
+        if message_row < 0:
+            message_row = tables.know(found)
         row = table.add_reference(message_row, queue_id, ARRIVING)
         table.live[message_row] += 1
         entry.counts[ARRIVING] += 1
@@ -153,7 +158,7 @@ class QueueMessages(QueueDirectory):
                 tables.schedule.remove()
                 tables.page_out(entry, line, row)
             return
-        full = tables.index is not None and (line.paged or tables.is_full(entry))
+        full = tables.index is not None and (line.paged > 0 or tables.is_full(entry))
         counts[ARRIVING] -= 1
         counts[READY] += 1
         entry.away.discard(row)
@@ -199,8 +204,7 @@ class QueueMessages(QueueDirectory):
         message_row = table.row_of.get(message_id, -1)
         row = table.find(message_row, queue_id) if message_row >= 0 else -1
         if row < 0 and self._tables.paged:
-            message_row = self._tables.recall(message_id)
-            row = table.find(message_row, queue_id) if message_row >= 0 else -1
+            row = self._tables.recall(message_id, queue_id)
         if row < 0 or table.flags[row] & STATE in (ARRIVING, SETTLING):
             raise self._missing(message_id, queue_id)
         return entry, row

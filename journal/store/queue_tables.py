@@ -129,7 +129,8 @@ class QueueTables(PagedTables):
             count += 1
         if self.paged and self.index is not None and count < limit:
             for message_id in self.index.expired(now_ms, limit - count):
-                if self.recall(message_id) >= 0:
+                self.recall_all(message_id)
+                if message_id in self.references.row_of:
                     self.overdue[message_id] = None
                     count += 1
         return count

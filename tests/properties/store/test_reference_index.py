@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
+from journal.errors import LocalStorageError
 from journal.local.references import RocksReferenceIndex
 from journal.store.references import Paged
 from tests.support.references import MemoryIndex
@@ -78,3 +80,23 @@ class IndexMachine(RuleBasedStateMachine):
 
 def test_the_index_in_rocksdb_equals_one_that_sorts() -> None:
     run_state_machine_as_test(IndexMachine, settings=settings(max_examples=25, stateful_step_count=30, deadline=None))
+
+
+def test_an_index_begins_empty_and_gives_its_disk_back(tmp_path: Path) -> None:
+    directory = tmp_path / "index"
+    paged = Paged(1 << 10, 5, 7, 3, 9, 4, b"data")
+    directory.mkdir()
+    (directory / "left by another process").write_bytes(b"1")
+    for _ in range(2):
+        index = RocksReferenceIndex(directory)
+        assert index.find(9) == []
+        index.put(paged)
+        assert index.find(9) == [paged]
+        index.close()
+        assert list(directory.iterdir()) == []
+
+
+def test_a_directory_that_is_in_the_way_is_a_local_storage_error(tmp_path: Path) -> None:
+    (tmp_path / "index").write_bytes(b"a file")
+    with pytest.raises(LocalStorageError):
+        RocksReferenceIndex(tmp_path / "index")

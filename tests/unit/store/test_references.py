@@ -1,0 +1,180 @@
+"""The containers under a QueueState: rows, lines, deadlines, holds."""
+
+from __future__ import annotations
+
+from journal.store.deadlines import Deadlines
+from journal.store.holds import Holds
+from journal.store.lines import Line
+from journal.store.references import FREE, HELD, READY, SETTLING, STATE, References
+
+
+def add_message(table: References, message: int) -> int:
+    return table.add_message(message, 1, 4, 100, 0, 0, True, ())
+
+
+def lined_up(count: int) -> tuple[References, Line, list[int]]:
+    """A line of `count` rows, in places 1, 2 and so on."""
+    table = References()
+    line, rows = Line(table, 5), []
+    for place in range(1, count + 1):
+        row = table.add_reference(add_message(table, place), 1, READY)
+        table.set_place(row, place)
+        line.append(row, place)
+        rows.append(row)
+    return table, line, rows
+
+
+def drain(line: Line) -> list[int]:
+    popped: list[int] = []
+    while (row := line.first()) >= 0:
+        line.pop(row, HELD)
+        popped.append(row)
+    return popped
+
+
+# ---- rows --------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_used_again() -> None:
+    table = References()
+    for _ in range(3):
+        message_row = add_message(table, 7)
+        row = table.add_reference(message_row, 1, READY)
+        assert (message_row, row, table.references) == (0, 0, 1)
+        table.drop_reference(row)
+        table.drop_message(message_row)
+    assert (table.references, table.row_of) == (0, {})
+
+
+def test_a_message_finds_its_references_by_queue_however_many_there_are() -> None:
+    table = References()
+    message_row = add_message(table, 7)
+    rows = {queue: table.add_reference(message_row, queue, READY) for queue in range(1, 6)}
+    assert table.of_message(message_row) == list(rows.values())
+    assert {queue: table.find(message_row, queue) for queue in range(1, 7)} == {**rows, 6: -1}
+    for queue in range(1, 5):
+        table.drop_reference(rows[queue])
+        assert table.find(message_row, queue) == -1
+    assert table.of_message(message_row) == [rows[5]]
+    table.drop_reference(rows[5])
+    assert table.of_message(message_row) == []
+    assert table.find(message_row, 5) == -1
+
+
+def test_places_of_128_bits_are_kept_whole() -> None:
+    table = References()
+    row = table.add_reference(add_message(table, 7), 1, READY)
+    for place in (0, 1, 2**64 - 1, 2**64, 2**127 + 1):
+        table.set_place(row, place)
+        assert table.place(row) == place
+
+
+# ---- lines -------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_gives_rows_in_order_and_what_comes_back_in_its_place() -> None:
+    _, line, rows = lined_up(200)
+    for _ in range(50):
+        line.pop(line.first(), HELD)
+    for row in (rows[30], rows[2], rows[10]):
+        line.put_back(row)
+    assert drain(line) == [rows[2], rows[10], rows[30], *rows[50:]]
+
+
+def test_a_row_that_left_the_middle_is_not_used_again_while_the_line_has_it() -> None:
+    table, line, rows = lined_up(10)
+    line.leave(rows[5], SETTLING)
+    table.drop_reference(rows[5])
+    assert table.flags[rows[5]] & STATE == FREE
+    other = table.add_reference(add_message(table, 99), 1, READY)
+    assert other != rows[5]
+    assert drain(line) == rows[:5] + rows[6:]
+    assert table.add_reference(add_message(table, 100), 1, READY) == rows[5]
+
+
+def test_leaving_the_middle_and_coming_back_changes_nothing() -> None:
+    _, line, rows = lined_up(10)
+    for _ in range(100):
+        line.leave(rows[4], HELD)
+        line.put_back(rows[4])
+    assert len(line) == 10
+    assert drain(line) == rows
+
+
+def test_a_line_of_which_most_has_left_lets_go_of_it() -> None:
+    table, line, rows = lined_up(1000)
+    for row in rows[1:900]:
+        line.leave(row, SETTLING)
+        table.drop_reference(row)
+    assert len(line) < 250
+    assert table.references < 250
+    assert drain(line) == [rows[0], *rows[900:]]
+
+
+def test_what_was_loaded_in_any_order_is_sorted() -> None:
+    table = References()
+    line = Line(table, 5)
+    by_place = {}
+    for place in (5, 2, 9, 1, 7):
+        row = table.add_reference(add_message(table, place), 1, READY)
+        table.set_place(row, place)
+        line.load(row, place)
+        by_place[place] = row
+    line.sort()
+    assert line.is_behind(10)
+    assert not line.is_behind(9)
+    assert drain(line) == [by_place[place] for place in (1, 2, 5, 7, 9)]
+
+
+def test_a_drained_line_is_empty_and_begins_anew() -> None:
+    table, line, rows = lined_up(5)
+    line.leave(rows[0], HELD)
+    assert sorted(line.drain()) == rows[1:]
+    assert line.first() == -1
+    table.set_place(rows[3], 1)
+    line.append(rows[3], 1)
+    assert drain(line) == [rows[3]]
+
+
+# ---- deadlines ---------------------------------------------------------------------------------------------------
+
+
+def test_deadlines_come_by_time_and_only_if_they_are_still_true() -> None:
+    times = {1: 30, 2: 10, 3: 20}
+    deadlines = Deadlines(lambda row: times.get(row, 0))
+    for row, time in times.items():
+        deadlines.add(row, time)
+    del times[2]
+    deadlines.remove()
+    assert deadlines.next() == 20
+    assert deadlines.pop(19) == -1
+    assert [deadlines.pop(100) for _ in range(3)] == [3, 1, -1]
+    assert deadlines.next() == 0
+
+
+def test_deadlines_that_change_often_are_found_by_their_last_time() -> None:
+    times: dict[int, int] = {}
+    deadlines = Deadlines(lambda row: times.get(row, 0))
+    for time in range(1, 2000):
+        for row in (1, 2):
+            if row in times:
+                deadlines.remove()
+            times[row] = time * 10 + row
+            deadlines.add(row, times[row])
+    assert deadlines.count == 2
+    assert deadlines.pop(10**6) == 1
+    del times[1]
+    assert deadlines.pop(10**6) == 2
+
+
+# ---- holds -------------------------------------------------------------------------------------------------------
+
+
+def test_holders_are_known_while_they_hold_something() -> None:
+    holds = Holds()
+    for row, holder in ((1, "one"), (2, "two"), (3, "one")):
+        holds.add(row, holder)
+    assert (list(holds.rows("one")), holds.holder(2), holds.holder(4)) == ([1, 3], "two", "")
+    for row in (1, 3, 4):
+        holds.remove(row)
+    assert (holds.holders(), list(holds.rows("one"))) == (["two"], [])
