@@ -10,15 +10,19 @@ from journal.activation import ActivationReport, Progress
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.liveness import require_no_active_node
+from journal.loading import Loader
 from journal.local.slots import take_slot
 from journal.runtime import kafka_of
 
 
 @contextmanager
 def activated_journal(
-    settings: Settings, *, take_over: bool, progress: Progress
+    settings: Settings, *, take_over: bool, progress: Progress, loader: Loader | None = None
 ) -> Iterator[tuple[BlockingJournal, ActivationReport]]:
-    """An active journal, closed cleanly however the command ends. Raises ActiveNodeError unless `take_over`."""
+    """An active journal, closed cleanly however the command ends; `loader` is told its state.
+
+    Raises ActiveNodeError unless `take_over`.
+    """
     slot = take_slot(settings.directory / settings.journal, "command")
     journal = BlockingJournal(settings, copy_name=slot.path.name, progress=progress)
     try:
@@ -32,7 +36,7 @@ def activated_journal(
                 pause=_pause_showing(progress),
                 fence_check_s=settings.fence_check_ms / 1000,
             )
-        yield journal, journal.activate()
+        yield journal, journal.activate(loader)
     finally:
         journal.close()
         slot.release()

@@ -13,17 +13,13 @@ import typer
 
 from journal.cli.activating import activated_journal
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
+    Chosen,
     JsonOption,
-    PropertyOption,
     StepProgress,
     TakeOverOption,
-    exit_codes,
+    journal_command,
     print_facts,
     print_json,
-    settings_from,
 )
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
@@ -32,38 +28,35 @@ from journal.script import apply_operation, parse_line
 _PROGRESS_LINES = 1000
 
 
+@journal_command
 def apply(
+    chosen: Chosen,
     file: Annotated[str, typer.Argument(help="JSON lines; - for standard input.")],
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
     take_over: TakeOverOption = False,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Activate the journal, append the operations of a script in order, and close.
 
     A bad line stops it with the line's number, and the journal holds exactly what came before it.
     """
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config)
-        if file != "-" and not Path(file).is_file():
-            raise typer.BadParameter(f"there is no file {file}", param_hint="FILE")
-        with (
-            nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as lines,
-            StepProgress() as progress,
-            activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),
-        ):
-            began = time.monotonic()
-            in_doubt = set(report.in_doubt)
-            operations = _append_lines(opened, lines, in_doubt, progress)
-            seconds = time.monotonic() - began
-        facts: dict[str, object] = {
-            "operations": operations,
-            "epoch": report.epoch,
-            "seconds": round(seconds, 3),
-            "in_doubt": sorted(in_doubt),
-        }
+    settings = chosen.settings()
+    if file != "-" and not Path(file).is_file():
+        raise typer.BadParameter(f"there is no file {file}", param_hint="FILE")
+    with (
+        nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as lines,
+        StepProgress() as progress,
+        activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),
+    ):
+        began = time.monotonic()
+        in_doubt = set(report.in_doubt)
+        operations = _append_lines(opened, lines, in_doubt, progress)
+        seconds = time.monotonic() - began
+    facts: dict[str, object] = {
+        "operations": operations,
+        "epoch": report.epoch,
+        "seconds": round(seconds, 3),
+        "in_doubt": sorted(in_doubt),
+    }
     if as_json:
         print_json(facts)
         return

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import getpass
+import inspect
 import json
 import logging
+import math
 import os
 import socket
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from journal.config import Settings, load_settings
 from journal.errors import (
     ConfigError,
     FencedError,
@@ -30,6 +32,9 @@ from journal.errors import (
     KafkaUnavailableError,
     OutcomeUnknownError,
 )
+
+if TYPE_CHECKING:
+    from journal.config import Settings
 
 BootstrapOption = Annotated[
     str | None, typer.Option("-b", "--bootstrap-servers", help="Kafka brokers, host:port[,host:port].")
@@ -45,6 +50,9 @@ TakeOverOption = Annotated[bool, typer.Option("--take-over", help="Fence a node 
 
 errors = Console(stderr=True)
 
+PROGRESS_AFTER_S = 2.0
+"""A command that takes longer says how far it is."""
+
 _PIPE_WIDTH = 400
 
 
@@ -56,6 +64,9 @@ def settings_from(
     **flags: Any,
 ) -> Settings:
     """Settings of a command. Raises ConfigError."""
+    # not every command has settings, and what reads them takes a while to import
+    from journal.config import load_settings
+
     parsed: dict[str, str] | None = None
     if properties:
         parsed = {}
@@ -65,6 +76,37 @@ def settings_from(
                 raise ConfigError(f"-X {item}: expected KEY=VALUE")
             parsed[key] = value
     return load_settings(config, bootstrap_servers=bootstrap, journal=journal, client_properties=parsed, **flags)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options that choose a journal and its brokers: the same for all commands."""
+
+    bootstrap: BootstrapOption = None
+    journal: JournalOption = None
+    properties: PropertyOption = None
+    config: ConfigOption = None
+
+    def settings(self, **flags: Any) -> Settings:
+        """Settings of the command, `flags` (those that are not None) first. Raises ConfigError."""
+        return settings_from(self.bootstrap, self.journal, self.properties, self.config, **flags)
+
+
+def journal_command(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the options of `Chosen`, which it is given first, behind its own; errors become exit codes."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = inspect.signature(Chosen, eval_str=True).parameters
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (*own, *shared.values())]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        with exit_codes():
+            command(Chosen(**{name: given.pop(name) for name in shared}), **given)
+
+    # what typer reads
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 @contextmanager
@@ -125,6 +167,8 @@ def set_up_logging(verbose: bool) -> None:
     """Logs on standard error: in colour for people, whole lines with their time for files and service managers."""
     handler: logging.Handler
     if errors.is_terminal:
+        from rich.logging import RichHandler
+
         handler = RichHandler(console=errors, show_path=False, rich_tracebacks=False, markup=False)
         logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
     else:
@@ -173,13 +217,15 @@ def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, to: Console | None = None
 ) -> None:
     """A table on standard output, or `to` another place."""
-    table = Table(title=title, title_justify="left", show_header=any(columns))
+    table = Table(show_header=any(columns))
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
     # a file or pipe has no width that a cell would have to be folded into
-    (to or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)).print(table)
+    console = to or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    console.print(Text(title, style="table.title"))
+    console.print(table)
 
 
 def print_facts(title: str, facts: Mapping[str, object], *, to: Console | None = None) -> None:
@@ -211,6 +257,11 @@ class StepProgress:
         if step not in self._tasks:
             self._tasks[step] = self._bars.add_task(step, total=total or None)
         self._bars.update(self._tasks[step], completed=done, total=total or None)
+
+    def hide(self) -> None:
+        """For good: from here on the command's own output shows how far it is."""
+        self._bars.stop()
+        self._show_at = math.inf
 
     def __enter__(self) -> StepProgress:
         return self

@@ -1,4 +1,4 @@
-"""`kafka-journal demo`: a year of real departures through the journal, with a failover in the middle."""
+"""`kafka-journal demo`: a year of real departures through queues of a journal, with a failover in the middle."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def demo(
     config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a year of departures through the journal, kill the active node and the worker half way, and check the rest.
+    """Run a year of departures through queues, kill the active node and the worker half way, and check the rest.
 
+    Flights are messages to their airport, airlines durable subscriptions; a plane holds what departed until it lands.
     On an embedded broker in a temporary directory, unless -b names one. Exit code 1 if anything differs.
     """
     with exit_codes(), _ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
@@ -51,7 +52,7 @@ def demo(
         if bootstrap is not None:
             settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
             _run(settings, work, rows, as_json)
-            _say(f"what is left stays in journal {settings.journal}: kafka-journal dump, verify, status show it")
+            _say(f"what is left stays in journal {settings.journal}: kafka-journal queues, messages and verify show it")
             return
         with EmbeddedKafka(work / "kafka", attached=True, report=_say) as kafka:
             servers = kafka.bootstrap_servers

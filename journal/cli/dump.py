@@ -10,16 +10,12 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
+    Chosen,
     JsonOption,
-    PropertyOption,
     errors,
-    exit_codes,
-    settings_from,
+    journal_command,
 )
-from journal.cli.reading import loaded_snapshot, opened_journal
+from journal.cli.reading import loaded_state
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
 from journal.v1.journal_pb2 import Mark, Operation, Skipped
@@ -43,25 +39,22 @@ class _Printer:
         sys.stdout.flush()
 
 
+@journal_command
 def dump(
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
+    chosen: Chosen,
     now: Annotated[
         bool, typer.Option("--now", help="Up to the WAL's committed end, whatever the tables hold.")
     ] = False,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The journal's state as JSON lines: records in order of ids, then prepared transactions in order of tx.
 
     It needs no worker, starts no epoch and disturbs no active node. The output is JSON with and without --json.
     """
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config)
-        with opened_journal(settings) as (kafka, rows), loaded_snapshot(settings, kafka, rows, now=now) as state:
-            counts = state.tell(_Printer())
-            skipped = [_skipped_line(Skipped.FromString(value)) for _, value in state.base.scan(SKIPPED_PREFIX)]
+    with loaded_state(chosen.settings(), now=now) as (state, progress):
+        progress.hide()  # the lines show how far it is
+        counts = state.tell(_Printer())
+        skipped = [_skipped_line(Skipped.FromString(value)) for _, value in state.base.scan(SKIPPED_PREFIX)]
     for line in skipped:
         errors.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)
     if not as_json:

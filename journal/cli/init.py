@@ -9,50 +9,43 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
+    Chosen,
     JsonOption,
-    PropertyOption,
-    exit_codes,
+    journal_command,
     print_facts,
     print_json,
-    settings_from,
 )
 from journal.errors import ConfigError
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
 
 
+@journal_command
 def init(
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
+    chosen: Chosen,
     shards: Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")] = None,
     replication: Annotated[int | None, typer.Option(help="Replicas of each topic.", show_default="1")] = None,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make and check the journal's topics and control rows. Run again, it completes and checks what is there."""
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config, shards=shards, replication=replication)
-        rows = init_journal(
-            kafka_of(settings),
-            settings,
-            lambda: uuid.uuid4().bytes,
-            clock=time.monotonic,
-            wall_ms=wall_ms,
-            timeout_s=settings.request_timeout_ms / 1000,
-        )
-        identity = rows.require_identity(settings.journal)
-        if shards is not None and shards != identity.shards:
-            raise ConfigError(f"journal {identity.name} has {identity.shards} shards, and that never changes")
-        facts = {
-            "journal": identity.name,
-            "uuid": str(uuid.UUID(bytes=identity.journal)),
-            "shards": identity.shards,
-            "epoch": rows.epoch.epoch,
-        }
+    settings = chosen.settings(shards=shards, replication=replication)
+    rows = init_journal(
+        kafka_of(settings),
+        settings,
+        lambda: uuid.uuid4().bytes,
+        clock=time.monotonic,
+        wall_ms=wall_ms,
+        timeout_s=settings.request_timeout_ms / 1000,
+    )
+    identity = rows.require_identity(settings.journal)
+    if shards is not None and shards != identity.shards:
+        raise ConfigError(f"journal {identity.name} has {identity.shards} shards, and that never changes")
+    facts = {
+        "journal": identity.name,
+        "uuid": str(uuid.UUID(bytes=identity.journal)),
+        "shards": identity.shards,
+        "epoch": rows.epoch.epoch,
+    }
     if as_json:
         print_json(facts)
     else:

@@ -1,16 +1,70 @@
-"""`kafka-journal`: the command line."""
+"""`kafka-journal`: the command line. A command's module is imported when the command is called, for a quick start."""
 
 from __future__ import annotations
 
-from importlib import metadata
-from typing import Annotated
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
-from journal.cli import apply, bench, demo, dump, init, kafka, repair, status, tx, verify, worker
-from journal.cli.common import set_up_logging
+
+class Command(NamedTuple):
+    """Where a command (a function, or a `Typer` of several) is, and its line in the overview."""
+
+    module: str
+    attribute: str
+    line: str
+
+
+COMMANDS: Mapping[str, Command] = {
+    "kafka": Command("kafka", "app", "The embedded Apache Kafka: start, stop, status."),
+    "init": Command("init", "init", "Make and check the journal's topics and control rows."),
+    "worker": Command("worker", "worker", "Run the worker, which applies the WAL to the tables."),
+    "up": Command("worker", "up", "Run the embedded broker, the journal's topics and a worker, until Ctrl-C."),
+    "queues": Command("queues", "queues", "The queues, and what is in them."),
+    "messages": Command("queues", "messages", "The messages of a queue, in delivery order; nothing is consumed."),
+    "send": Command("trying", "send", "Store messages and route them to queues: for trying out."),
+    "receive": Command("trying", "receive", "Take messages from a queue and acknowledge them: for trying out."),
+    "explain": Command("explain", "explain", "Why a record is still there: its queues, holders and transactions."),
+    "tx": Command("tx", "app", "Prepared transactions: list, show, commit, rollback."),
+    "apply": Command("apply", "apply", "Append the operations of a script."),
+    "dump": Command("dump", "dump", "The journal's state as JSON lines."),
+    "status": Command("status", "status", "Where each shard stands, the active node, the workers, and what stopped."),
+    "verify": Command("verify", "verify", "Check the tables and the loaded state against the WAL."),
+    "repair": Command("repair", "app", "Mend a journal by hand: skip."),
+    "demo": Command("demo", "demo", "A year of departures through the journal, with a failover in the middle."),
+    "bench": Command("bench", "app", "Measure ours and the limit in turn."),
+}
+
+
+class LazyCommands(TyperGroup):
+    """The commands of the table. Only one that is called is imported; the overview takes its lines from the table."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        for name, command in COMMANDS.items():
+            self.commands[name] = TyperCommand(name, help=command.line)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_command(name or ""), rest
+
+
+def load_command(name: str) -> Any:
+    """A command of the table, as the group calls it."""
+    command = COMMANDS[name]
+    found = getattr(import_module(f"journal.cli.{command.module}"), command.attribute)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(found)
+    return typer.main.get_command(alone)
+
 
 app = typer.Typer(
+    cls=LazyCommands,
     name="kafka-journal",
     help="A journal service for message brokers, kept in Kafka.",
     no_args_is_help=True,
@@ -18,22 +72,11 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-app.add_typer(kafka.app, name="kafka")
-app.command("init")(init.init)
-app.command("worker")(worker.worker)
-app.command("up")(worker.up)
-app.command("apply")(apply.apply)
-app.command("dump")(dump.dump)
-app.command("status")(status.status)
-app.add_typer(tx.app, name="tx")
-app.command("verify")(verify.verify)
-app.add_typer(repair.app, name="repair")
-app.command("demo")(demo.demo)
-app.add_typer(bench.app, name="bench")
-
 
 def _print_version(asked: bool) -> None:
     if asked:
+        from importlib import metadata
+
         typer.echo(f"kafka-journal {metadata.version('kafka-journal')}")
         raise typer.Exit
 
@@ -45,6 +88,8 @@ def options(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
 ) -> None:
+    from journal.cli.common import set_up_logging
+
     set_up_logging(verbose)
 
 

@@ -1,22 +1,42 @@
-"""Commands that read: a read-only load of the tables, disturbing nobody."""
+"""Commands that read: a read-only load of the tables, disturbing nobody.
+
+Their copy of the tables stays in the user's cache directory, by journal, so that the next command only reads what is
+new. Commands that run at once have one each. One that was killed leaves a copy that is built on or built anew; one of
+another cluster or topic is dropped. All of it may be deleted while no command runs.
+"""
 
 from __future__ import annotations
 
-import tempfile
+import os
+import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
+from journal.activation import Progress
+from journal.cli.common import PROGRESS_AFTER_S, StepProgress
 from journal.config import Settings
+from journal.errors import DeadlineError, LocalStorageError
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
-from journal.local.rocks import RocksStore
-from journal.runtime import kafka_of, open_replica
+from journal.loading import LoadedUpdate, Loader
+from journal.local.rocks import RocksSnapshotStore, RocksStore
+from journal.local.slots import take_slot
+from journal.replica import Replica
+from journal.runtime import kafka_of, no_progress, open_replica
+from journal.v1.journal_pb2 import Mark
 from loaders.snapshot import SnapshotState, read_snapshot
 
 LOAD_TIMEOUT_S = 600.0
+_SHOW_EVERY_S = 0.5
+_SHOW_EVERY_RECORDS = 4096
+
+
+def copies_directory() -> Path:
+    """Where commands keep their copies of tables: kafka-journal/copies in the XDG cache directory."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-journal" / "copies"
 
 
 @contextmanager
@@ -27,14 +47,117 @@ def opened_journal(settings: Settings) -> Iterator[tuple[Kafka, ControlRows]]:
 
 
 @contextmanager
-def loaded_snapshot(settings: Settings, kafka: Kafka, rows: ControlRows, *, now: bool) -> Iterator[SnapshotState]:
-    """A read-only load, in a local copy that goes with it."""
+def loaded_state(settings: Settings, *, now: bool = True) -> Iterator[tuple[SnapshotState, StepProgress]]:
+    """A journal's state, and the bars for what goes through it."""
+    with (
+        opened_journal(settings) as (kafka, rows),
+        StepProgress(after_s=PROGRESS_AFTER_S) as progress,
+        loaded_snapshot(settings, kafka, rows, now=now, progress=progress) as state,
+    ):
+        yield state, progress
+
+
+@contextmanager
+def loaded_snapshot(
+    settings: Settings,
+    kafka: Kafka,
+    rows: ControlRows,
+    *,
+    now: bool,
+    progress: Progress = no_progress,
+    copies: Path | None = None,
+) -> Iterator[SnapshotState]:
+    """A read-only load, from a copy of the tables in `copies` (unless given: the user's cache)."""
     identity = rows.require_identity(settings.journal)
-    with tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:
-        store = RocksStore(Path(directory) / "copy")
-        replica = open_replica(kafka, settings, identity, store)
+    parent = (copies or copies_directory()) / settings.journal
+    with (
+        cached_directory(parent, "read") as directory,
+        closing(_open(directory)) as store,
+        closing(open_replica(kafka, settings, identity, store)) as replica,
+    ):
+        _catch_up(replica, identity.shards, progress)
+        yield read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)
+
+
+# ---- the copy ----------------------------------------------------------------------------------------------
+
+
+class _Copy(RocksStore):
+    """A store that closes its snapshot with itself: until then nobody else could open it."""
+
+    _taken: RocksSnapshotStore | None = None
+
+    def snapshot(self) -> RocksSnapshotStore:
+        self._taken = super().snapshot()
+        return self._taken
+
+    def close(self) -> None:
+        if self._taken is not None:
+            self._taken.close()
+            self._taken = None
+        super().close()
+
+
+@contextmanager
+def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
+    """A directory that is this command's own until it ends, with what an earlier one left in it."""
+    try:
+        slot = take_slot(parent, prefix)
+    except LocalStorageError as error:
+        raise LocalStorageError(f"{error}; XDG_CACHE_HOME can name another place") from error
+    try:
+        yield slot.path
+    finally:
+        slot.release()
+
+
+def _open(path: Path) -> _Copy:
+    """It is only a copy: one that cannot be opened, damaged by a power cut say, is built anew."""
+    try:
+        return _Copy(path)
+    except LocalStorageError:
+        shutil.rmtree(path, ignore_errors=True)
+        return _Copy(path)
+
+
+def _catch_up(replica: Replica, shards: int, progress: Progress) -> None:
+    """Follow the tables to their end, as of now. Raises DeadlineError."""
+    until = time.monotonic() + LOAD_TIMEOUT_S
+    total = 0
+    while True:
+        behind = sum(max(0, replica.lag(shard)) for shard in range(shards))
+        total = max(total, behind)
+        progress("tables", total - behind, total)
         try:
-            yield read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)
-        finally:
-            replica.close()
-            store.close()
+            replica.catch_up(_SHOW_EVERY_S)
+            return
+        except DeadlineError as error:
+            if time.monotonic() >= until:
+                raise DeadlineError(f"{error}; the copy stays as it is: call again") from error
+
+
+# ---- progress ----------------------------------------------------------------------------------------------
+
+
+class ShownLoader:
+    """A loader that shows how far another one is."""
+
+    def __init__(self, inner: Loader, progress: Progress) -> None:
+        self.prepared = inner.prepared
+        self.complete = inner.complete
+        self._inner = inner
+        self._tell = inner.record
+        self._progress = progress
+        self._done = self._total = 0
+
+    def begin(self, marks: Mapping[int, Mark]) -> None:
+        self._total = sum(mark.records for mark in marks.values())
+        self._inner.begin(marks)
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._tell(record_id, kind, data, updates, position)
+        self._done += 1
+        if self._done % _SHOW_EVERY_RECORDS == 0:
+            self._progress("load", self._done, self._total)

@@ -8,23 +8,19 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
+    Chosen,
     JsonOption,
-    PropertyOption,
     StepProgress,
     YesOption,
     confirm,
     errors,
-    exit_codes,
+    journal_command,
     operator,
     print_facts,
     print_json,
-    settings_from,
 )
 from journal.cli.reading import opened_journal
-from journal.cli.text import printable
+from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
 from journal.kafka.control import ControlRows, control_row, skip_key, table_topic, wal_topic
@@ -46,34 +42,31 @@ def repair() -> None:
 
 
 @app.command()
+@journal_command
 def skip(
+    chosen: Chosen,
     shard: Annotated[int, typer.Argument(min=0, help="The shard that is stopped, as `status` shows it.")],
     offset: Annotated[int, typer.Argument(min=0, help="The WAL offset it is stopped at.")],
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
     yes: YesOption = False,
     timeout_s: Annotated[float, typer.Option(min=1, help="How long to wait for the worker to pass it.")] = 60.0,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Skip the WAL record that a shard is stopped at.
 
     Its bytes are kept in the table, and `verify` goes on naming it.
     """
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config)
-        with opened_journal(settings) as (kafka, rows):
-            identity = rows.require_identity(settings.journal)
-            if shard >= identity.shards:
-                last = identity.shards - 1
-                raise typer.BadParameter(f"journal {settings.journal} has shards 0 to {last}", param_hint="SHARD")
-            stop, record = _require_stop(kafka, settings, rows, shard, offset)
-            facts = record_facts(wal_topic(settings.journal), record, stop)
-            if not as_json or not yes:
-                print_facts("the record to skip", facts, to=errors)
-            confirm("skip it?", yes=yes)
-            mark = _request(kafka, settings, identity, shard, offset, timeout_s)
+    settings = chosen.settings()
+    with opened_journal(settings) as (kafka, rows):
+        identity = rows.require_identity(settings.journal)
+        if shard >= identity.shards:
+            last = identity.shards - 1
+            raise typer.BadParameter(f"journal {settings.journal} has shards 0 to {last}", param_hint="SHARD")
+        stop, record = _require_stop(kafka, settings, rows, shard, offset)
+        facts = record_facts(wal_topic(settings.journal), record, stop)
+        if not as_json or not yes:
+            print_facts("the record to skip", facts, to=errors)
+        confirm("skip it?", yes=yes)
+        mark = _request(kafka, settings, identity, shard, offset, timeout_s)
     if as_json:
         print_json(facts | {"skipped": True, "mark_offset": mark.offset, "operator": operator()})
     else:
@@ -118,7 +111,7 @@ def record_facts(topic: str, record: LogRecord, stop: Stop) -> dict[str, object]
     value = record.value or b""
     facts: dict[str, object] = {
         "record": f"{topic}[{record.partition}]@{record.offset}",
-        "written": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(record.timestamp / 1000)),
+        "written": moment(record.timestamp),
         "reason": stop.reason,
         "bytes": len(value),
         "value": printable(value, _SHOWN_BYTES) or "empty",

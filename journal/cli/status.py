@@ -10,15 +10,11 @@ from typing import Any
 from rich.console import Console
 
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
+    Chosen,
     JsonOption,
-    PropertyOption,
-    exit_codes,
+    journal_command,
     print_json,
     print_table,
-    settings_from,
 )
 from journal.cli.reading import opened_journal
 from journal.cli.text import duration
@@ -86,22 +82,16 @@ class JournalStatus:
         return "active" if self.last_seen_s * 1000 <= self.silent_after_ms else "silent"
 
 
-def status(
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@journal_command
+def status(chosen: Chosen, as_json: JsonOption = False) -> None:
     """Where each shard stands, the active node, the workers, and any shard that is stopped. Needs no worker."""
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config)
-        with opened_journal(settings) as (kafka, rows):
-            found = read_status(kafka, settings, rows)
-        if as_json:
-            print_json(to_json(found))
-        else:
-            _show(found)
+    settings = chosen.settings()
+    with opened_journal(settings) as (kafka, rows):
+        found = read_status(kafka, settings, rows)
+    if as_json:
+        print_json(to_json(found))
+    else:
+        _show(found)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------

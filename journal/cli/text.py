@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 _SHOWN_BYTES = 48
 
 _UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
@@ -17,6 +19,11 @@ def duration(seconds: float) -> str:
             rest = left % size // smaller_size
             return f"{left // size} {name}" + (f" {rest} {smaller}" if rest else "")
     return f"{left} s"
+
+
+def moment(ms: float) -> str:
+    """Of milliseconds since 1970: 2023-11-14 22:13:20 UTC."""
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ms / 1000))
 
 
 def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:

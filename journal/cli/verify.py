@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,17 +18,14 @@ from typing import Any, TextIO
 import typer
 
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
+    PROGRESS_AFTER_S,
+    Chosen,
     JsonOption,
-    PropertyOption,
     StepProgress,
-    exit_codes,
+    journal_command,
     print_json,
-    settings_from,
 )
-from journal.cli.reading import loaded_snapshot, opened_journal
+from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import CorruptionError, DeadlineError, FullError
 from journal.kafka.control import ControlRows, table_topic, wal_topic
@@ -41,25 +38,18 @@ from journal.v1.journal_pb2 import Mark, Operation
 from journal.verify import Loaded, Report, ShardReport, verify_shard
 from journal.verify.state import Finding, shard_of
 
-_PROGRESS_AFTER_S = 2.0
 _PROGRESS_RECORDS = 256
 
 
-def verify(
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
+@journal_command
+def verify(chosen: Chosen, as_json: JsonOption = False) -> None:
     """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
 
     Names every difference; exit code 1 if there is one. Needs no worker and disturbs nobody.
     """
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config)
-        with opened_journal(settings) as (kafka, rows), StepProgress(after_s=_PROGRESS_AFTER_S) as progress:
-            report = _Verification(kafka, settings, rows, progress).run()
+    settings = chosen.settings()
+    with opened_journal(settings) as (kafka, rows), StepProgress(after_s=PROGRESS_AFTER_S) as progress:
+        report = _Verification(kafka, settings, rows, progress).run()
     if as_json:
         print_json(report.to_json())
     else:
@@ -88,21 +78,15 @@ def summary(report: Report) -> list[str]:
 class _LoadToFiles:
     """A loader that writes each shard's entries, as `dump` prints them, to a file of its own."""
 
-    def __init__(self, files: Sequence[TextIO], progress: Callable[[int, int], None]) -> None:
+    def __init__(self, files: Sequence[TextIO]) -> None:
         self._files = files
-        self._progress = progress
-        self._done = self._total = 0
 
-    def begin(self, marks: Mapping[int, Mark]) -> None:
-        self._total = sum(mark.records for mark in marks.values())
+    def begin(self, marks: Mapping[int, Mark]) -> None: ...
 
     def record(
         self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
     ) -> None:
         self._write(shard_of(record_id, len(self._files)), record_line(record_id, kind, data, updates))
-        self._done += 1
-        if self._done % _PROGRESS_RECORDS == 0:
-            self._progress(self._done, self._total)
 
     def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
         for shard in range(len(self._files)):
@@ -165,8 +149,9 @@ class _Verification:
         try:
             with ExitStack() as stack:
                 files = [stack.enter_context(_shard_file(directory, shard).open("w")) for shard in shards]
-                state = stack.enter_context(loaded_snapshot(self._settings, self._kafka, self._rows, now=False))
-                state.tell(_LoadToFiles(files, lambda done, total: self._progress("load", done, total)))
+                snapshot = loaded_snapshot(self._settings, self._kafka, self._rows, now=False, progress=self._progress)
+                state = stack.enter_context(snapshot)
+                state.tell(ShownLoader(_LoadToFiles(files), self._progress))
                 return _Load(directory, {shard: mark.offset for shard, mark in state.marks.items()})
         except (CorruptionError, FullError, DeadlineError) as error:
             return _Load(directory, {}, str(error))

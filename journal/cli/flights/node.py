@@ -12,6 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -19,13 +20,22 @@ from typing import NamedTuple
 from journal.cli.common import set_up_logging
 from journal.cli.flights.child import end_with_parent
 from journal.cli.flights.data import read_in_order
-from journal.cli.flights.expected import Contents, FlightsLoader, compare, state_when
-from journal.cli.flights.plan import PROGRESS, PROGRESS_ID, DoubtRule, Step, Verb, resume, steps
-from journal.completion import Completion
+from journal.cli.flights.expected import PROGRESS, Contents, compare, contents_of, state_when
+from journal.cli.flights.plan import HOUR_MINUTES, PUBLISHED_AHEAD_MINUTES, DoubtRule, Step, Verb, resume, steps
 from journal.config import load_settings
+from journal.errors import AddressExistsError
 from journal.journal import BlockingJournal
+from journal.store.model import Message, QueueConfig, Routing
+from journal.store.pending import Pending
+from journal.store.store import MessageStore
+from loaders.queues import QueueLoader
+
+REFERENCES_IN_MEMORY_MAX = 1_000_000
 
 _TELL_S = 0.05
+_IN_FLIGHT_MINUTES = PUBLISHED_AHEAD_MINUTES - 2 * HOUR_MINUTES
+"""Of steps in flight, by what they are due until: a plane that departs finds its message, if it is less than an hour
+early."""
 
 
 def tell(event: str, **fields: object) -> None:
@@ -34,51 +44,63 @@ def tell(event: str, **fields: object) -> None:
     sys.stdout.flush()
 
 
-class _Pending(NamedTuple):
-    completion: Completion
-    step: int
-    operations: int
+class _InFlight(NamedTuple):
+    pending: Pending
+    step: Step
 
 
 class FlightsNode:
-    """Appends steps, keeping track of which are acknowledged."""
+    """Carries out steps on a store, keeping track of which are acknowledged."""
 
-    def __init__(self, journal: BlockingJournal, rule: DoubtRule, loaded: FlightsLoader, done: int) -> None:
-        """`done` operations are done already."""
-        self._journal = journal
+    def __init__(self, store: MessageStore, rule: DoubtRule) -> None:
+        """On a store that was just started."""
+        self._store = store
         self._rule = rule
-        self.progress = loaded.step
-        """What the progress record says, or will say when what was appended is committed."""
+        self._declared = {info.config.name for info in store.queues()}
+        self._declare(PROGRESS, PROGRESS)
+        self._marks = deque(Pending(info.message) for info in store.browse(PROGRESS))
+        """Messages of the progress that are to be acknowledged, the last one's successor permitting."""
+        self.progress = int(store.message(self._marks[-1].id).body) if self._marks else 0
+        """What the progress says, or will say when what was appended is committed."""
 
-        self._appended = self._acknowledged = done
-        self._in_doubt = set(loaded.contents.prepared)
-        self._pending: deque[_Pending] = deque()
-        self._acknowledged_step = loaded.step
+        self._appended = self._acknowledged = 0
+        self._in_flight: deque[_InFlight] = deque()
+        self._acknowledged_step = self.progress
         self._began = self._told = time.monotonic()
 
-    def append(self, left: Iterator[Step], *, hold_at: int) -> None:
-        """Append every step. From `hold_at` operations on (0: never) go on with the last one's progress, for ever."""
+    def contents(self) -> Contents:
+        """All queues as they stand, with bodies."""
+        store = self._store
+        prepared = {info.tx: {message for message, _ in info.acknowledgements} for info in store.in_doubt()}
+        return contents_of(self._declared, prepared, store.browse, lambda message: store.message(message).body)
+
+    def carry_on(self, left: Iterator[Step], *, done: int, hold_at: int) -> None:
+        """Carry out every step, `done` operations being done already. From `hold_at` operations on (0: never) go on
+        with the last one's progress, for ever."""
+        self._appended = self._acknowledged = done
         self._began = time.monotonic()
         for step in left:
-            self._append(step)
+            self._wait_for(step.until - _IN_FLIGHT_MINUTES)
+            self._carry_out(step)
             self._look()
             if hold_at and self._appended >= hold_at:
                 self._hold()
-        while self._pending:
-            self._pending[0].completion.wait()
+        while self._in_flight:
+            self._in_flight[0].pending.wait()
             self._look()
 
     def settle(self) -> tuple[int, int]:
         """Commit every other day that was left in doubt, and roll the rest back; how many of each."""
         committed = 0
-        for tx in sorted(self._in_doubt):
+        in_doubt = self._store.in_doubt()
+        for tx, *_ in in_doubt:
             if self._rule.commits(self._rule.day(tx)):
-                self._journal.commit(tx)
+                self._store.commit(tx)
                 committed += 1
             else:
-                self._journal.rollback(tx)
-        self._journal.flush().wait()
-        return committed, len(self._in_doubt) - committed
+                self._store.rollback(tx)
+        self._store.flush().wait()
+        return committed, len(in_doubt) - committed
 
     def tell_acknowledged(self) -> None:
         tell(
@@ -89,51 +111,68 @@ class FlightsNode:
             seconds=round(time.monotonic() - self._began, 3),
         )
 
-    def _append(self, step: Step) -> None:
-        tx = self._rule.transaction_of(step)
-        if tx is not None:
-            self._journal.begin(tx)
-            self._operate(step, tx)
-            completion = self._journal.prepare(tx, f"cancellations of day {step.cancelled_day}".encode())
-            self._in_doubt.add(tx)
-        else:
-            tx = self._journal.begin()
-            self._operate(step, tx)
-            if not self.progress:
-                self._journal.add(PROGRESS_ID, PROGRESS, b"", tx=tx)
-            self._write_progress(step.number, tx)
-            completion = self._journal.commit(tx)
-            self.progress = step.number
-        self._appended += len(step.operations)
-        self._pending.append(_Pending(completion, step.number, len(step.operations)))
-
-    def _operate(self, step: Step, tx: int) -> None:
-        journal = self._journal
-        for verb, record_id, kind, data in step.operations:
-            if verb is Verb.ADD:
-                journal.add(record_id, kind, data, tx=tx)
-            elif verb is Verb.UPDATE:
-                journal.update(record_id, kind, data, tx=tx)
+    def _carry_out(self, step: Step) -> None:
+        store, in_doubt = self._store, self._rule.transaction_of(step)
+        tx = store.begin(in_doubt or 0)
+        for verb, message, queue, plane, body in step.operations:
+            if verb is Verb.SEND:
+                address, _, airline = queue.partition("/")
+                if queue not in self._declared:
+                    self._declare(queue, address, airline)
+                store.send(Message(address, body), (queue,), tx, id=message)
+            elif verb is Verb.ACQUIRE:
+                store.acquire(message, queue, plane)
             else:
-                journal.delete(record_id, tx=tx)
+                store.acknowledge(message, queue, plane, tx)
+        if in_doubt is None:
+            pending = self._commit(step.number, tx)
+            self.progress = step.number
+        else:
+            pending = store.prepare(tx, f"cancellations of day {step.cancelled_day}".encode())
+        self._appended += len(step.operations)
+        self._in_flight.append(_InFlight(pending, step))
 
-    def _write_progress(self, step: int, tx: int) -> Completion:
-        return self._journal.update(PROGRESS_ID, PROGRESS, str(step).encode(), replaceable=True, tx=tx)
+    def _declare(self, queue: str, address: str, airline: str = "") -> None:
+        """An airline's durable subscription at an airport; or a plain queue."""
+        if queue in self._declared:
+            return
+        with suppress(AddressExistsError):
+            self._store.create_address(address)
+        routing = Routing.MULTICAST if airline else Routing.ANYCAST
+        subscription = address if airline else ""
+        self._store.create_queue(QueueConfig(queue, address, routing, client_id=airline, subscription=subscription))
+        self._declared.add(queue)
+
+    def _commit(self, step: int, tx: int) -> Pending:
+        """Commit, with the progress moved on; what it said before is acknowledged once it can be."""
+        store, marks = self._store, self._marks
+        mark = store.send(Message(PROGRESS, str(step).encode()), (PROGRESS,), tx)
+        while marks and marks[0].done:
+            store.acknowledge(marks.popleft().id, PROGRESS, tx=tx)
+        pending = store.commit(tx)
+        marks.append(Pending(mark.id, pending.completion))
+        return pending
+
+    def _wait_for(self, minute: int) -> None:
+        """Until what was due by then is acknowledged."""
+        while self._in_flight and self._in_flight[0].step.until <= minute:
+            self._in_flight[0].pending.wait()
+            self._look()
 
     def _hold(self) -> None:
         """Keep writing without getting any further, until somebody kills this process."""
         while True:
-            self._write_progress(self.progress, 0).wait()
+            self._commit(self.progress, self._store.begin()).wait()
             self._look()
 
     def _look(self) -> None:
         """Take note of what is acknowledged; raises the error of what failed."""
-        pending = self._pending
-        while pending and pending[0].completion.done:
-            done = pending.popleft()
-            done.completion.wait()
-            self._acknowledged_step = done.step
-            self._acknowledged += done.operations
+        in_flight = self._in_flight
+        while in_flight and in_flight[0].pending.done:
+            done = in_flight.popleft()
+            done.pending.wait()
+            self._acknowledged_step = done.step.number
+            self._acknowledged += len(done.step.operations)
         if time.monotonic() - self._told >= _TELL_S:
             self._told = time.monotonic()
             self.tell_acknowledged()
@@ -146,21 +185,27 @@ def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int) -
     def progress(step: str, done: int, total: int) -> None:
         tell("progress", step=step, done=done, total=total)
 
-    with BlockingJournal(settings, copy_name=name, progress=progress) as journal:
-        loaded = FlightsLoader()
-        report = journal.activate(loaded)
-        tell("active", **asdict(report))
-        resumed = resume(steps(read_in_order(flights)), rule, loaded.step, loaded.contents.prepared)
+    loader = QueueLoader(
+        references_in_memory_max=REFERENCES_IN_MEMORY_MAX, queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX
+    )
+    with BlockingJournal(settings, copy_name=name, progress=progress) as journal, MessageStore(journal) as store:
+        report = journal.activate(loader)
+        store.start(loader.loaded)
+        planes = store.holders()
+        for plane in planes:
+            store.reattach(plane)
+        tell("active", **asdict(report), planes=len(planes))
+        node = FlightsNode(store, rule)
+        resumed = resume(steps(read_in_order(flights)), rule, node.progress, {info.tx for info in store.in_doubt()})
         last = resumed.last
         expected = state_when(read_in_order(flights), rule, last.until, last.cancelled_before) if last else Contents()
         tell(
             "resumed",
             step=last.number if last else 0,
             operations=resumed.operations,
-            comparison=asdict(compare(expected, loaded)),
+            comparison=asdict(compare(expected, node.contents(), resumed.underway)),
         )
-        node = FlightsNode(journal, rule, loaded, resumed.operations)
-        node.append(resumed.left, hold_at=hold_at)
+        node.carry_on(resumed.left, done=resumed.operations, hold_at=hold_at)
         node.tell_acknowledged()
         committed, rolled_back = node.settle()
         tell("settled", committed=committed, rolled_back=rolled_back, progress_step=node.progress)

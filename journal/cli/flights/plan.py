@@ -1,60 +1,56 @@
 """What happens to flights, as steps of operations in order of time. Pure.
 
-A flight becomes a record a day before it is due, is updated when it departs and deleted when it lands; one that is not
-known to have landed stays. Each hour is one step: a local transaction, which also moves the progress record on, so
-that whoever carries on knows from the load alone where. When a day is over, its cancelled flights are deleted in a
-transaction of their own: another step, and on some days one that is only prepared, and settled when the year is over.
-A prepared step moves no progress (its lock on the progress record would stop every later step): that the load tells of
-the transaction says that it is done.
+A flight is a message to its airport's address, sent a day before it is due to its airline's durable subscription there.
+When it departs its plane acquires it, and acknowledges it when it lands; one that is not known to have landed stays the
+plane's. Each hour is one step: a transaction of what was sent and acknowledged, which also moves the progress on, so
+that whoever carries on knows from the load alone where. (An acquisition is in no transaction: those of the step behind
+the last may be there or not.) When a day is over, its cancelled flights are acknowledged in a transaction of their own:
+another step, and on some days one that is only prepared, and settled when the year is over. A prepared step moves no
+progress: that the load tells of the transaction says that it is done.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 from typing import NamedTuple
-from zlib import crc32
 
 from journal.cli.flights.data import DAY_MINUTES, Flight
-from journal.wire.ids import make_id
-
-FLIGHT = 1
-"""Kind of a flight's record."""
-
-DEPARTURE = 2
-"""Kind of the update that a departure is."""
-
-PROGRESS = 3
-"""Kind of the progress record and of its replaceable update: the number of the last step, as text."""
-
-PROGRESS_ID = 1
-"""In no flight's way: their sequences begin at 1, so their ids at 1024."""
+from journal.store.declaring import virtual_shard_of
+from journal.wire.ids import make_id, sequence_of
 
 PUBLISHED_AHEAD_MINUTES = DAY_MINUTES
 HOUR_MINUTES = 60
 
+_SEQUENCES_ISSUED_MAX = 2**32
+"""Ids of flights begin above all that the journal will issue."""
+
 
 class Verb(Enum):
-    ADD = "add"
-    UPDATE = "update"
-    DELETE = "delete"
+    SEND = "send"
+    ACQUIRE = "acquire"
+    ACKNOWLEDGE = "acknowledge"
 
 
 class FlightOperation(NamedTuple):
-    """An operation on a flight's record."""
+    """An operation on a flight's message."""
 
     verb: Verb
-    record_id: int
-    kind: int = 0
-    data: bytes = b""
+    message_id: int
+    queue: str
+    """ADDRESS/AIRLINE."""
+    plane: str = ""
+    """Who acquires or has acquired it."""
+    body: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Operations that are one transaction. `number` counts from 1 and is the same in every run over the same flights.
+    """Operations of one transaction, and acquisitions beside it. `number` counts from 1 and is the same in every run
+    over the same flights.
 
     `cancelled_day` is the day whose cancellations they are, None for an hour's. When it is done, everything has
     happened that is due before minute `until`, and the cancellations of all days before `cancelled_before`.
@@ -82,7 +78,7 @@ class DoubtRule:
 
     @staticmethod
     def transaction(day: int) -> int:
-        """The number of the transaction that deletes the cancelled flights of a day."""
+        """The number of the transaction that acknowledges the cancelled flights of a day."""
         return day + 1
 
     def transaction_of(self, step: Step) -> int | None:
@@ -100,14 +96,23 @@ def doubt_rule(days: int) -> DoubtRule:
     return DoubtRule(10 if days >= 40 else 2)
 
 
-def record_id(flight: Flight) -> int:
-    """A flight's record: its line, in a virtual shard that all flights of that number and route share."""
-    address = ",".join(flight.schedule.split(",")[3:])
-    return make_id(flight.line, crc32(address.encode()))
+def queue_of(flight: Flight) -> str:
+    """The queue of its airline's subscription at its airport."""
+    return f"{flight.airport}/{flight.airline}"
+
+
+def message_id(flight: Flight) -> int:
+    """A flight's message: its line in the file, in the virtual shard of its airport's address."""
+    return make_id(_SEQUENCES_ISSUED_MAX + flight.line, virtual_shard_of(flight.airport))
+
+
+def line_of(message: int) -> int:
+    """Of the flight that a message is."""
+    return sequence_of(message) - _SEQUENCES_ISSUED_MAX
 
 
 def operations_of(flight: Flight) -> int:
-    """How many operations a flight is in the end: added, departed, landed; or added, cancelled."""
+    """How many operations a flight is in the end: published, departed, landed; or published, cancelled."""
     return 3 if flight.landed is not None else 2
 
 
@@ -127,6 +132,8 @@ class Resumed:
     last: Step | None
     operations: int
     left: Iterator[Step]
+    underway: Mapping[int, str]
+    """Messages that the next step acquires, and the plane: it may have them already."""
 
 
 def resume(planned: Iterator[Step], rule: DoubtRule, progress: int, prepared: Collection[int]) -> Resumed:
@@ -135,10 +142,11 @@ def resume(planned: Iterator[Step], rule: DoubtRule, progress: int, prepared: Co
     operations = 0
     for step in planned:
         if step.number > progress and rule.transaction_of(step) not in prepared:
-            return Resumed(last, operations, chain([step], planned))
+            underway = {each.message_id: each.plane for each in step.operations if each.verb is Verb.ACQUIRE}
+            return Resumed(last, operations, chain([step], planned), underway)
         last = step
         operations += len(step.operations)
-    return Resumed(last, operations, planned)
+    return Resumed(last, operations, planned, {})
 
 
 class _Event(NamedTuple):
@@ -186,19 +194,16 @@ def _events(flights: Iterable[Flight], cancelled: dict[int, list[FlightOperation
         published = flight.scheduled - PUBLISHED_AHEAD_MINUTES
         while due and due[0].minute < published:
             yield heapq.heappop(due)
-        of_flight = record_id(flight)
-        heapq.heappush(due, _Event(published, 0, flight.line, added(flight)))
+        message, queue = message_id(flight), queue_of(flight)
+        sent = FlightOperation(Verb.SEND, message, queue, body=flight.schedule.encode())
+        heapq.heappush(due, _Event(published, 0, flight.line, sent))
         if flight.departed is None:
-            cancelled.setdefault(flight.day, []).append(FlightOperation(Verb.DELETE, of_flight))
+            cancelled.setdefault(flight.day, []).append(FlightOperation(Verb.ACKNOWLEDGE, message, queue))
             continue
-        departure = FlightOperation(Verb.UPDATE, of_flight, DEPARTURE, flight.departure.encode())
-        heapq.heappush(due, _Event(flight.departed, 1, flight.line, departure))
+        acquired = FlightOperation(Verb.ACQUIRE, message, queue, flight.plane)
+        heapq.heappush(due, _Event(flight.departed, 1, flight.line, acquired))
         if flight.landed is not None:
-            heapq.heappush(due, _Event(flight.landed, 2, flight.line, FlightOperation(Verb.DELETE, of_flight)))
+            landed = FlightOperation(Verb.ACKNOWLEDGE, message, queue, flight.plane)
+            heapq.heappush(due, _Event(flight.landed, 2, flight.line, landed))
     while due:
         yield heapq.heappop(due)
-
-
-def added(flight: Flight) -> FlightOperation:
-    """What publishing a flight appends."""
-    return FlightOperation(Verb.ADD, record_id(flight), FLIGHT, flight.schedule.encode())

@@ -38,6 +38,7 @@ class Child:
         self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         # the settings are in the file that the arguments name, and nothing of the environment may change them
         environment = {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_JOURNAL_")}
+        environment["XDG_CACHE_HOME"] = str(log.parent / "cache")
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, *arguments],

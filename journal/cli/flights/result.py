@@ -24,7 +24,7 @@ class NodeRun:
     committed: int = 0
     rolled_back: int = 0
     progress_step: int = 0
-    """What the progress record says in the end: the last step, or the one before a last one that was prepared."""
+    """What the progress says in the end: the last step, or the one before a last one that was prepared."""
 
     def take(self, event: Event) -> None:
         """Note an event; ones about progress change nothing."""
@@ -47,7 +47,9 @@ class NodeRun:
         return {
             "epoch": self.activation["epoch"],
             **parts,
-            "records_loaded": self.activation["counts"]["records"],
+            "messages_loaded": self.comparison.loaded_messages if self.comparison else 0,
+            "queues_loaded": self.comparison.queues if self.comparison else 0,
+            "planes_reattached": self.activation["planes"],
             "prepared_loaded": self.activation["counts"]["prepared"],
             "operations": done,
             "seconds": self.seconds,
@@ -60,7 +62,8 @@ ACTIVATION_PARTS = ("fence_s", "claim_s", "gate_s", "load_s", "ready_s")
 
 @dataclass(slots=True)
 class Result:
-    """The whole run. `operations` are those on flights: progress, prepares and settlements are not counted."""
+    """The whole run. `operations` are those of the store on flights' messages: sent, acquired, acknowledged. Progress,
+    prepares and settlements are not counted."""
 
     flights: int
     operations: int
@@ -90,9 +93,9 @@ class Result:
             settled = second.committed + second.rolled_back
             found.append(f"{self.days_in_doubt} days were to be left in doubt, and {settled} were settled")
         if self.final.different:
-            found.append("what is left is not what the flights left")
+            found.append("what the queues hold is not what the flights left")
         if self.final_step != second.progress_step:
-            found.append(f"the progress record stands at step {self.final_step}, not at {second.progress_step}")
+            found.append(f"the progress stands at step {self.final_step}, not at {second.progress_step}")
         if not self.verify.get("agrees"):
             found.append("verify found differences between WAL, tables and load")
         if not self.verify.get("complete"):

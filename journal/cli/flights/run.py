@@ -1,6 +1,6 @@
 """The demo, from an empty journal to the verdict: two nodes, two workers, and a SIGKILL of the first ones between.
 
-worker 1, node 1      publish, depart, land, cancel; killed when half of the operations are acknowledged
+worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged
 worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
 this process          compares what is left with the flights, and has `verify` compare tables and WAL
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,20 @@ from typing import Any
 from journal.activation import Progress
 from journal.cli.flights.catch_up import catch_up_seconds
 from journal.cli.flights.data import find_flights, read_in_order, write_in_order
-from journal.cli.flights.expected import Comparison, FlightsLoader, compare, final_state
+from journal.cli.flights.expected import PROGRESS, Comparison, compare, contents_of, final_state
+from journal.cli.flights.node import REFERENCES_IN_MEMORY_MAX
 from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
 from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
+from journal.cli.queues import read_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import DemoError
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+from journal.store.model import ReferenceInfo
 from journal.v1.journal_pb2 import Identity
+from loaders.queues import QueueLoader
 
 CATCH_UP_TIMEOUT_S = 300.0
 
@@ -183,7 +187,7 @@ class Demo:
     def _say_active(self, event: Event) -> None:
         counts = event["counts"]
         held = f"{counts['records']:,} records, {counts['prepared']} transactions in doubt"
-        self._say(f"node 2 is active in epoch {event['epoch']}: {held}")
+        self._say(f"node 2 is active in epoch {event['epoch']}: {held}, {event['planes']:,} planes re-attach")
 
     def _show(self, name: str, event: Event, operations: int) -> None:
         if event["event"] == "progress":
@@ -194,11 +198,29 @@ class Demo:
     # ---- after -----------------------------------------------------------------------------------------------------
 
     def _compare(self, plan: Plan) -> tuple[Comparison, int]:
-        """Every record that a load of the tables gives, against what the flights come to; and the last step."""
-        settings, loaded = self._settings, FlightsLoader()
-        with opened_journal(settings) as (kafka, rows), loaded_snapshot(settings, kafka, rows, now=False) as state:
-            state.tell(loaded)
-        return compare(final_state(plan.archive, plan.rows, plan.rule), loaded), loaded.step
+        """Every queue that a load of the tables gives, against what the flights come to; and the last step."""
+        settings = self._settings
+        loader = QueueLoader(
+            references_in_memory_max=REFERENCES_IN_MEMORY_MAX, queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX
+        )
+        with (
+            opened_journal(settings) as (kafka, rows),
+            loaded_snapshot(settings, kafka, rows, now=False, copies=self._work / "copies") as found,
+        ):
+            found.tell(loader)
+            state = loader.loaded.state
+
+            def browse(queue: str) -> Iterator[ReferenceInfo]:
+                return state.browse(state.queue(queue).record_id)
+
+            def body(message: int) -> bytes:
+                return read_message(found.base, message).body
+
+            prepared = {each.tx: {op.id for op in each.operations} for each in loader.loaded.prepared}
+            names = [entry.config.name for entry in state.queues()]
+            contents = contents_of(names, prepared, browse, body)
+            step = max((int(body(info.message)) for info in browse(PROGRESS)), default=0)
+        return compare(final_state(plan.archive, plan.rows, plan.rule), contents), step
 
     def _verify(self) -> dict[str, Any]:
         """What `kafka-journal verify` says."""

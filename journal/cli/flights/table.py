@@ -19,7 +19,7 @@ def verdict(result: Result) -> list[str]:
     """What is not as it must be, and where it differs; or one line that all is well."""
     problems = result.problems()
     if not problems:
-        return ["every record is as the flights say, and verify agrees"]
+        return ["every queue is as the flights say, and verify agrees"]
     after_failover = result.second.comparison.differences if result.second.comparison else []
     return [*problems, *after_failover, *result.final.differences]
 
@@ -30,7 +30,8 @@ def _column(run: NodeRun) -> dict[str, str]:
     for part in ACTIVATION_PARTS:
         column[f"activation: {part.removesuffix('_s')}"] = f"{told[part] * 1000:,.0f} ms"
     return column | {
-        "records loaded": f"{told['records_loaded']:,}",
+        "messages loaded": f"{told['messages_loaded']:,} in {told['queues_loaded']} queues",
+        "planes that re-attached": f"{told['planes_reattached']:,}",
         "in doubt, loaded": f"{told['prepared_loaded']:,}",
         "operations acknowledged": f"{told['operations']:,}",
         "seconds": f"{told['seconds']:.1f}",
@@ -57,5 +58,8 @@ def _facts(result: Result) -> dict[str, str]:
 def _compared(comparison: Comparison | None) -> str:
     if comparison is None:
         return "nothing"
-    flights = f"{comparison.loaded_records:,} flights, {comparison.loaded_prepared} transactions"
+    flights = (
+        f"{comparison.loaded_messages:,} flights in {comparison.queues} queues, {comparison.held:,} of them held by "
+    )
+    flights += f"planes, {comparison.loaded_prepared} transactions"
     return f"{flights}: {comparison.different or 'no'} differences"

@@ -11,30 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.cli.flights.data import find_flights, flight_of, read_in_order, scheduled_minute, write_in_order
-from journal.cli.flights.expected import (
-    Content,
-    Contents,
-    FlightsLoader,
-    compare,
-    final_state,
-    state_when,
-)
+from journal.cli.flights.expected import Contents, Place, compare, contents_of, final_state, state_when
 from journal.cli.flights.plan import (
-    DEPARTURE,
-    FLIGHT,
-    PROGRESS_ID,
     DoubtRule,
     Step,
     Verb,
+    line_of,
+    message_id,
     operations_of,
-    record_id,
     resume,
     steps,
 )
 from journal.errors import MissingExtraError
+from journal.store.declaring import virtual_shard_of
+from journal.store.model import ReferenceInfo, ReferenceState
 from tests.support.flights import row, write_archive
 
 EVERY_OTHER_DAY = DoubtRule(2)
+READY, HELD, LOCKED = ReferenceState.READY, ReferenceState.HELD, ReferenceState.LOCKED
 
 rows_of_a_week = st.lists(
     st.builds(
@@ -55,34 +49,50 @@ def planned(rows: Sequence[list[str]]) -> list[Step]:
 
 
 class Fold:
-    """What a journal would make of the operations, refusing what it would refuse."""
+    """What a store would make of the operations, refusing what it would refuse."""
 
     def __init__(self, rule: DoubtRule) -> None:
         self.contents = Contents()
         self._rule = rule
 
     def apply(self, step: Step) -> None:
-        records = self.contents.records
-        if step.cancelled_day is not None and self._rule.in_doubt(step.cancelled_day):
-            assert {operation.verb for operation in step.operations} == {Verb.DELETE}
-            deleted = {operation.record_id for operation in step.operations}
-            assert deleted <= records.keys()
-            self.contents.prepared[self._rule.transaction(step.cancelled_day)] = deleted
-            return
-        for verb, each, kind, data in step.operations:
-            assert (each in records) is (verb is not Verb.ADD)
-            if verb is Verb.ADD:
-                records[each] = Content(kind, data, ())
-            elif verb is Verb.UPDATE:
-                records[each] = records[each]._replace(updates=(*records[each].updates, (kind, data)))
+        in_doubt = self._rule.transaction_of(step)
+        for verb, message, queue, plane, body in step.operations:
+            places = self.contents.queues.setdefault(queue, [])
+            if verb is Verb.SEND:
+                assert self._find(message) is None
+                places.append(Place(message, READY, "", body))
+                continue
+            found = self._find(message)
+            assert found in places
+            assert found is not None
+            if verb is Verb.ACQUIRE:
+                assert found.state is READY
+                places[places.index(found)] = found._replace(state=HELD, plane=plane)
+                continue
+            assert (found.state, found.plane) == ((HELD, plane) if plane else (READY, ""))
+            if in_doubt is None:
+                places.remove(found)
             else:
-                del records[each]
+                places[places.index(found)] = found._replace(state=LOCKED)
+                self.contents.prepared.setdefault(in_doubt, set()).add(message)
+        self.contents.queues = {name: places for name, places in self.contents.queues.items() if places}
 
     def settle(self) -> None:
-        for tx, deleted in self.contents.prepared.items():
-            for each in deleted if self._rule.commits(self._rule.day(tx)) else ():
-                del self.contents.records[each]
+        for tx, messages in self.contents.prepared.items():
+            for each in messages:
+                place = self._find(each)
+                assert place is not None
+                places = next(places for places in self.contents.queues.values() if place in places)
+                if self._rule.commits(self._rule.day(tx)):
+                    places.remove(place)
+                else:
+                    places[places.index(place)] = place._replace(state=READY)
         self.contents.prepared.clear()
+
+    def _find(self, message: int) -> Place | None:
+        every = (place for places in self.contents.queues.values() for place in places)
+        return next((place for place in every if place.message == message), None)
 
 
 @given(rows_of_a_week)
@@ -93,20 +103,22 @@ def test_what_the_steps_leave_behind_is_what_the_rows_say(rows: list[list[str]])
     fold.settle()
     left = {}
     for line, fields in enumerate(rows, start=1):
-        day, dep_time, dep_delay, arr_time = int(fields[2]), fields[3], fields[5], fields[6]
+        day, dep_time, arr_time = int(fields[2]), fields[3], fields[6]
         if arr_time != "NA":
             continue
         # 1 January is the first day in doubt and is committed, the 3rd rolled back, the 5th committed, the 7th not
         if dep_time == "NA" and day not in (3, 7):
             continue
-        left[line] = () if dep_time == "NA" else ((DEPARTURE, f"{dep_time},{dep_delay}".encode()),)
-    assert {each >> 10: content.updates for each, content in fold.contents.records.items()} == left
+        left[line] = "" if dep_time == "NA" else "N14228"
+    found = [place for places in fold.contents.queues.values() for place in places]
+    assert {line_of(place.message): place.plane for place in found} == left
 
 
 @given(rows_of_a_week)
 def test_after_every_step_the_state_computed_from_the_flights_is_the_one_the_steps_made(rows: list[list[str]]) -> None:
     fold = Fold(EVERY_OTHER_DAY)
     flights = [flight_of(line, fields) for line, fields in enumerate(rows, start=1)]
+    flights.sort(key=lambda flight: (flight.scheduled, flight.line))
     for step in planned(rows):
         fold.apply(step)
         assert state_when(flights, EVERY_OTHER_DAY, step.until, step.cancelled_before) == fold.contents
@@ -139,13 +151,30 @@ def test_steps_are_numbered_in_order_of_time_and_none_is_empty(rows: list[list[s
     assert sum(len(step.operations) for step in plan) == sum(map(operations_of, flights))
 
 
-def test_a_flight_is_added_a_day_ahead_updated_when_it_departs_and_deleted_when_it_lands() -> None:
+def test_a_flight_is_sent_a_day_ahead_acquired_when_it_departs_and_acknowledged_when_it_lands() -> None:
     (flight,) = [flight_of(1, row(day=3, scheduled=600, delay=65, minutes=120))]
+    message, body = message_id(flight), b"2013-01-03,1000,1200,UA,1545,N14228,EWR,IAH,1400"
     assert [(step.until, *step.operations) for step in steps([flight])] == [
-        (1 * 1440 + 660, (Verb.ADD, record_id(flight), FLIGHT, b"2013-01-03,1000,1200,UA,1545,N14228,EWR,IAH,1400")),
-        (2 * 1440 + 720, (Verb.UPDATE, record_id(flight), DEPARTURE, b"1105,65")),
-        (2 * 1440 + 840, (Verb.DELETE, record_id(flight), 0, b"")),
+        (1 * 1440 + 660, (Verb.SEND, message, "EWR/UA", "", body)),
+        (2 * 1440 + 720, (Verb.ACQUIRE, message, "EWR/UA", "N14228", b"")),
+        (2 * 1440 + 840, (Verb.ACKNOWLEDGE, message, "EWR/UA", "N14228", b"")),
     ]
+
+
+@given(rows_of_a_week)
+def test_a_plane_may_have_its_message_before_the_step_is_done(rows: list[list[str]]) -> None:
+    plan = planned(rows)
+    for done in range(len(plan)):
+        resumed = resume(iter(plan), EVERY_OTHER_DAY, *_progress(plan[:done]))
+        acquired = {each.message_id: each.plane for each in plan[done].operations if each.verb is Verb.ACQUIRE}
+        assert resumed.underway == acquired
+
+
+def _progress(done: Sequence[Step]) -> tuple[int, set[int]]:
+    """What the progress says, and the transactions in doubt."""
+    transactions = [EVERY_OTHER_DAY.transaction_of(step) for step in done]
+    moved = [step.number for step, tx in zip(done, transactions, strict=True) if tx is None]
+    return max(moved, default=0), {tx for tx in transactions if tx is not None}
 
 
 def test_a_days_cancelled_flights_are_one_step_when_the_day_is_over() -> None:
@@ -162,11 +191,11 @@ def test_midnight_is_2400_and_a_landing_after_it_is_on_the_next_day() -> None:
     assert (flight.departed, flight.landed) == (1440, 1440 + 90)
 
 
-def test_flights_of_a_number_and_route_share_a_virtual_shard_and_have_ids_of_their_own() -> None:
-    ids = [record_id(flight_of(line, row(day=line))) for line in range(1, 8)]
-    assert len({each & 1023 for each in ids}) == 1
-    assert [each >> 10 for each in ids] == list(range(1, 8))
-    assert min(ids) > PROGRESS_ID
+def test_flights_of_an_airport_are_in_its_addresses_virtual_shard_and_have_ids_that_no_journal_issues() -> None:
+    ids = [message_id(flight_of(line, row(day=line))) for line in range(1, 8)]
+    assert {each & 1023 for each in ids} == {virtual_shard_of("EWR")}
+    assert [line_of(each) for each in ids] == list(range(1, 8))
+    assert min(ids) >> 10 > 2**32
 
 
 def test_the_first_rows_are_those_scheduled_first_whatever_the_files_order(tmp_path: Path) -> None:
@@ -174,23 +203,42 @@ def test_the_first_rows_are_those_scheduled_first_whatever_the_files_order(tmp_p
     archive = write_archive(tmp_path / "flights.zip", rows)
     write_in_order(archive, 3, tmp_path / "flights.csv")
     assert [(flight.line, flight.day) for flight in read_in_order(tmp_path / "flights.csv")] == [(4, 0), (2, 1), (3, 4)]
-    assert [each >> 10 for each in final_state(archive, 1, EVERY_OTHER_DAY).records] == []
-    assert [each >> 10 for each in final_state(archive, 2, EVERY_OTHER_DAY).records] == [2]
+    assert final_state(archive, 1, EVERY_OTHER_DAY).queues == {}
+    left = final_state(archive, 2, EVERY_OTHER_DAY).queues
+    assert [(queue, line_of(place.message)) for queue, places in left.items() for place in places] == [("EWR/UA", 2)]
+
+
+def places(*lines: int) -> list[Place]:
+    return [Place(message_id(flight_of(line, row())), READY, "", b"%d" % line) for line in lines]
 
 
 def test_a_comparison_names_what_is_missing_what_is_too_much_and_what_differs() -> None:
-    kept, lost, stray = Content(FLIGHT, b"kept", ()), Content(FLIGHT, b"lost", ()), Content(FLIGHT, b"stray", ())
-    loaded = FlightsLoader()
-    loaded.record(1 << 10, FLIGHT, b"kept", [], (0, 0, 0))
-    loaded.record(3 << 10, FLIGHT, b"stray", [], (0, 0, 0))
-    found = compare(Contents({1 << 10: kept, 2 << 10: lost}, {7: {1 << 10}}), loaded)
-    assert found.different == 3
-    assert [text.split(":")[0] for text in found.differences] == [
-        "flight of line 2 (record 2048)",
-        "flight of line 3 (record 3072)",
+    expected = Contents({"EWR/UA": places(1, 2)}, {7: {1}})
+    loaded = Contents({"EWR/UA": places(1, 3), "EWR/AA": places(4)}, {})
+    found = compare(expected, loaded)
+    assert (found.different, found.expected_messages, found.loaded_messages) == (4, 2, 3)
+    assert [text.split(" (")[0].split(":")[0] for text in found.differences] == [
+        "flight of line 4",
+        "flight of line 2",
+        "flight of line 3",
         "transaction 7",
     ]
-    assert str(stray) in found.differences[1]
+
+
+def test_a_comparison_sees_order_holders_and_bodies() -> None:
+    first, second = places(1, 2)
+    expected = Contents({"q": [first, second]})
+    held = first._replace(state=HELD, plane="N1")
+    for wrong in ([second, first], [held, second], [first._replace(body=b"x"), second], [first, second, first]):
+        assert compare(expected, Contents({"q": wrong})).different == 1
+    assert compare(expected, Contents({"q": [held, second]}), {first.message: "N1"}).different == 0
+    assert compare(expected, Contents({"q": [held, second]}), {first.message: "N2"}).different == 1
+
+
+def test_contents_leave_out_the_progress_and_empty_queues() -> None:
+    infos = {"EWR/UA": [ReferenceInfo(5, "EWR/UA", HELD, 4, 0, "N1", 0, 0)], "EWR/AA": [], "progress": []}
+    contents = contents_of(infos, {3: {5}}, infos.__getitem__, lambda message: b"body")
+    assert contents == Contents({"EWR/UA": [Place(5, HELD, "N1", b"body")]}, {3: {5}})
 
 
 def test_flights_that_are_not_installed_are_asked_for_with_the_command_that_installs_them(

@@ -159,9 +159,12 @@ def test_a_transaction_in_doubt_is_summed_up_with_its_age_and_the_records_it_hol
     (found,) = in_doubt(base)
     assert summary(found, found.prepared_ms + 1500) == {
         "tx": 7,
+        "xid": None,
         "data": "eGlkLTc=",
         "text": "xid-7",
         "age_seconds": 1.5,
+        "queues": {},
+        "messages": 0,
         "operations": 3,
         "records": 2,
         "shards": [0],

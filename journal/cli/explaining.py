@@ -1,0 +1,256 @@
+"""What `explain` says of a record: what it is, and why it is still there.
+
+The queues say what refers to a message, the prepared transactions what they hold of any record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from journal.activation import Progress
+from journal.cli.queues import age_s, queue_lines, shown_values
+from journal.cli.text import duration, printable
+from journal.cli.tx import InDoubt, in_doubt, queue_name
+from journal.engine import Base
+from journal.loading import LoadedUpdate, NullLoader, load
+from journal.store.loaded import LoadedStore
+from journal.store.model import ReferenceInfo, ReferenceState
+from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
+from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE, Outcome
+from journal.wire.ids import shard_of
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_key
+from journal.xa.outcomes import decode_outcome
+from journal.xa.xid import text
+
+_PROGRESS_ROWS = 4096
+_DOES: Mapping[int, str] = {ADD: "adds", UPDATE: "updates", DELETE: "deletes"}
+
+
+@dataclass(slots=True)
+class Explanation:
+    """What a record is, and why it is there."""
+
+    id: int
+    what: str
+    facts: dict[str, Any]
+    why: list[str] = field(default_factory=list)
+    references: list[dict[str, Any]] = field(default_factory=list)
+    """Of a message, one a queue."""
+    transactions: list[dict[str, Any]] = field(default_factory=list)
+    """Those in doubt that touch it."""
+
+
+class Explaining:
+    """One record looked up in a state."""
+
+    def __init__(
+        self, record_id: int, loaded: LoadedStore, base: Base, shards: int, now_ms: float, progress: Progress
+    ) -> None:
+        self._id = record_id
+        self._loaded = loaded
+        self._base = base
+        self._shards = shards
+        self._now_ms = now_ms
+        self._progress = progress
+        self._touching = {each.tx: each for each in in_doubt(base) if any(op.id == record_id for op in each.operations)}
+
+    def explanation(self) -> Explanation | None:
+        """None if there is no such record, nor a transaction that would add it."""
+        found = self._found()
+        if found is None:
+            return None
+        for transaction in self._touching.values():
+            does = self._what_does(transaction)
+            found.transactions.append({"tx": transaction.tx, "text": transaction.text, "does": does})
+            if found.what != "message":
+                found.why.append(f"{_named(transaction)} {' and '.join(does)} it: {_look_at(transaction.tx)}")
+        return found
+
+    def _found(self) -> Explanation | None:
+        row = self._base.get(record_key(self._id))
+        if row is None:
+            return self._not_there()
+        record = Record.FromString(row)
+        kinds: dict[int, Callable[[Record], Explanation]] = {
+            MESSAGE: self._message,
+            QUEUE: self._queue,
+            ADDRESS: self._address,
+            BINDING: self._binding,
+            CHUNK: self._chunk,
+            OUTCOME: self._outcome,
+        }
+        return kinds.get(record.kind, self._plain)(record)
+
+    def _explained(self, what: str, facts: dict[str, Any], *why: str) -> Explanation:
+        return Explanation(self._id, what, facts | {"shard": shard_of(self._id, self._shards)}, list(why))
+
+    def _not_there(self) -> Explanation | None:
+        """It may be on its way; or the number may be a transaction's."""
+        if self._touching:
+            return self._explained("record", {}, "it is not there yet")
+        for transaction in in_doubt(self._base):
+            if transaction.tx == self._id:
+                why = f"it is no record, but a transaction in doubt: {_look_at(self._id)}"
+                return Explanation(self._id, "transaction", {"called": transaction.text}, [why])
+        return None
+
+    # ---- messages --------------------------------------------------------------------------------------------------
+
+    def _message(self, record: Record) -> Explanation:
+        message = decode_message(record.data)
+        facts = {
+            "address": message.address,
+            "bytes": message_facts(record.data).size,
+            "priority": message.priority,
+            "timestamp": message.timestamp,
+            "age_seconds": age_s(message.timestamp, self._now_ms),
+            "expires": message.expires,
+            "properties": shown_values(message.properties),
+            "origin": message.origin and message.origin._asdict(),
+            "text": printable(message.body),
+            "acknowledged": [self._queue_called(each) for each in self._acknowledged()],
+        }
+        if self._id in self._loaded.orphans:
+            return self._explained("message", facts, "no queue refers to it any more: the next activation deletes it")
+        infos = self._loaded.state.explain(self._id)
+        found = self._explained("message", facts, *(self._why(info, message.expires) for info in infos))
+        for info in infos:
+            line = {"queue": info.queue, "state": info.state.value, "holder": info.holder}
+            found.references.append(line | {"tx": info.tx, "deliveries": info.deliveries, "due": info.due})
+        return found
+
+    def _acknowledged(self) -> Sequence[int]:
+        """Queues that have settled it."""
+        return [update.subject for update in _updates_of(self._base, self._id) if update.kind == ACKNOWLEDGE]
+
+    def _why(self, info: ReferenceInfo, expires: int) -> str:
+        """Why one queue still has it."""
+        before = f", handed out {info.deliveries} times before" if info.deliveries else ""
+        match info.state:
+            case ReferenceState.HELD:
+                why = f"held by {info.holder}{before}, until that acknowledges or releases it, or its broker lets it go"
+            case ReferenceState.LOCKED:
+                transaction = self._touching[info.tx]
+                adds = (info.queue, self._id, "adds") in transaction.references
+                does = "will add it there" if adds else "will acknowledge it"
+                why = f"{_named(transaction)} {does}, or not: {_look_at(info.tx)}"
+            case ReferenceState.SCHEDULED:
+                why = f"scheduled, due in {duration((info.due - self._now_ms) / 1000)}{before}"
+            case _:
+                why = f"ready, and nobody has taken it{before}"
+        if expires and expires <= self._now_ms:
+            why += f"; it expired {duration((self._now_ms - expires) / 1000)} ago, and its broker has not moved it"
+        return f"queue {info.queue}: {why}"
+
+    # ---- other records ---------------------------------------------------------------------------------------------
+
+    def _queue(self, record: Record) -> Explanation:
+        name = decode_queue(record.data).name
+        line = next(line for line in queue_lines(self._loaded.state, self._now_ms) if line["queue"] == name)
+        why = [f"a queue stays until its broker destroys it; messages in it: {line['depth']:,}"]
+        why += [f"{holder} holds {count:,} of them" for holder, count in line["holders"].items()]
+        for transaction in in_doubt(self._base):
+            if any(each.queue == name for each in transaction.references):
+                held = f"{_named(transaction)} holds messages of it, so that it cannot be destroyed"
+                why.append(f"{held}: {_look_at(transaction.tx)}")
+        return self._explained("queue", line, *why)
+
+    def _address(self, record: Record) -> Explanation:
+        name, window = decode_address(record.data)
+        queues = sorted(each.config.name for each in self._loaded.state.queues() if each.config.address == name)
+        facts = {"address": name, "duplicate_window": window, "queues": queues}
+        before = ", and its queues before it" if queues else ""
+        return self._explained("address", facts, "an address stays until its broker destroys it" + before)
+
+    def _binding(self, record: Record) -> Explanation:
+        queue, key, filter = decode_binding(record.data)
+        facts = {"queue": queue_name(self._base, queue), "key": key, "filter": filter}
+        if facts["queue"]:
+            why = "a binding stays until it is unbound, or its queue destroyed"
+        else:
+            why = "its queue is gone: the next activation deletes it"
+        return self._explained("binding", facts, why)
+
+    def _chunk(self, record: Record) -> Explanation:
+        message = self._message_of_chunk()
+        why = "a part of a large message's body, and no message has it"
+        if message:
+            why = f"a part of the body of message {message}, with which it goes: kafka-journal explain {message}"
+        return self._explained("chunk", {"bytes": len(record.data), "message": message}, why)
+
+    def _message_of_chunk(self) -> int:
+        """Its message, 0 if none has it: all are looked at."""
+        needle = self._id.to_bytes(8, "little")
+        for count, (key, value) in enumerate(self._base.scan(RECORD_TAG)):
+            if count % _PROGRESS_ROWS == 0:
+                self._progress("messages", count, 0)
+            if needle in value and len(key) == RECORD_KEY_BYTES:
+                record = Record.FromString(value)
+                if record.kind == MESSAGE and self._id in message_facts(record.data).chunks:
+                    return record.id
+        return 0
+
+    def _outcome(self, record: Record) -> Explanation:
+        outcome = decode_outcome(self._id, record.data)
+        decision = Outcome.Decision.Name(outcome.decision).lower().replace("_", " ")
+        facts = {"xid": text(outcome.xid), "decision": decision, "timestamp": outcome.timestamp}
+        age = duration((self._now_ms - outcome.timestamp) / 1000)
+        why = f"decided {age} ago, and kept until those who have to hear of it have confirmed (forget)"
+        return self._explained("outcome", facts, why)
+
+    def _plain(self, record: Record) -> Explanation:
+        facts = {"kind": record.kind, "bytes": len(record.data), "text": printable(record.data)}
+        facts["updates"] = len(_updates_of(self._base, self._id))
+        return self._explained("record", facts, "a broker's own record: it stays until the broker deletes it")
+
+    # ---- words -----------------------------------------------------------------------------------------------------
+
+    def _queue_called(self, record_id: int) -> str:
+        return queue_name(self._base, record_id) or f"{record_id} (destroyed)"
+
+    def _what_does(self, transaction: InDoubt) -> list[str]:
+        return list(dict.fromkeys(_DOES[op.type] for op in transaction.operations if op.id == self._id))
+
+
+def _named(transaction: InDoubt) -> str:
+    return f"transaction {transaction.tx} ({transaction.text}), in doubt,"
+
+
+def _look_at(tx: int) -> str:
+    return f"kafka-journal tx show {tx}"
+
+
+# ---- one record's updates ----------------------------------------------------------------------------------
+
+
+class _OneRecord:
+    """A state of which only one record is there."""
+
+    def __init__(self, base: Base, record_id: int) -> None:
+        self._base = base
+        self._record = record_key(record_id)
+        self.get = base.get
+
+    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
+        return self._base.scan(self._record) if prefix == RECORD_TAG else ()
+
+
+class _Updates(NullLoader):
+    """Keeps the updates that it is told."""
+
+    def __init__(self) -> None:
+        self.updates: Sequence[LoadedUpdate] = ()
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self.updates = updates
+
+
+def _updates_of(base: Base, record_id: int) -> Sequence[LoadedUpdate]:
+    loader = _Updates()
+    load(_OneRecord(base, record_id), {}, loader)
+    return loader.updates

@@ -1,0 +1,83 @@
+"""The table of commands: each is there, and an overview imports none of them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from journal.cli.common import Chosen, JsonOption, journal_command
+from journal.cli.main import COMMANDS, app, load_command
+from journal.errors import ConfigError, StoreError
+
+HEAVY = ("pydantic_settings", "confluent_kafka", "rocksdict", "google.protobuf", "faust", "psutil", "journal.config")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_of_the_table_is_there_with_help_of_its_own(name: str) -> None:
+    assert load_command(name).help
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["no-such-command"]])
+def test_what_calls_no_command_imports_none(arguments: list[str]) -> None:
+    script = f"""
+import sys
+from journal.cli.main import app
+try:
+    app({arguments!r})
+finally:
+    print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_overview_has_a_line_for_each_command() -> None:
+    shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).output
+    for name, command in COMMANDS.items():
+        assert any(name in line and command.line in line for line in shown.splitlines()), name
+
+
+def test_a_command_that_there_is_not_is_refused_with_those_like_it() -> None:
+    ended = CliRunner().invoke(app, ["queus"])
+    assert ended.exit_code == 2
+    assert "queues" in ended.output
+
+
+# ---- options that commands share -----------------------------------------------------------------------------
+
+
+def command_of(told: list[object], error: Exception | None = None) -> typer.Typer:
+    """A command of a journal that keeps what it was told, and raises `error`."""
+
+    def tell(chosen: Chosen, name: str, as_json: JsonOption = False) -> None:
+        """Tell."""
+        told.extend((chosen, name, as_json))
+        if error is not None:
+            raise error
+
+    made = typer.Typer(add_completion=False)
+    made.command()(journal_command(tell))
+    return made
+
+
+def test_a_command_gets_the_shared_options_beside_its_own(tmp_path: Path) -> None:
+    told: list[object] = []
+    file = tmp_path / "settings.toml"
+    arguments = ["x", "--json", "-b", "host:1", "-j", "orders", "-X", "a=b", "-X", "c=d", "--config", str(file)]
+    assert CliRunner().invoke(command_of(told), arguments).exit_code == 0
+    assert told == [Chosen("host:1", "orders", ["a=b", "c=d"], file), "x", True]
+    told.clear()
+    assert CliRunner().invoke(command_of(told), ["x"]).exit_code == 0
+    assert told == [Chosen(), "x", False]
+
+
+@pytest.mark.parametrize(("error", "code"), [(StoreError("no"), 1), (ConfigError("no"), 2)])
+def test_an_error_of_a_command_is_a_line_and_an_exit_code(error: Exception, code: int) -> None:
+    ended = CliRunner().invoke(command_of([], error), ["x"])
+    assert (ended.exit_code, ended.stdout) == (code, "")
+    assert "error: no" in ended.stderr
