@@ -18,7 +18,7 @@ from journal.errors import FullError, GapError
 from journal.kafka.control import wal_topic
 from journal.kafka.ports import Clock, Kafka
 from journal.loading import LoadCounts, Loader, load
-from journal.local.ports import LocalStore
+from journal.local.ports import LocalStore, Snapshot
 from journal.replica import Replica
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal import WalReader
@@ -35,9 +35,14 @@ class SnapshotState:
     base: Overlay
     marks: Mapping[int, Mark]
     group: int
+    snapshot: Snapshot
 
     def tell(self, loader: Loader) -> LoadCounts:
         return load(self.base, self.marks, loader)
+
+    def close(self) -> None:
+        """Let go of the store's snapshot: before, the store cannot be closed for good."""
+        self.snapshot.close()
 
 
 def read_snapshot(
@@ -58,10 +63,34 @@ def read_snapshot(
     replica.catch_up(timeout_s)
     marks = replica.marks()
     snapshot = store.snapshot()
-    folds = {
-        shard: Fold(mark, snapshot, updates_row_bytes_max=settings.limits.updates_row_bytes_max)
-        for shard, mark in marks.items()
-    }
+    try:
+        folds = {
+            shard: Fold(mark, snapshot, updates_row_bytes_max=settings.limits.updates_row_bytes_max)
+            for shard, mark in marks.items()
+        }
+        group = _fold_wal(kafka, settings, identity, folds, clock, now=now, timeout_s=timeout_s)
+    except BaseException:
+        snapshot.close()
+        raise
+    changes: list[Change] = []
+    for fold in folds.values():
+        changes += fold.changes()
+    folded = {shard: fold.mark for shard, fold in folds.items()}
+    return SnapshotState(Overlay(snapshot, changes), folded, group, snapshot)
+
+
+def _fold_wal(
+    kafka: Kafka,
+    settings: Settings,
+    identity: Identity,
+    folds: Mapping[int, Fold],
+    clock: Clock,
+    *,
+    now: bool,
+    timeout_s: float,
+) -> int:
+    """Fold the WAL behind the marks up to a group in every shard; which one."""
+    marks = {shard: fold.mark for shard, fold in folds.items()}
     wal = WalReader(kafka, settings.journal, identity.journal, identity.shards, clock)
     try:
         group = max(mark.group for mark in marks.values())
@@ -72,10 +101,7 @@ def read_snapshot(
             size += _fold_to(wal, folds[shard], settings.journal, group, end, timeout_s, OVERLAY_BYTES_MAX - size)
     finally:
         wal.close()
-    changes: list[Change] = []
-    for fold in folds.values():
-        changes += fold.changes()
-    return SnapshotState(Overlay(snapshot, changes), {shard: fold.mark for shard, fold in folds.items()}, group)
+    return group
 
 
 def _high_watermarks(kafka: Kafka, journal: str, shards: int, timeout_s: float) -> dict[int, int]:

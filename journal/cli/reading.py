@@ -22,7 +22,7 @@ from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.loading import LoadedUpdate, Loader
-from journal.local.rocks import RocksSnapshotStore, RocksStore
+from journal.local.rocks import RocksStore
 from journal.local.slots import take_slot
 from journal.replica import Replica
 from journal.runtime import kafka_of, no_progress, open_replica
@@ -76,26 +76,13 @@ def loaded_snapshot(
         closing(open_replica(kafka, settings, identity, store)) as replica,
     ):
         _catch_up(replica, identity.shards, progress)
-        yield read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)
+        with closing(
+            read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)
+        ) as state:
+            yield state
 
 
 # ---- the copy ----------------------------------------------------------------------------------------------
-
-
-class _Copy(RocksStore):
-    """A store that closes its snapshot with itself: until then nobody else could open it."""
-
-    _taken: RocksSnapshotStore | None = None
-
-    def snapshot(self) -> RocksSnapshotStore:
-        self._taken = super().snapshot()
-        return self._taken
-
-    def close(self) -> None:
-        if self._taken is not None:
-            self._taken.close()
-            self._taken = None
-        super().close()
 
 
 @contextmanager
@@ -111,13 +98,13 @@ def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
         slot.release()
 
 
-def _open(path: Path) -> _Copy:
+def _open(path: Path) -> RocksStore:
     """It is only a copy: one that cannot be opened, damaged by a power cut say, is built anew."""
     try:
-        return _Copy(path)
+        return RocksStore(path)
     except LocalStorageError:
         shutil.rmtree(path, ignore_errors=True)
-        return _Copy(path)
+        return RocksStore(path)
 
 
 def _catch_up(replica: Replica, shards: int, progress: Progress) -> None:
