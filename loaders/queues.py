@@ -121,14 +121,14 @@ class QueueLoader:
             if self._state.has_queue(queue_id):
                 self._state.add_binding(record_id, queue_id, key, filter)
             else:
-                self.loaded.orphans.append(record_id)
+                self.loaded.orphans.append((record_id,))
         self._bindings.clear()
 
     def _collect(self, messages: Iterable[int]) -> None:
         """Note messages that nothing refers to, with their chunks, and forget them."""
         loaded, state = self.loaded, self._state
         for message_id in messages:
-            loaded.orphans += (message_id, *state.message(message_id).chunks)
+            loaded.orphans.append((message_id, *state.message(message_id).chunks))
             loaded.orphaned_messages += 1
             loaded.due.pop(message_id, None)
             state.forget(message_id)

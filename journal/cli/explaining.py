@@ -113,7 +113,7 @@ class Explaining:
             "text": printable(message.body),
             "acknowledged": [self._queue_called(each) for each in self._acknowledged()],
         }
-        if self._id in self._loaded.orphans:
+        if any(self._id in together for together in self._loaded.orphans):
             return self._explained("message", facts, "no queue refers to it any more: the next activation deletes it")
         infos = self._loaded.state.explain(self._id)
         found = self._explained("message", facts, *(self._why(info, message.expires) for info in infos))

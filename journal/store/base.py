@@ -51,6 +51,7 @@ class StoreBase:
     def __init__(self, journal: StoreJournal, settings: StoreSettings, clock_ms: ClockMs) -> None:
         self._journal = journal
         self._settings = settings
+        self._inline_bytes_max = settings.inline_bytes_max
         self._clock_ms = clock_ms
         self._lock = threading.RLock()
         self._state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)

@@ -291,12 +291,8 @@ class Consuming(Settling):
         return Pending(message_id, completion)
 
     def _reference(self, message_id: int, queue: QueueEntry) -> ReferenceInfo:
-        """Raises MessageMissingError for a message that is not in the queue (any more)."""
-        name = queue.config.name
-        for info in self._state.explain(message_id):
-            if info.queue == name and info.state is not ReferenceState.SETTLING:
-                return info
-        raise MessageMissingError(f"message {message_id} is not in queue {name}")
+        """Raises MessageMissingError for a message that is not in the queue (any more, or yet)."""
+        return self._state.reference(message_id, queue.record_id)
 
 
 def _require_name(holder: str) -> None:

@@ -47,8 +47,8 @@ class LoadedStore:
     due: dict[int, int] = field(default_factory=dict)
     """Messages with a scheduled time of their own, and that time: what a later route goes by."""
     outcomes: list[LoadedOutcome] = field(default_factory=list)
-    orphans: list[int] = field(default_factory=list)
-    """Records that nothing refers to any more (messages without references, their chunks, bindings of queues that are
-    gone): the store deletes them in its first groups."""
+    orphans: list[tuple[int, ...]] = field(default_factory=list)
+    """Records that nothing refers to any more (a message without references with its chunks, a binding of a queue that
+    is gone): the store deletes them in its first groups, each with what belongs to it in one."""
     orphaned_messages: int = 0
     """How many of the orphans are messages."""

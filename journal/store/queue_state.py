@@ -259,6 +259,14 @@ class QueueState(QueueLoading):
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
+    @property
+    def messages_in_memory(self) -> int:
+        return len(self._references.row_of)
+
+    @property
+    def references_in_memory(self) -> int:
+        return self._references.references
+
     def browse(self, queue_id: int) -> Iterator[ReferenceInfo]:
         """References in delivery order (none that arrive). To be consumed before the state changes."""
         return in_order(self._tables, self.queue_of(queue_id))

@@ -20,7 +20,8 @@ from journal.store.model import PRIORITY_MAX, Message, Origin, QueueConfig, Rout
 from journal.v1 import store_pb2 as pb
 from journal.wire.operations import varint
 
-_ADDRESS, _BODY, _PRIORITY, _TIMESTAMP, _EXPIRES, _DUE, _BODY_BYTES = b"\x0a", b"\x12", b"\x28", b"\x30", b"\x38", b"\x40", b"\x60"  # fmt: skip  # noqa: E501
+_ADDRESS, _BODY, _PRIORITY, _TIMESTAMP = b"\x0a", b"\x12", b"\x28", b"\x30"
+_EXPIRES, _DUE, _BODY_BYTES = b"\x38", b"\x40", b"\x60"
 _INT64_MAX = 2**63 - 1
 _UINT32_MAX = 2**32 - 1
 _SHORT_BODY_BYTES = 4096
@@ -282,7 +283,9 @@ def decode_reference(data: bytes) -> ReferenceFacts:
     return ReferenceFacts(reference.holder, reference.deliveries, reference.due)
 
 
-def encode_acknowledgement(reason: pb.Acknowledgement.Reason.ValueType = pb.Acknowledgement.CONSUMED, holder: str = "") -> bytes:  # fmt: skip  # noqa: E501
+def encode_acknowledgement(
+    reason: pb.Acknowledgement.Reason.ValueType = pb.Acknowledgement.CONSUMED, holder: str = ""
+) -> bytes:
     """An ACKNOWLEDGE update. Hot path: that of a message consumed, by nobody in particular, is empty."""
     if not holder and not reason:
         return b""

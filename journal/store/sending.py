@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
 from journal.errors import DuplicateMessageError, JournalError, MessageMissingError, StoreError
+from journal.store.base import SHARD_MASK
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import Message
 from journal.store.pending import Pending
@@ -62,6 +63,38 @@ class Adding:
 
 class Sending(Settling):
     """Operations that add messages and references."""
+
+    def _send_to_one(self, message: Message, data: bytes, name: str, wanted_id: int) -> Pending:
+        """What `_send` does for most: a durable message without a duplicate id, to one queue, in no transaction."""
+        state = self._enter()
+        address, queue = state.address(message.address), state.queue(name)
+        if queue.config.address != message.address:
+            require_routable(message.address, [queue])
+        queue_id = queue.record_id
+        message_id = self._new_id(address, wanted_id) if wanted_id else self._journal.new_id(queue_id & SHARD_MASK)
+        durable = queue.config.durable
+        operations: list[PlainOperation] = [(ADD, message_id, MESSAGE, data, False, 0)]
+        if durable:
+            operations.append((UPDATE, message_id, ROUTE, b"", False, queue_id))
+        completion = self._journal.append_all(operations)
+        self._cache.put(completion, message_id, data)
+        state.store(
+            message_id,
+            address.record_id,
+            priority=message.priority,
+            size=len(data),
+            expires=message.expires,
+            timestamp=message.timestamp,
+        )
+        due = message.due
+        if due:
+            self._due_of[message_id] = due
+        state.route(message_id, queue_id, due=due)
+        if durable:
+            self._when_durable(completion, self._arrive, message_id, queue_id)
+        else:
+            state.arrive(message_id, queue_id)
+        return Pending(message_id, completion)
 
     def _send(self, out: Outgoing, queues: Iterable[str], tx: int, wanted_id: int) -> Pending:
         """Store and route a message; with the lock held."""

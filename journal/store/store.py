@@ -69,7 +69,7 @@ class MessageStore(Declaring, Moving):
                     self._unrouted[message_id] = state.address(state.message(message_id).address).record_id
             self._absent = set(state.holders())
             self._grace_until_ms = self._clock_ms() + self._settings.acquire_grace_ms
-            self._garbage.extend((record_id,) for record_id in loaded.orphans)
+            self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages
             self._refusal = None
             self._collect()
@@ -106,8 +106,10 @@ class MessageStore(Declaring, Moving):
 
     @property
     def cached_bytes(self) -> int:
-        """Bodies of durable messages that the local copy may not have yet."""
+        """Bodies of durable messages that the local copy does not have yet."""
         with self._lock:
+            self._enter()
+            self._cache.pass_on()
             return self._cache.bytes
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import replace
 
 from journal.completion import Completion
@@ -22,7 +22,7 @@ class _Stream:
 
     __slots__ = ("address_id", "chunks", "id", "message", "own", "place", "queues", "tx")
 
-    def __init__(self, message: Message, queues: Iterable[str], tx: int, id: int) -> None:
+    def __init__(self, message: Message, queues: Sequence[str], tx: int, id: int) -> None:
         self.message = message
         self.queues = tuple(queues)
         self.tx = tx
@@ -46,18 +46,20 @@ class Streaming(Sending):
         """
         return self.send(message, (), tx, id=id)
 
-    def send(self, message: Message, queues: Iterable[str], tx: int = 0, *, id: int = 0) -> Pending:
+    def send(self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0) -> Pending:
         """Store a message and route it to queues of its address, in one group. Not delivered before `message.due`.
 
         Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
         """
-        if len(message.body) > self._settings.inline_bytes_max:
+        if len(message.body) > self._inline_bytes_max:
             return self._send_large(message, queues, tx, id)
         data = encode_message(message)
         with self._lock:
-            return self._send(Outgoing(message, data), queues, tx, id)
+            if tx or message.duplicate_id or not message.durable or len(queues) != 1:
+                return self._send(Outgoing(message, data), queues, tx, id)
+            return self._send_to_one(message, data, queues[0], id)
 
-    def _send_large(self, message: Message, queues: Iterable[str], tx: int, id: int) -> Pending:
+    def _send_large(self, message: Message, queues: Sequence[str], tx: int, id: int) -> Pending:
         if len(message.body) > self._settings.message_bytes_max:
             raise MessageTooLargeError(
                 f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
@@ -73,7 +75,7 @@ class Streaming(Sending):
             raise
 
     def store_stream(
-        self, message: Message, body: Iterable[bytes], queues: Iterable[str] = (), tx: int = 0, *, id: int = 0
+        self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
     ) -> Pending:
         """`send` with a body in pieces of any size, the message's own being empty. Waits for room in a full journal.
 
@@ -97,7 +99,7 @@ class Streaming(Sending):
             raise
 
     async def store_stream_async(
-        self, message: Message, body: AsyncIterable[bytes], queues: Iterable[str] = (), tx: int = 0, *, id: int = 0
+        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
     ) -> Pending:
         """`store_stream` in an event loop, which it does not block. Accepted when it returns."""
         stream = self._open_stream(message, queues, tx, id)
@@ -126,7 +128,7 @@ class Streaming(Sending):
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
-    def _open_stream(self, message: Message, queues: Iterable[str], tx: int, id: int) -> _Stream:
+    def _open_stream(self, message: Message, queues: Sequence[str], tx: int, id: int) -> _Stream:
         """Check what can be checked before the body comes."""
         if message.body:
             raise InvalidOperationError("a message whose body is streamed has none of its own")

@@ -337,7 +337,8 @@ class PlainStore:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
         for txn in self.transactions.values():
-            if any(key[1] == queue for key, *_ in (*txn.routed, *txn.taken)):
+            touched = [key for key, _, _ in txn.routed] + [key for key, _ in txn.taken]
+            if any(key[1] == queue for key in touched):
                 raise Refusal(QueueInDoubtError)
         del self.queues[queue]
         for key in [key for key in self.references if key[1] == queue]:

@@ -412,13 +412,14 @@ def test_the_nodes_bound_holds_whatever_is_taken_and_given_back() -> None:
     state = new_state(node=16, queue=10**6, index=index)
     for message in range(1, 101):
         send(state, message, ORDERS, AUDIT)
-    assert 200 - len(index.rows) <= 16
+    assert state.references_in_memory == 200 - len(index.rows) <= 16
     for _ in range(100):
         delivery = state.take(ORDERS, "one", NOW)
         assert delivery is not None
         state.acknowledge(delivery.message, ORDERS, "one")
         state.settled(delivery.message, ORDERS)
-        assert state.queue("orders").ready + state.queue("audit").ready - len(index.rows) <= 16
+        assert state.references_in_memory <= 16
+        assert state.messages_in_memory <= 16
     assert take_all(state, AUDIT) == list(range(1, 101))
 
 
@@ -459,3 +460,62 @@ def test_removing_a_queue_empties_its_part_of_the_index() -> None:
         state.forget(message)
     assert {each.queue for each in index.rows.values()} == {AUDIT}
     assert take_all(state, AUDIT) == list(range(11, 21))
+
+
+def test_a_message_stays_in_memory_only_for_a_reference_there() -> None:
+    state = new_state(queue=2, index=MemoryIndex())
+    for message in range(1, 11):
+        send(state, message, AUDIT)
+    for message in range(1, 11):
+        state.route(message, ORDERS)
+        state.arrive(message, ORDERS)
+    assert state.messages_in_memory == 2
+    for message in range(1, 11):
+        assert not state.acknowledge(message, ORDERS)
+        state.settled(message, ORDERS)
+    assert state.messages_in_memory == 2
+    assert take_all(state, AUDIT) == list(range(1, 11))
+
+
+def test_a_reference_in_the_index_counts_when_another_is_settled_or_goes_with_its_queue() -> None:
+    state = new_state(queue=1, index=MemoryIndex())
+    send(state, 1, ORDERS)
+    send(state, 2, ORDERS, AUDIT)
+    assert list(state.remove_queue("orders")) == [1]
+    assert state.message(2).references == 1
+    assert state.acknowledge(2, AUDIT)
+
+
+def test_a_message_that_is_all_in_the_index_is_routed_to_one_more_queue() -> None:
+    state = new_state(queue=1, index=MemoryIndex())
+    for message in (1, 2):
+        send(state, message, ORDERS)
+    for message in (1, 2):
+        state.route(message, AUDIT)
+        state.arrive(message, AUDIT)
+    with pytest.raises(StoreError):
+        state.route(2, ORDERS)
+    assert take_all(state, ORDERS) == [1, 2]
+    assert state.message(2).references == 2
+    assert not state.acknowledge(2, ORDERS, "consumer")
+    assert state.acknowledge(2, AUDIT)
+
+
+def test_what_is_released_comes_before_what_is_in_memory_and_what_arrives_comes_behind_the_index() -> None:
+    state = new_state(queue=4, index=MemoryIndex())
+    for message in range(1, 11):
+        send(state, message)
+    assert state.take(ORDERS, "one", NOW) == (1, 0)
+    assert state.take(ORDERS, "one", NOW) == (2, 0)
+    state.acknowledge(2, ORDERS, "one")
+    send(state, 11)
+    state.release(1, ORDERS)
+    assert take_all(state) == [1, *range(3, 12)]
+
+
+def test_a_message_with_references_in_the_index_is_not_forgotten() -> None:
+    state = new_state(queue=1, index=MemoryIndex())
+    for message in (1, 2):
+        send(state, message)
+    with pytest.raises(StoreError):
+        state.forget(2)

@@ -1,0 +1,94 @@
+"""A broker node with a message store on Kafka as a process that can be killed: writes down what it was told.
+
+`python -m tests.support.store_node HISTORY` sends numbered messages to two queues, takes and acknowledges some of them
+in transactions and outside, keeps one transaction in doubt, and goes on until it is killed. A line is written before a
+call (`sending`, `acknowledging`) and once its outcome is durable (`sent`, `acknowledged`).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from journal.config import load_settings
+from journal.journal import BlockingJournal
+from journal.store.model import Message, QueueConfig
+from journal.store.pending import Pending
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from loaders.queues import QueueLoader
+
+IN_FLIGHT_MAX = 50
+WINDOW = 10_000
+
+
+class Notes:
+    """The history: one write a line, which outlives a SIGKILL."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("ab", buffering=0)
+
+    def note(self, **what: Any) -> None:
+        self._file.write(json.dumps(what).encode() + b"\n")
+
+
+def start(journal: BlockingJournal, settings: StoreSettings | None = None) -> MessageStore:
+    """The store of the journal's next activation."""
+    loader = QueueLoader(references_in_memory_max=10**6, queue_references_in_memory_max=10**6)
+    journal.activate(loader)
+    store = MessageStore(journal, settings)
+    store.start(loader.loaded)
+    return store
+
+
+def prepare_one(store: MessageStore, notes: Notes) -> None:
+    """A transaction that stays in doubt: it adds a message, and acknowledges one in a queue."""
+    kept = store.send(Message("orders", b"locked"), ["orders/a"]).wait()
+    tx = store.begin()
+    added = store.send(Message("orders", b"in doubt", duplicate_id=b"in doubt"), ["orders/b"], tx).id
+    store.acknowledge(kept, "orders/a", tx=tx)
+    store.prepare(tx, b"xid").wait()
+    notes.note(prepared=tx, locks=kept, adds=added)
+
+
+def work(store: MessageStore, notes: Notes) -> None:
+    """Until killed: every message goes to both queues; every third is consumed from one of them."""
+    in_flight: deque[tuple[Pending, dict[str, Any]]] = deque()
+    number = 0
+    while True:
+        number += 1
+        notes.note(sending=number)
+        message = Message("orders", b"%d" % number, duplicate_id=b"%d" % number)
+        sent = store.send(message, ["orders/a", "orders/b"])
+        in_flight.append((sent, {"sent": number, "id": sent.id}))
+        if number % 3 == 0 and (delivery := store.take("orders/a", "consumer")) is not None:
+            tx = store.begin() if number % 2 else 0
+            notes.note(acknowledging=delivery.message)
+            acknowledged = store.acknowledge(delivery.message, "orders/a", "consumer", tx)
+            if tx:
+                acknowledged = store.commit(tx)
+            in_flight.append((acknowledged, {"acknowledged": delivery.message}))
+        while len(in_flight) > IN_FLIGHT_MAX:
+            pending, told = in_flight.popleft()
+            pending.wait()
+            notes.note(**told)
+
+
+def main() -> None:
+    notes = Notes(Path(sys.argv[1]))
+    with BlockingJournal(load_settings(), copy_name="child") as journal:
+        store = start(journal)
+        store.create_address("orders", WINDOW)
+        for name in ("a", "b"):
+            store.create_queue(QueueConfig(f"orders/{name}", "orders")).wait()
+        large = store.store_stream(Message("orders", priority=0), (b"x" * 100_000 for _ in range(10)), ["orders/b"])
+        notes.note(large=large.wait())
+        prepare_one(store, notes)
+        work(store, notes)
+
+
+if __name__ == "__main__":
+    main()
