@@ -1,6 +1,6 @@
-"""`make bench`: every bench in turn, into bench/results/ with a description of the machine.
+"""`make bench`: every bench in turn, each into a file under bench/results/ with a description of the machine.
 
-python -m bench.report [--quick] [--directory bench/results]
+python -m bench.report [NAME ...] [--quick] [--directory bench/results]
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import confluent_kafka
 import psutil
@@ -64,43 +64,62 @@ def _cpu_model() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
 
 
-def as_markdown(described: Figures, outcomes: dict[str, Outcome]) -> str:
-    """What a person wants to see of it."""
-    lines = ["# Results of `make bench`", "", "| machine | |", "|---|---|"]
-    lines += [f"| {key} | {value} |" for key, value in described.items()]
-    lines += ["", "| comparison | ours | limit | unit | ratio | spread | target |", "|---|---|---|---|---|---|---|"]
-    for outcome in outcomes.values():
-        lines += [_row(comparison) for comparison in outcome.comparisons]
-    for name, outcome in outcomes.items():
-        lines += ["", f"| {name} | |", "|---|---|"]
-        lines += [f"| {key} | {value:,} |" for key, value in outcome.figures.items() if not isinstance(value, str)]
-    return "\n".join(lines) + "\n"
+def as_document(name: str, quick: bool, described: Figures, outcome: Outcome) -> dict[str, Any]:
+    """One bench's results: figures by key, and the comparisons as rows for people."""
+    return {
+        "bench": name,
+        "quick": quick,
+        "machine": described,
+        "comparisons": [_row(comparison) for comparison in outcome.comparisons],
+        **outcome.as_figures(),
+    }
 
 
-def _row(comparison: Comparison) -> str:
+def _row(comparison: Comparison) -> list[str]:
     figures = comparison.figures()
     name, unit = comparison.name, comparison.unit
     ours, limit = figures[f"{name}_{unit}"], figures[f"{name}_limit_{unit}"]
     ratio, spread = figures[f"{name}_ratio"], figures[f"{name}_ratio_spread_percent"]
-    return f"| {name} | {ours:,} | {limit:,} | {unit} | {ratio} | {spread} % | {comparison.target} |"
+    return [name, f"{ours:,}", f"{limit:,}", unit, str(ratio), f"{spread} %", str(comparison.target)]
+
+
+def as_markdown(documents: Sequence[dict[str, Any]]) -> str:
+    """What a person wants to see of all benches that have results."""
+    lines = ["# Results of `make bench`", ""]
+    lines += ["| comparison | ours | limit | unit | ratio | spread | target |", "|---|---|---|---|---|---|---|"]
+    lines += ["| " + " | ".join(row) + " |" for document in documents for row in document["comparisons"]]
+    for document in documents:
+        quick = ", quick: rough" if document["quick"] else ""
+        lines += ["", f"| {document['bench']}{quick} | |", "|---|---|"]
+        lines += [f"| {key} | {value} |" for key, value in document["machine"].items()]
+        lines += [f"| {key} | {value:,} |" for key, value in document.items() if _is_figure(document, key)]
+    return "\n".join(lines) + "\n"
+
+
+def _is_figure(document: dict[str, Any], key: str) -> bool:
+    """Whether it stands alone: no part of a comparison."""
+    compared = tuple(row[0] for row in document["comparisons"])
+    return isinstance(document[key], int | float) and key != "quick" and not key.startswith(compared)
 
 
 def main(
+    names: Annotated[list[str] | None, typer.Argument(help="Which; all unless some are named.")] = None,
     quick: Annotated[bool, typer.Option(help="Fewer rounds and operations.")] = False,
-    directory: Annotated[Path, typer.Option(help="Where results.json and results.md go.")] = Path("bench/results"),
+    directory: Annotated[Path, typer.Option(help="Where NAME.json and results.md go.")] = Path("bench/results"),
 ) -> None:
-    """Runs every bench and writes what it found."""
-    described = machine()
-    outcomes: dict[str, Outcome] = {}
-    for name in BENCHES:
-        began = time.monotonic()
-        outcomes[name] = run_bench(name, None, quick)
-        say(f"{name} took {time.monotonic() - began:.0f} s")
+    """Runs benches, each into a file of its own when it is over, and writes what all files say."""
+    for name in names or BENCHES:
+        if name not in BENCHES:
+            raise typer.BadParameter(f"there is no bench {name}: {', '.join(BENCHES)}")
     directory.mkdir(parents=True, exist_ok=True)
-    found = {name: outcome.as_figures() for name, outcome in outcomes.items()}
-    document = {"machine": described, "quick": quick, **found}
-    (directory / "results.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    (directory / "results.md").write_text(as_markdown(described, outcomes), encoding="utf-8")
+    for name in names or BENCHES:
+        described, began = machine(), time.monotonic()
+        document = as_document(name, quick, described, run_bench(name, None, quick))
+        say(f"{name} took {time.monotonic() - began:.0f} s")
+        (directory / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        there = [directory / f"{each}.json" for each in BENCHES if (directory / f"{each}.json").exists()]
+        found = [json.loads(path.read_text(encoding="utf-8")) for path in there]
+        (directory / "results.md").write_text(as_markdown(found), encoding="utf-8")
 
 
 if __name__ == "__main__":
