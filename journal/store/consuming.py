@@ -62,15 +62,15 @@ class Consuming(Settling):
     ) -> Pending:  # fmt: skip
         """Outside of transactions; with the operations that go into the same group before it."""
         queue_id = queue.record_id
-        entry = state.message(message_id)
+        durable, references, chunks = state.remainder(message_id)
         state.lock(message_id, queue_id, _PLAIN, holder)
         operations: list[PlainOperation] = [] if before is None else before
-        if entry.durable:
+        if durable:
             if queue.config.durable:
                 settled = encode_acknowledgement(reason, holder)
                 operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue_id))
-            if entry.references == 1:
-                operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *entry.chunks)]
+            if references == 1:
+                operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
         pending = Pending(message_id)
         if operations:
             try:
@@ -79,7 +79,7 @@ class Consuming(Settling):
                 state.unlock(message_id, queue_id)
                 raise
         if state.acknowledge(message_id, queue_id, holder, tx=_PLAIN):
-            self._drop_bodies(message_id, entry.chunks)
+            self._drop_bodies(message_id, chunks)
         if operations:
             self._when_durable(pending.completion, self._settled, message_id, queue_id)
         else:
@@ -92,7 +92,7 @@ class Consuming(Settling):
     ) -> Pending:  # fmt: skip
         txn = self._transaction(tx)
         queue_id = queue.record_id
-        durable = queue.config.durable and state.message(message_id).durable
+        durable = queue.config.durable and state.remainder(message_id)[0]
         state.lock(message_id, queue_id, tx, holder)
         pending = Pending(message_id)
         if durable:

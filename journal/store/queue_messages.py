@@ -87,6 +87,18 @@ class QueueMessages(QueueDirectory):
             table.chunks.get(row, ()),
         )
 
+    def remainder(self, message_id: int) -> tuple[bool, int, tuple[int, ...]]:
+        """What an acknowledge asks: whether it is durable, its references that are not settling, its chunks.
+
+        Hot path: `message` takes three times as long. Raises MessageMissingError.
+        """
+        table = self._references
+        row = table.row_of.get(message_id)
+        if row is None:
+            entry = self._paged_message(message_id)
+            return entry.durable, entry.references, entry.chunks
+        return table.is_durable(row), table.live[row], table.chunks.get(row, ())
+
     def _paged_message(self, message_id: int) -> MessageEntry:
         everywhere = self._tables.forgotten(message_id)
         if not everywhere:

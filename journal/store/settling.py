@@ -82,18 +82,18 @@ class Settling(StoreBase):
         """Records of durable messages of which the transaction settles all references that are left."""
         state, records = self._state, []
         for message_id, count in Counter(taken.message for taken in txn.taken).items():
-            entry = state.message(message_id)
-            if entry.durable and entry.references == count:
-                records += [message_id, *entry.chunks]
+            durable, references, chunks = state.remainder(message_id)
+            if durable and references == count:
+                records += [message_id, *chunks]
         return records
 
     def _commit_taken(self, txn: StoreTransaction, completion: Completion) -> None:
         state = self._state
         for message_id, queue_id, holder, durable in txn.taken:
-            entry = state.message(message_id)
+            message_durable, _, chunks = state.remainder(message_id)
             if state.acknowledge(message_id, queue_id, holder, tx=txn.tx):
-                self._drop_bodies(message_id, entry.chunks)
-                durable = durable or entry.durable
+                self._drop_bodies(message_id, chunks)
+                durable = durable or message_durable
             if durable:
                 self._when_durable(completion, state.settled, message_id, queue_id)
             else:
