@@ -46,8 +46,8 @@ _RECORD_TYPE, _UPDATE_TYPE = 1 << 3 | ADD << 8, 1 << 3 | UPDATE << 8
 _ROW_ID_TAG, _ELEMENT_TAG = 1 << 3 | 1, 2 << 3 | 2
 _record_head = struct.Struct("<HBqBBBB").unpack_from
 _RECORD_HEAD_BYTES = struct.calcsize("<HBqBBBB")
-_update_head = struct.Struct("<BqBBHBqBBBB").unpack_from
-_UPDATE_HEAD_BYTES = struct.calcsize("<BqBBHBqBBBB")
+_ELEMENT_AT = struct.calcsize("<Bq")
+_UPDATE_HEAD_BYTES = _ELEMENT_AT + 3 + _RECORD_HEAD_BYTES
 
 _MESSAGES: dict[RowType, type[Message]] = {
     RowType.RECORD: Record,
@@ -100,30 +100,37 @@ def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] |
 def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
     """Kind, data and position of the one update, neither replaceable nor with a subject, that an Updates row has.
 
-        09 ID*8  12 LL  08 02  11 ID*8  18 KK  22 DD  DATA  POSITION
+        09 ID*8  12 LL [LL]  08 02  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
 
     None if the row is laid out otherwise: longer, or with more in it.
     """
-    if len(value) <= _UPDATE_HEAD_BYTES:
+    if len(value) <= _UPDATE_HEAD_BYTES or value[0] != _ROW_ID_TAG or value[_ELEMENT_AT] != _ELEMENT_TAG:
         return None
-    row_tag, _, tag, size, head, id_tag, _, kind_tag, kind, data_tag, data_size = _update_head(value)
-    end = _UPDATE_HEAD_BYTES + data_size
+    length, start = value[_ELEMENT_AT + 1], _ELEMENT_AT + 2
+    if length > 0x7F:
+        length = length & 0x7F | value[start] << 7
+        start += 1
+    if len(value) != start + length:
+        return None
+    head, id_tag, _, kind_tag, kind, data_tag, size = _record_head(value, start)
+    start += _RECORD_HEAD_BYTES
+    if size > 0x7F:
+        size = size & 0x7F | value[start] << 7
+        start += 1
+    end = start + size
     if (
-        row_tag != _ROW_ID_TAG
-        or tag != _ELEMENT_TAG
-        or size > 0x7F
-        or head != _UPDATE_TYPE
+        head != _UPDATE_TYPE
         or id_tag != _ID_TAG
         or kind_tag != _KIND_TAG
         or data_tag != _DATA_TAG
-        or (kind | data_size) > 0x7F
+        or kind > 0x7F
         or len(value) != end + _PLAIN_SIZE
     ):
         return None
     tag, offset, index_tag, index = _unpack_end(value, end)
     if tag != _PLAIN_HEAD or index_tag != _INDEX_TAG:
         return None
-    return kind, value[_UPDATE_HEAD_BYTES:end], (offset, index, 0)
+    return kind, value[start:end], (offset, index, 0)
 
 
 def unstaged(op: Operation | Staged) -> Operation:
