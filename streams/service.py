@@ -11,15 +11,17 @@ from journal.config import Settings
 from journal.kafka.control import table_topic, wal_topic, worker_group
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
+from journal.local.ports import LocalStore
 from journal.local.rocks import RocksStore
 from journal.local.slots import Slot, take_slot
-from journal.replica import copy_identity
+from journal.replica import Replica, copy_identity
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity
 from streams.app import run_worker
 from streams.client_properties import aiokafka_properties
-from streams.shard import ShardConfig
+from streams.shard import ShardConfig, shard_replica
 from streams.source import SourceSettings
+from streams.standby import StandbyCopies
 from streams.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -33,8 +35,11 @@ CHECKPOINTS_AT_ONCE = 8
 """A checkpoint mostly waits for the broker and the disk, so those of several shards share the time."""
 
 
-def run_service(settings: Settings, name: str | None) -> None:
-    """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting."""
+def run_service(settings: Settings, name: str | None, *, standby: bool = False) -> None:
+    """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting.
+
+    With `standby` it keeps warm copies of the shards that other workers own.
+    """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     kafka = kafka_of(settings)
@@ -47,13 +52,15 @@ def run_service(settings: Settings, name: str | None) -> None:
             "worker %s of journal %s (%d shards) at %s, local copies in %s",
             *(settings.node, settings.journal, identity.shards, settings.bootstrap_servers, slot.path),
         )
-        run_worker(make_worker(kafka, settings, identity, slot), source_settings(settings, slot.path.name))
+        run_worker(
+            make_worker(kafka, settings, identity, slot, standby=standby), source_settings(settings, slot.path.name)
+        )
         log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
         slot.release()
 
 
-def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot) -> Worker:
+def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot, *, standby: bool = False) -> Worker:
     """The shell, with its local copies under `slot`."""
     timeout_s = settings.request_timeout_ms / 1000
     cluster = kafka.cluster()
@@ -73,14 +80,22 @@ def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot
         min_compaction_lag_ms=settings.min_compaction_lag_ms,
         held_bytes_max=limits.held_bytes_max,
     )
+
+    def store(shard: int) -> RocksStore:
+        return RocksStore(slot.path / f"shard-{shard}")
+
+    def replica(shard: int, copy: LocalStore) -> Replica:
+        return shard_replica(shard, config, kafka, copy, clock=time.monotonic, wall_ms=wall_ms)
+
     return Worker(
         config,
         kafka,
-        lambda shard: RocksStore(slot.path / f"shard-{shard}"),
+        store,
         clock=time.monotonic,
         wall_ms=wall_ms,
         fenced_pause_s=settings.session_timeout_ms / 1000,
         in_background=ThreadPoolExecutor(CHECKPOINTS_AT_ONCE, thread_name_prefix="worker-checkpoint").submit,
+        standby=StandbyCopies(store, replica, timeout_s) if standby else None,
     )
 
 

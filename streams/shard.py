@@ -69,6 +69,24 @@ class ShardConfig:
     held_bytes_max: int
 
 
+def shard_replica(
+    shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
+) -> Replica:
+    """What brings a shard's local copy to the table's end."""
+    return Replica(
+        kafka,
+        table_topic(config.journal),
+        [shard],
+        store,
+        config.copy_identity,
+        clock=clock,
+        wall_ms=wall_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        held_bytes_max=config.held_bytes_max,
+    )
+
+
 class ShardWorker:
     """The worker's part for one shard. Not thread-safe: the thread that drives the worker owns it."""
 
@@ -126,20 +144,10 @@ class ShardWorker:
 
     def _read_table(self) -> Mark:
         config = self._config
-        replica = Replica(
-            self._kafka,
-            table_topic(config.journal),
-            [self.shard],
-            self._store,
-            config.copy_identity,
-            clock=self._clock,
-            wall_ms=self._wall_ms,
-            delete_retention_ms=config.delete_retention_ms,
-            min_compaction_lag_ms=config.min_compaction_lag_ms,
-            held_bytes_max=config.held_bytes_max,
-        )
+        replica = shard_replica(self.shard, config, self._kafka, self._store, clock=self._clock, wall_ms=self._wall_ms)
         try:
             replica.open(config.request_timeout_s)
+            log.info("shard %d: the local copy is %d offsets behind the table", self.shard, replica.lag(self.shard))
             replica.catch_up(RECOVERY_TIMEOUT_S)
             return replica.mark(self.shard)
         finally:

@@ -21,11 +21,15 @@ from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import SkipRequest
 from streams.shard import ShardConfig, ShardState, ShardWorker
+from streams.standby import StandbyCopies
 
 log = logging.getLogger(__name__)
 
 IDLE_TICK_S = 1.0
 """The longest pause between two ticks; also how often a stopped shard looks for a skip request."""
+
+STANDBY_AFTER_S = 2.0
+"""Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
 
 InBackground = Callable[[Callable[[], bool]], "Future[bool]"]
 """Begins a call and gives its future."""
@@ -51,8 +55,12 @@ class Worker:
         wall_ms: Clock,
         fenced_pause_s: float,
         in_background: InBackground = at_once,
+        standby: StandbyCopies | None = None,
     ) -> None:
-        """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked."""
+        """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked.
+
+        `standby` keeps copies of the shards that are not this worker's.
+        """
         self._config = config
         self._kafka = kafka
         self._stores = stores
@@ -60,6 +68,8 @@ class Worker:
         self._wall_ms = wall_ms
         self._fenced_pause_s = fenced_pause_s
         self._in_background = in_background
+        self._standby = standby
+        self._moved_at = clock()
         self._under_way: dict[int, Future[bool]] = {}
         self._shards: dict[int, ShardWorker] = {}
         self._released: dict[int, int] = {}
@@ -69,10 +79,12 @@ class Worker:
 
     def assigned(self, shards: Collection[int]) -> dict[int, int]:
         """Take shards over: the WAL offset to read each from. One that cannot be recovered now is tried again."""
+        self._moved_at = self._clock()
         for number in sorted(set(shards) - set(self._shards)):
             self._released.pop(number, None)
+            store = (self._standby.take(number) if self._standby else None) or self._stores(number)
             self._shards[number] = ShardWorker(
-                number, self._config, self._kafka, self._stores(number), clock=self._clock, wall_ms=self._wall_ms
+                number, self._config, self._kafka, store, clock=self._clock, wall_ms=self._wall_ms
             )
         self._read_skips()
         for number in shards:
@@ -81,6 +93,7 @@ class Worker:
 
     def revoked(self, shards: Collection[int]) -> None:
         """Checkpoint what was gathered, and let go."""
+        self._moved_at = self._clock()
         for number in shards:
             shard = self._shards.pop(number, None)
             if shard is not None:
@@ -113,6 +126,8 @@ class Worker:
         now = self._clock()
         if now - self._skips_read_at >= IDLE_TICK_S and self.stopped():
             self._read_skips()
+        if self._standby is not None and now - self._moved_at >= STANDBY_AFTER_S:
+            self._standby.follow(set(range(self._config.shards)) - set(self._shards))
         wanted = IDLE_TICK_S
         for shard in list(self._shards.values()):
             if not self._is_idle(shard):
@@ -148,6 +163,8 @@ class Worker:
     def stop(self) -> None:
         """A clean end: checkpoint at once, so that the next owner replays nothing."""
         self.revoked(list(self._shards))
+        if self._standby is not None:
+            self._standby.close()
 
     def _checkpoint(self, shard: ShardWorker) -> None:
         """Begin a checkpoint that is due."""

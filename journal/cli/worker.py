@@ -29,10 +29,13 @@ LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on 
 def worker(
     chosen: Chosen,
     name: Annotated[str | None, typer.Option(help="This worker's name; its local copies are kept under it.")] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Keep warm copies of the shards of other workers, to take over at once.")
+    ] = False,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several share the shards."""
-    _serve(chosen.settings(), name, as_json)
+    _serve(chosen.settings(), name, as_json, standby=standby)
 
 
 @journal_command
@@ -67,9 +70,9 @@ def _up(settings: Settings, as_json: bool) -> None:
     _serve(settings, None, as_json)
 
 
-def _serve(settings: Settings, name: str | None, as_json: bool) -> None:
+def _serve(settings: Settings, name: str | None, as_json: bool, *, standby: bool = False) -> None:
     # the command line is the one place of `journal` that knows the parts above it
     from streams.service import run_service
 
     log_progress(as_json=as_json)
-    run_service(settings, name)
+    run_service(settings, name, standby=standby)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import worker_group
+from journal.kafka.control import table_topic, worker_group
 from tests.support.judgement import judge, settings_of
 from tests.support.nodes import NodeProcess
 from tests.support.processes import WorkerProcess, new_journal
@@ -46,10 +47,19 @@ class Group:
         return nodes == sorted(names) and held == list(range(self._shards)) and spread == min(len(names), self._shards)
 
 
-def named_worker(bootstrap: str, journal: str, directory: Path, name: str) -> WorkerProcess:
+def named_worker(bootstrap: str, journal: str, directory: Path, name: str, *options: str) -> WorkerProcess:
     """A worker that was started, and that the group shows under this name."""
     env = {"KAFKA_JOURNAL_NODE": name, "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": str(SESSION_MS)}
-    return WorkerProcess(bootstrap, journal, directory / name, env).start(ready=False)
+    return WorkerProcess(bootstrap, journal, directory / name, env, options=options).start(ready=False)
+
+
+def table_ends(bootstrap: str, journal: str, shards: int) -> dict[int, int]:
+    """How many offsets each partition of the table has."""
+    reader = KafkaClients(bootstrap).reader(table_topic(journal))
+    try:
+        return {shard: reader.start_and_end(shard, TIMEOUT_S)[1] for shard in range(shards)}
+    finally:
+        reader.close()
 
 
 @pytest.mark.parametrize("shards", [1, 8])
@@ -75,6 +85,41 @@ def test_one_worker_leaves_and_one_is_killed_and_the_other_goes_on(bootstrap: st
             node.stop()
             judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
             assert three.terminate() == 0
+
+
+def lags(log: str) -> dict[int, int]:
+    """Shards that a worker recovered, and how far its copy of each was behind the table then, in offsets."""
+    found = re.findall(r"shard (\d+): the local copy is (-?\d+) offsets behind the table", log)
+    return {int(shard): int(offsets) for shard, offsets in found}
+
+
+def test_a_standby_has_the_shards_of_a_killed_worker_at_hand(bootstrap: str, tmp_path: Path) -> None:
+    shards = 4
+    journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
+    group = Group(bootstrap, journal, shards)
+    with (
+        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
+        named_worker(bootstrap, journal, tmp_path, "one") as one,
+        named_worker(bootstrap, journal, tmp_path, "two", "--standby") as two,
+    ):
+        group.wait_for("one", "two")
+        two.wait_for_log("reading from")
+        own = lags(two.log())
+        for shard in set(range(shards)) - set(own):
+            two.wait_for_log(f"shard {shard}: following, as a standby")
+        node.start().wait_for('{"done":', count=1500)
+        before = len(two.log())
+        one.kill()
+        group.wait_for("two")
+        two.wait_for_log("reading from", after=before)
+        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        node.stop()
+        rows = table_ends(bootstrap, journal, shards)
+        moved = {shard: lag for shard, lag in lags(two.log()[before:]).items() if shard not in own}
+        assert set(moved) == set(range(shards)) - set(own)
+        assert all(lag * 5 < rows[shard] for shard, lag in moved.items()), (moved, rows)
+        judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
+        assert two.terminate() == 0
 
 
 def test_a_worker_that_was_stopped_and_goes_on_spoils_nothing(bootstrap: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -68,8 +68,9 @@ class WorkerProcess:
         env: Mapping[str, str] | None = None,
         *,
         command: Path = COMMAND,
+        options: Sequence[str] = (),
     ) -> None:
-        self._command = [str(command), "worker"]
+        self._command = [str(command), "worker", *options]
         self._env = command_env(bootstrap, journal, directory, env)
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None

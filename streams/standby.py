@@ -1,0 +1,96 @@
+"""Warm copies of the shards that a worker does not own, so that one that moves here continues at once.
+
+Each copy is the very store that the shard's worker will use, kept at the table's end by a replica in a thread of its
+own (with a consumer of its own: mind that where P is large). It is given up, open, when the shard is assigned.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection
+
+from journal.errors import CorruptionError, LocalStorageError, OperatingError
+from journal.local.ports import LocalStore
+from journal.replica import Replica
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+"""Also how long a shard that is assigned may wait for its copy."""
+_RETRY_S = 1.0
+
+
+class StandbyCopies:
+    """Used by the worker's thread."""
+
+    def __init__(
+        self, stores: Callable[[int], LocalStore], replica: Callable[[int, LocalStore], Replica], open_timeout_s: float
+    ) -> None:
+        """`stores` opens a shard's local store, `replica` makes one that follows the shard into it."""
+        self._stores = stores
+        self._replica = replica
+        self._open_timeout_s = open_timeout_s
+        self._copies: dict[int, _Copy] = {}
+
+    def follow(self, shards: Collection[int]) -> None:
+        """Follow these shards too. One whose store cannot be opened is left out, and tried when this is called next."""
+        for shard in sorted(set(shards) - set(self._copies)):
+            try:
+                store = self._stores(shard)
+            except LocalStorageError as error:
+                log.warning("shard %d: no standby copy: %s", shard, error)
+                continue
+            log.info("shard %d: following, as a standby", shard)
+            self._copies[shard] = _Copy(shard, store, self._replica, self._open_timeout_s)
+
+    def take(self, shard: int) -> LocalStore | None:
+        """Follow a shard no more; its store, which stays open."""
+        copy = self._copies.pop(shard, None)
+        return None if copy is None else copy.end()
+
+    def close(self) -> None:
+        copies, self._copies = self._copies, {}
+        for copy in copies.values():
+            copy.stop.set()
+        for copy in copies.values():
+            copy.end().close()
+
+
+class _Copy:
+    """One shard's thread."""
+
+    def __init__(
+        self, shard: int, store: LocalStore, replica: Callable[[int, LocalStore], Replica], open_timeout_s: float
+    ) -> None:
+        self.stop = threading.Event()
+        self._shard = shard
+        self._store = store
+        self._make = replica
+        self._open_timeout_s = open_timeout_s
+        self._thread = threading.Thread(target=self._run, name=f"worker-standby-{shard}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> LocalStore:
+        self.stop.set()
+        self._thread.join()
+        return self._store
+
+    def _run(self) -> None:
+        replica = self._make(self._shard, self._store)
+        try:
+            while not self.stop.is_set():
+                self._follow(replica)
+        except CorruptionError as error:
+            log.error("shard %d: the standby copy follows no more: %s", self._shard, error)
+        finally:
+            replica.close()
+
+    def _follow(self, replica: Replica) -> None:
+        try:
+            replica.open(self._open_timeout_s)
+            while not self.stop.is_set():
+                replica.poll(_POLL_S)
+        except OperatingError as error:
+            log.warning("shard %d: the standby copy cannot follow: %s", self._shard, error)
+            self.stop.wait(_RETRY_S)
