@@ -41,6 +41,9 @@ COMMIT_WAIT_S = 5.0
 CLOSE_WAIT_S = 5.0
 """Group offsets and leaving the group are courtesies: with Kafka away a stop waits no longer than this for each."""
 
+METADATA_AGE_MS = 5000
+"""A broker that is cut off without a word closes no connection: only metadata tell that another leads now."""
+
 POLL_NEVER_LATE_MS = 10**12
 """A worker that recovers, or has no shards, does not poll. Heartbeats alone say whether it lives."""
 
@@ -149,7 +152,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             max_partition_fetch_bytes=settings.fetch_bytes_max,
             fetch_max_wait_ms=settings.fetch_wait_ms,
             check_crcs=True,
-            **settings.client_properties,
+            **{"metadata_max_age_ms": METADATA_AGE_MS, **settings.client_properties},
         )
 
     async def on_start(self) -> None:

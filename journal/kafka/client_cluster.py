@@ -90,8 +90,11 @@ class KafkaCluster:
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
         deadline = self._clock() + timeout_s
         brokers = [str(node.id) for node in self._describe_cluster(timeout_s).nodes]
-        configs = self._configs(ResourceType.BROKER, brokers, deadline - self._clock())
-        return {int(broker): config.get(name) for broker, config in configs.items()}
+        found: dict[int, str | None] = {}
+        for broker in brokers:  # librdkafka asks each broker for its own settings, one a call
+            config = self._configs(ResourceType.BROKER, [broker], deadline - self._clock())[broker]
+            found[int(broker)] = config.get(name)
+        return found
 
     def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
         asked = self._admin().describe_consumer_groups([group], request_timeout=_positive(timeout_s))

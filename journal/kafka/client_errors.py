@@ -21,6 +21,7 @@ _UNAVAILABLE = frozenset(
         KafkaError._TIMED_OUT_QUEUE,
         KafkaError._MSG_TIMED_OUT,
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY_BROKER,  # librdkafka has just let go of the broker it asked
         KafkaError._RESOLVE,
         KafkaError._WAIT_COORD,
         KafkaError._WAIT_CACHE,

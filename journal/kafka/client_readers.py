@@ -11,10 +11,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from journal.errors import ClosedError, JournalError, KafkaUnavailableError
+from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
 from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import Clock, LogRecord
@@ -22,6 +23,11 @@ from journal.kafka.ports import Clock, LogRecord
 RECORDS_PER_POLL = 5000
 
 _ASK_AGAIN_S = 1.0
+
+_TOPIC_SPREADS_S = 3.0
+"""A topic is only missing if it still is after this: brokers hear of a new one later than the one that made it."""
+_LEADER_ANSWERS_S = 2.0
+_ASK_TOPIC_AGAIN_S = 0.05
 
 
 class KafkaReader:
@@ -75,13 +81,29 @@ class KafkaReader:
         return self._positions[partition]
 
     def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
-        what = f"offsets of {self._topic}[{partition}]"
-        try:
-            answer = self._open().get_watermark_offsets(TopicPartition(self._topic, partition), timeout_s, False)
-        except KafkaException as error:
-            raise operating_error(what, error_of(error)) from error
-        self._heard()
-        return answer
+        consumer, asked = self._open(), TopicPartition(self._topic, partition)
+        until = self._clock() + timeout_s
+        known_by = self._clock() + min(timeout_s, _TOPIC_SPREADS_S)
+        while True:
+            left = max(0.001, until - self._clock())
+            try:
+                answer = consumer.get_watermark_offsets(asked, min(left, _LEADER_ANSWERS_S), False)
+            except KafkaException as error:
+                refused = operating_error(f"offsets of {self._topic}[{partition}]", error_of(error))
+                now = self._clock()
+                unavailable = isinstance(refused, KafkaUnavailableError) and now < until
+                if not unavailable and not (isinstance(refused, TopicError) and now < known_by):
+                    raise refused from error
+                self._ask_who_leads(min(left, _LEADER_ANSWERS_S))
+            else:
+                self._heard()
+                return answer
+
+    def _ask_who_leads(self, timeout_s: float) -> None:
+        """librdkafka asks the leader that it knows of again and again, also one that is dead and led the partition."""
+        time.sleep(_ASK_TOPIC_AGAIN_S)
+        with suppress(KafkaException):
+            self._open().list_topics(self._topic, timeout_s)
 
     def close(self) -> None:
         # Dropped, not closed: there is no group to leave, and the reference count ends it in under a millisecond.

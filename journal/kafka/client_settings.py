@@ -66,6 +66,8 @@ _COMMON: Mapping[str, object] = {
     "socket.nagle.disable": True,
     # How long a topic that is not there may still be on its way: `create` has waited for it.
     "topic.metadata.propagation.max.ms": 3000,
+    # A broker that is cut off without a word closes no connection: only metadata tell that another leads now.
+    "topic.metadata.refresh.interval.ms": 5000,
     "socket.keepalive.enable": True,
 }
 
@@ -82,6 +84,9 @@ _READER: Mapping[str, object] = {
     "fetch.queue.backoff.ms": 10,
     "max.partition.fetch.bytes": 8 * 1024 * 1024,
 }
+
+_POLL_INTERVAL_MS = 300_000
+"""A member polls in a thread that does nothing else, so what it misses is its session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +139,20 @@ class ClientSettings:
             "queued.max.messages.kbytes": self.fetch_bytes_max // 1024,
             # A batch larger than this is still fetched whole, so this bounds nothing but memory.
             "fetch.max.bytes": max(self.fetch_bytes_max // 2, self.message_bytes_max),
+        }
+
+    def member(self, group_id: str, name: str, *, session_timeout_ms: int, heartbeat_ms: int) -> dict[str, object]:
+        """A member of a group that holds partitions and reads nothing."""
+        return self._common({}) | {
+            "group.id": group_id,
+            "client.id": name,
+            "session.timeout.ms": session_timeout_ms,
+            "heartbeat.interval.ms": heartbeat_ms,
+            "max.poll.interval.ms": max(_POLL_INTERVAL_MS, session_timeout_ms),
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
         }
 
     def admin(self) -> dict[str, object]:

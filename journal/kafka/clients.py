@@ -2,6 +2,7 @@
 properties.
 
     KafkaClients -> client_producers, client_readers, client_cluster     the ports, one file each
+                 -> membership                                           a node's place in its group
                  -> client_settings                                      what they are configured with
                  -> client_errors                                        what they raise
 """
@@ -16,6 +17,7 @@ from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
 from journal.kafka.client_readers import KafkaReader
 from journal.kafka.client_settings import ClientSettings
+from journal.kafka.membership import Membership
 from journal.kafka.ports import Clock
 from journal.limits import Limits
 
@@ -66,3 +68,16 @@ class KafkaClients:
 
     def cluster(self) -> KafkaCluster:
         return KafkaCluster(self._settings, self._clock)
+
+    def membership(
+        self, group: str, topic: str, name: str, *, session_timeout_ms: int, heartbeat_ms: int
+    ) -> Membership:
+        """Join a group for one of its topics' partitions, as `name`."""
+        return Membership(
+            self._settings,
+            group=group,
+            topic=topic,
+            name=name,
+            session_timeout_ms=session_timeout_ms,
+            heartbeat_ms=heartbeat_ms,
+        )

@@ -1,0 +1,118 @@
+"""A node's membership of the journal's consumer group: who is to see that somebody is active.
+
+The group is subscribed to the control topic, whose one partition is held by one member: it is *granted* the duty. With
+the cooperative protocol a member that joins moves nothing. Nothing is read, committed or decided: this is advice, and
+what makes an activation safe is fencing. Two members that both believe to be granted do no harm.
+
+Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file: a session that ran out by the client's own clock
+shows as a member id that is gone (and as lost partitions, if it held any), also after the whole process was stopped; it
+joins again by itself. An assignment with an explicit offset asks for no committed one, and a paused partition fetches
+nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from journal.kafka.client_errors import error_of
+from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_LEAVE_S = 5.0
+
+
+class Membership:
+    """One membership, from its making to `leave`, served by a thread of its own. Its properties never wait."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        *,
+        group: str,
+        topic: str,
+        name: str,
+        session_timeout_ms: int,
+        heartbeat_ms: int,
+    ) -> None:
+        """`name` is what others see as the member's client id. Raises ConfigError for client properties."""
+        config = settings.member(group, name, session_timeout_ms=session_timeout_ms, heartbeat_ms=heartbeat_ms)
+        try:
+            self._consumer = Consumer({**config, **ClientEvents(settings).callbacks()})
+        except KafkaException as error:
+            raise config_error(error) from error
+        self._topic = topic
+        self._stop = threading.Event()
+        self._granted = False
+        self._joined = False
+        self._member = False
+        self._problem = ""
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-membership", daemon=True)
+        self._thread.start()
+
+    # ---- what it says ----------------------------------------------------------------------------------------------
+
+    @property
+    def granted(self) -> bool:
+        """Whether it holds the duty now."""
+        return self._granted
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether it was a member and, by its own clock, is none now: its session ran out, and it has not come back."""
+        return self._joined and not self._member
+
+    @property
+    def problem(self) -> str:
+        """What keeps it out of the group, as Kafka last said; empty: nothing."""
+        return "" if self._member else self._problem
+
+    def leave(self, timeout_s: float = _LEAVE_S) -> None:
+        """Leave the group, so that the duty passes on at once. A broker that does not answer is not waited for."""
+        self._stop.set()
+        self._thread.join(timeout_s)
+
+    # ---- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        consumer = self._consumer
+        try:
+            consumer.subscribe(
+                [self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            while not self._stop.is_set():
+                message = consumer.poll(_POLL_S)
+                if message is not None and (error := message.error()) is not None:
+                    self._meet(f"{error.str()} ({error.name()})")
+                self._member = consumer.memberid() is not None
+                self._joined |= self._member
+        except KafkaException as error:
+            self._meet(error_of(error).str())
+        finally:
+            self._granted = self._member = self._joined = False
+            consumer.close()
+
+    def _meet(self, problem: str) -> None:
+        if problem != self._problem:
+            log.warning("membership of the nodes' group: %s", problem)
+        self._problem = problem
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        placed = [TopicPartition(each.topic, each.partition, 0) for each in partitions]
+        consumer.incremental_assign(placed)
+        if placed:
+            consumer.pause(placed)
+            self._granted = True
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_unassign(partitions)
+        if partitions:
+            self._granted = False
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        self._on_revoke(consumer, partitions)
+        self._member = False
