@@ -83,6 +83,46 @@ class Settings(BaseSettings):
     session_timeout_ms: int = Field(default=10_000, ge=1000)
     """Consumer-group session of workers: a dead worker's shards move after it."""
 
+    node_session_timeout_ms: int = Field(default=6000, ge=500)
+    """Consumer-group session of nodes: how soon a dead one's duty passes on. As long as `fence_check_ms` makes it wait
+    for the WAL to stand still, and what brokers allow by default (group.min.session.timeout.ms): a shorter one alone
+    brings nothing forward. A pause of the process that is longer costs a failover, never data."""
+
+    node_heartbeat_ms: int = Field(default=500, ge=50)
+    """A standby learns with its next heartbeat that the duty is its own: a third of the session, as is usual for groups
+    that move work, would add up to two seconds to a failover."""
+
+    node_report_ms: int = Field(default=5000, ge=100)
+    """How often a node writes its status into the control rows; one that has not for three times as long is gone."""
+
+    handover_timeout_ms: int = Field(default=10_000, ge=100)
+    """How long others leave the successor that a leaving node has named, before they take over instead."""
+
+    lone_start_ms: int = Field(default=20_000, ge=100)
+    """How long the journal is without an active node before a standby that is not fit takes over, cold, although a fit
+    one has reported."""
+
+    activation_retry_ms: int = Field(default=1000, ge=10)
+    """Pause of a node after an activation that failed; doubled with each further one, up to 32 times."""
+
+    preferred: bool = False
+    """A leaving node chooses this one before others, if it is fit."""
+
+    fail_back: bool = False
+    """A preferred standby that is fit asks the active node to hand over to it."""
+
+    on_active_command: str = ""
+    """Run when the node has become active, with KAFKA_JOURNAL_ROLE, _NODE, _JOURNAL, _EPOCH and _REASON; no shell."""
+
+    on_standby_command: str = ""
+    """The same when it is a standby."""
+
+    on_fenced_command: str = ""
+    """The same when it has been fenced."""
+
+    hook_timeout_ms: int = Field(default=30_000, ge=100)
+    """A role's command that takes longer is killed; whether and how it ends decides nothing."""
+
     delete_retention_ms: int = Field(default=7 * DAY_MS, ge=60_000)
     """`delete.retention.ms` of the compacted topics; a local copy that was away longer is rebuilt."""
 
@@ -111,6 +151,10 @@ class Settings(BaseSettings):
             raise ValueError("min_insync is larger than replication: nothing could be written")
         if self.fence_check_ms >= self.transaction_timeout_ms:
             raise ValueError("fence_check_ms must be below transaction_timeout_ms")
+        if self.node_heartbeat_ms * 2 >= self.node_session_timeout_ms:
+            raise ValueError("node_heartbeat_ms must be below half of node_session_timeout_ms: one may be lost")
+        if self.fail_back and not self.preferred:
+            raise ValueError("fail_back is for a preferred node: set preferred too")
         return self
 
     @property

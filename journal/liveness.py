@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from journal.errors import ActiveNodeError
-from journal.kafka.control import ControlRows, wal_topic
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.control import ControlRows, NodeRow, wal_topic
+from journal.kafka.ports import Clock, Kafka, Reader
+from journal.roles import Role
 
 _LOOK_S = 0.2
 
@@ -23,14 +24,40 @@ class LastActive:
     epoch: int
     node: str
     released: bool
+    to: str = ""
+    """The successor that it named when it left; empty: none."""
 
 
 def last_active(rows: ControlRows) -> LastActive | None:
     """None if the journal was never activated."""
     if rows.epoch.epoch == 0:
         return None
-    released = rows.released is not None and rows.released.epoch == rows.epoch.epoch
-    return LastActive(rows.epoch.epoch, rows.epoch.node, released)
+    released = rows.released
+    if released is None or released.epoch != rows.epoch.epoch:
+        return LastActive(rows.epoch.epoch, rows.epoch.node, released=False)
+    return LastActive(rows.epoch.epoch, rows.epoch.node, released=True, to=released.to)
+
+
+REPORTS_MISSED_MAX = 3
+
+
+def is_gone(row: NodeRow, now_ms: float) -> bool:
+    """Whether a node has not reported for so long that it counts as dead, or cut off from Kafka.
+
+    Compares the broker's clock with this machine's: they need to agree within a few report intervals.
+    """
+    return now_ms - row.timestamp > REPORTS_MISSED_MAX * row.status.report_ms
+
+
+def fit_standbys(rows: ControlRows, now_ms: float) -> list[str]:
+    """Names of the standbys that a leaving node may choose from: preferred ones first, then by how little they lag."""
+    fit = [
+        row.status
+        for row in rows.nodes.values()
+        if row.status.fit and row.status.role == Role.STANDBY.value and not is_gone(row, now_ms)
+    ]
+    fit.sort(key=lambda status: (not status.preferred, status.lag_offsets, status.name))
+    return [status.name for status in fit]
 
 
 def is_writing(
@@ -48,6 +75,48 @@ def is_writing(
         return False
     finally:
         reader.close()
+
+
+class WalWatch:
+    """How long the WAL has stood still, looked at again and again. Used by one thread."""
+
+    def __init__(self, kafka: Kafka, journal: str, shards: int, clock: Clock) -> None:
+        self._kafka = kafka
+        self._topic = wal_topic(journal)
+        self._shards = range(shards)
+        self._clock = clock
+        self._reader: Reader | None = None
+        self._ends: dict[int, int] = {}
+        self._still_since: float | None = None
+        self.still_s = 0.0
+        """Between the two looks that saw the same ends: never more than it has stood still."""
+
+    def look(self, timeout_s: float) -> float:
+        """Look now: `still_s`. Raises KafkaUnavailableError: what was not seen is not known to have stood still."""
+        if self._reader is None:
+            self._reader = self._kafka.reader(self._topic, committed=False)
+        began = self._clock()
+        moved = False
+        for shard in self._shards:
+            end = self._reader.start_and_end(shard, timeout_s)[1]
+            moved |= self._ends.get(shard) != end
+            self._ends[shard] = end
+        if moved or self._still_since is None:
+            self._still_since = self._clock()
+            self.still_s = 0.0
+        else:
+            self.still_s = max(0.0, began - self._still_since)
+        return self.still_s
+
+    def forget(self) -> None:
+        """What was seen so far counts no more: this node has written itself, or could not look."""
+        self._still_since = None
+        self.still_s = 0.0
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
 
 
 def require_no_active_node(

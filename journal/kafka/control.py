@@ -1,27 +1,33 @@
-"""Control rows: the journal's identity, its epoch counter, releases and skip requests, in `<name>.control`.
+"""Control rows: the journal's identity, its epoch counter, releases, skip requests and nodes, in `<name>.control`.
 
 The partition is compacted and small, so it is read from its start each time, up to its high watermark. The high
 watermark is asked for without read_committed and waited for with it: a transaction that is open in the partition (even
 another writer's) is waited out, and the newest committed epoch is seen whoever holds the last stable offset back.
+A `ControlWatcher` goes on from there and tells what is new as it comes.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from journal.errors import DeadlineError, RowError, TopicError
-from journal.kafka.ports import Clock, Kafka, LogRecord, Sent
-from journal.v1.journal_pb2 import Epoch, Identity, Released, SkipRequest
+from journal.kafka.ports import Clock, Kafka, LogRecord, Reader, Sent
+from journal.v1.journal_pb2 import Epoch, HandOver, Identity, NodeStatus, Released, SkipRequest
 from journal.wire.frames import FORMAT, MAGIC
+
+log = logging.getLogger(__name__)
 
 IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
 RELEASED_KEY = b"released"
+HAND_OVER_KEY = b"hand-over"
 _SKIP_PREFIX = b"skip/"
+_NODE_PREFIX = b"node/"
 
 _Message = TypeVar("_Message", bound=Message)
 
@@ -53,8 +59,24 @@ def worker_group(journal: str) -> str:
     return f"kafka-journal.{journal}.worker"
 
 
+def node_group(journal: str) -> str:
+    """Consumer group of the nodes: whoever holds the control partition in it is to see that a node is active."""
+    return f"kafka-journal.{journal}.node"
+
+
 def skip_key(shard: int, offset: int) -> bytes:
     return b"skip/%d/%d" % (shard, offset)
+
+
+def node_key(name: str) -> bytes:
+    return _NODE_PREFIX + name.encode()
+
+
+class NodeRow(NamedTuple):
+    """What a node reported, and when by the broker's clock, ms since 1970."""
+
+    status: NodeStatus
+    timestamp: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +87,8 @@ class ControlRows:
     epoch: Epoch = field(default_factory=Epoch)
     released: Released | None = None
     skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
+    hand_over: HandOver | None = None
+    nodes: dict[str, NodeRow] = field(default_factory=dict)
 
     def require_identity(self, journal: str) -> Identity:
         """Raises TopicError for a journal that `init` has not made."""
@@ -73,51 +97,110 @@ class ControlRows:
         return self.identity
 
 
-def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
-    """The control rows up to the high watermark as of now. Raises DeadlineError when that takes longer."""
-    topic = control_topic(journal)
-    until = clock() + timeout_s
-    unfiltered = kafka.reader(topic, committed=False)
-    try:
-        start, high_watermark = unfiltered.start_and_end(0, timeout_s)
-    finally:
-        unfiltered.close()
-    reader = kafka.reader(topic)
-    rows: dict[bytes, LogRecord] = {}
-    try:
-        reader.seek({0: start})
-        while reader.position(0) < high_watermark:
-            left = until - clock()
+class ControlWatcher:
+    """The control rows as they change. Used by one thread; after an error of Kafka's it is closed, and another made."""
+
+    def __init__(self, kafka: Kafka, journal: str, clock: Clock) -> None:
+        self._kafka = kafka
+        self._topic = control_topic(journal)
+        self._clock = clock
+        self._reader: Reader | None = None
+        self._records: dict[bytes, LogRecord] = {}
+        self.rows = ControlRows()
+        """As last read."""
+
+    def catch_up(self, timeout_s: float) -> ControlRows:
+        """The rows up to the high watermark as of now. Raises DeadlineError when that takes longer."""
+        until = self._clock() + timeout_s
+        unfiltered = self._kafka.reader(self._topic, committed=False)
+        try:
+            start, high_watermark = unfiltered.start_and_end(0, timeout_s)
+        finally:
+            unfiltered.close()
+        if self._reader is None:
+            self._reader = self._kafka.reader(self._topic)
+            self._reader.seek({0: start})
+        while self._reader.position(0) < high_watermark:
+            left = until - self._clock()
             if left <= 0:
                 raise DeadlineError(
-                    f"{topic}: an open transaction hides what lies before offset {high_watermark}, or Kafka is slow"
+                    f"{self._topic}: an open transaction hides what lies before offset {high_watermark}, "
+                    "or Kafka is slow"
                 )
-            for record in reader.poll(left):
-                if record.key is not None:
-                    rows[record.key] = record
+            self._take(self._reader.poll(left))
+        self.rows = _decode(self._topic, self._records.values())
+        return self.rows
+
+    def poll(self, timeout_s: float) -> bool:
+        """Take in what has come since, waiting for the first at most `timeout_s`; whether rows changed.
+
+        Only after `catch_up`.
+        """
+        assert self._reader is not None, "catch_up first"
+        if not self._take(self._reader.poll(timeout_s)):
+            return False
+        self.rows = _decode(self._topic, self._records.values())
+        return True
+
+    def _take(self, records: Iterable[LogRecord]) -> bool:
+        changed = False
+        for record in records:
+            if record.key is None:
+                continue
+            changed = True
+            if record.value is None:
+                self._records.pop(record.key, None)
+            else:
+                self._records[record.key] = record
+        return changed
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+
+def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
+    """The control rows up to the high watermark as of now. Raises DeadlineError when that takes longer."""
+    watcher = ControlWatcher(kafka, journal, clock)
+    try:
+        return watcher.catch_up(timeout_s)
     finally:
-        reader.close()
-    return _decode(topic, rows.values())
+        watcher.close()
 
 
 def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
-    identity, epoch, released = None, Epoch(), None
+    identity, epoch, released, hand_over = None, Epoch(), None, None
     skips: dict[tuple[int, int], SkipRequest] = {}
+    nodes: dict[str, NodeRow] = {}
     for record in records:
-        if record.value is None:
-            continue
-        if record.key == IDENTITY_KEY:
+        key = record.key or b""
+        if key == IDENTITY_KEY:
             identity = _parse(topic, record, Identity)
             if identity.magic != MAGIC or identity.format != FORMAT:
                 raise RowError("the identity is of another format", topic=topic, partition=0, offset=record.offset)
-        elif record.key == EPOCH_KEY:
+        elif key == EPOCH_KEY:
             epoch = _parse(topic, record, Epoch)
-        elif record.key == RELEASED_KEY:
+        elif key == RELEASED_KEY:
             released = _parse(topic, record, Released)
-        elif record.key is not None and record.key.startswith(_SKIP_PREFIX):
+        elif key.startswith(_SKIP_PREFIX):
             skip = _parse(topic, record, SkipRequest)
             skips[skip.shard, skip.offset] = skip
-    return ControlRows(identity, epoch, released, skips)
+        elif key == HAND_OVER_KEY:
+            hand_over = _advice(topic, record, HandOver)
+        elif key.startswith(_NODE_PREFIX):
+            status = _advice(topic, record, NodeStatus)
+            if status is not None:
+                nodes[status.name] = NodeRow(status, record.timestamp)
+    return ControlRows(identity, epoch, released, skips, hand_over, nodes)
+
+
+def _advice(topic: str, record: LogRecord, message: type[_Message]) -> _Message | None:
+    """A row that nothing depends on: who may write must be found out whatever somebody has put there."""
+    try:
+        return _parse(topic, record, message)
+    except RowError as error:
+        log.warning("a control row is not what its key says, and counts as absent: %s", error)
+        return None
 
 
 def _parse(topic: str, record: LogRecord, message: type[_Message]) -> _Message:

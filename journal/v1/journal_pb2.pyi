@@ -651,10 +651,13 @@ class Released(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     NODE_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     epoch: _builtins.int
     node: _builtins.str
     timestamp: _builtins.int
+    to: _builtins.str
+    """the standby that it chose as its successor; empty: none"""
     def __init__(
         self,
         *,
@@ -662,11 +665,188 @@ class Released(_message.Message):
         epoch: _builtins.int = ...,
         node: _builtins.str = ...,
         timestamp: _builtins.int = ...,
+        to: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "journal", b"journal", "node", b"node", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "journal", b"journal", "node", b"node", "timestamp", b"timestamp", "to", b"to"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Released: _TypeAlias = Released  # noqa: Y015
+
+@_typing.final
+class HandOver(_message.Message):
+    """Control row "hand-over": somebody asks the active node of this epoch to leave in favour of a standby. Advice: a node
+    of another epoch ignores it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    TO_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    epoch: _builtins.int
+    to: _builtins.str
+    """the standby that is to follow; empty: whichever the active node chooses"""
+    timestamp: _builtins.int
+    """ms since 1970"""
+    def __init__(
+        self,
+        *,
+        journal: _builtins.bytes = ...,
+        epoch: _builtins.int = ...,
+        to: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "journal", b"journal", "timestamp", b"timestamp", "to", b"to"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HandOver: _TypeAlias = HandOver  # noqa: Y015
+
+@_typing.final
+class Failover(_message.Message):
+    """How a node last became active: the parts of the time that it took, in milliseconds."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    SILENCE_MS_FIELD_NUMBER: _builtins.int
+    FENCE_MS_FIELD_NUMBER: _builtins.int
+    CLAIM_MS_FIELD_NUMBER: _builtins.int
+    GATE_MS_FIELD_NUMBER: _builtins.int
+    LOAD_MS_FIELD_NUMBER: _builtins.int
+    READY_MS_FIELD_NUMBER: _builtins.int
+    CALLBACK_MS_FIELD_NUMBER: _builtins.int
+    WARM_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    timestamp: _builtins.int
+    """when it was active, ms since 1970"""
+    reason: _builtins.str
+    """why it activated"""
+    silence_ms: _builtins.float
+    """how long the WAL had stood still when it began; 0 after a hand-over"""
+    fence_ms: _builtins.float
+    """the producer initialised"""
+    claim_ms: _builtins.float
+    """counter and markers written"""
+    gate_ms: _builtins.float
+    """every shard at the epoch"""
+    load_ms: _builtins.float
+    """the loader filled"""
+    ready_ms: _builtins.float
+    """READY written"""
+    callback_ms: _builtins.float
+    """the owner told"""
+    warm: _builtins.bool
+    """the state had been followed and was not loaded"""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        silence_ms: _builtins.float = ...,
+        fence_ms: _builtins.float = ...,
+        claim_ms: _builtins.float = ...,
+        gate_ms: _builtins.float = ...,
+        load_ms: _builtins.float = ...,
+        ready_ms: _builtins.float = ...,
+        callback_ms: _builtins.float = ...,
+        warm: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["callback_ms", b"callback_ms", "claim_ms", b"claim_ms", "epoch", b"epoch", "fence_ms", b"fence_ms", "gate_ms", b"gate_ms", "load_ms", b"load_ms", "ready_ms", b"ready_ms", "reason", b"reason", "silence_ms", b"silence_ms", "timestamp", b"timestamp", "warm", b"warm"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Failover: _TypeAlias = Failover  # noqa: Y015
+
+@_typing.final
+class NodeStatus(_message.Message):
+    """Control row "node/<name>": a running node, as it last reported. A report that is older than three report intervals is
+    of a node that is gone; one that stops in order leaves a tombstone.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    FIT_FIELD_NUMBER: _builtins.int
+    WHY_NOT_FIELD_NUMBER: _builtins.int
+    LAG_OFFSETS_FIELD_NUMBER: _builtins.int
+    LAG_MS_FIELD_NUMBER: _builtins.int
+    PREFERRED_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    LAST_FAILOVER_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
+    PID_FIELD_NUMBER: _builtins.int
+    REPORT_MS_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    name: _builtins.str
+    role: _builtins.str
+    """starting, standby, activating, active, stopping, fenced"""
+    epoch: _builtins.int
+    """of an active node, otherwise 0"""
+    fit: _builtins.bool
+    """a take-over would be warm"""
+    why_not: _builtins.str
+    """what keeps it from being fit"""
+    lag_offsets: _builtins.int
+    """of its local copy behind the table topic"""
+    lag_ms: _builtins.int
+    """how long the copy has been behind"""
+    preferred: _builtins.bool
+    since: _builtins.int
+    """when it took this role, ms since 1970"""
+    timestamp: _builtins.int
+    """of this report, ms since 1970, by the node's clock"""
+    host: _builtins.str
+    pid: _builtins.int
+    report_ms: _builtins.int
+    """its report interval"""
+    reason: _builtins.str
+    """why it took this role"""
+    @_builtins.property
+    def last_failover(self) -> Global___Failover:
+        """of its last activation, if there was one"""
+
+    def __init__(
+        self,
+        *,
+        journal: _builtins.bytes = ...,
+        name: _builtins.str = ...,
+        role: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        fit: _builtins.bool = ...,
+        why_not: _builtins.str = ...,
+        lag_offsets: _builtins.int = ...,
+        lag_ms: _builtins.int = ...,
+        preferred: _builtins.bool = ...,
+        since: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+        last_failover: Global___Failover | None = ...,
+        host: _builtins.str = ...,
+        pid: _builtins.int = ...,
+        report_ms: _builtins.int = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failover", b"last_failover"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fit", b"fit", "host", b"host", "journal", b"journal", "lag_ms", b"lag_ms", "lag_offsets", b"lag_offsets", "last_failover", b"last_failover", "name", b"name", "pid", b"pid", "preferred", b"preferred", "reason", b"reason", "report_ms", b"report_ms", "role", b"role", "since", b"since", "timestamp", b"timestamp", "why_not", b"why_not"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeStatus: _TypeAlias = NodeStatus  # noqa: Y015

@@ -1,0 +1,41 @@
+"""The roles of a node of a journal, and the one table of transitions between them."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from journal.errors import StateError
+
+
+class Role(Enum):
+    """What a node is to its journal."""
+
+    STARTING = "starting"
+    STANDBY = "standby"  # follows the tables; appends nothing
+    ACTIVATING = "activating"  # becomes the active node: fence, gate, load, READY
+    ACTIVE = "active"  # its owner may append and hand out
+    STOPPING = "stopping"  # gives up being active in order, or ends
+    FENCED = "fenced"  # is active no more, and did not choose to; hands out nothing
+    STOPPED = "stopped"
+
+
+_NEXT: dict[Role, frozenset[Role]] = {
+    Role.STARTING: frozenset({Role.STANDBY, Role.STOPPING}),
+    Role.STANDBY: frozenset({Role.ACTIVATING, Role.STOPPING}),
+    Role.ACTIVATING: frozenset({Role.ACTIVE, Role.STANDBY, Role.FENCED, Role.STOPPING}),
+    Role.ACTIVE: frozenset({Role.STOPPING, Role.FENCED}),
+    Role.STOPPING: frozenset({Role.STANDBY, Role.FENCED, Role.STOPPED}),
+    Role.FENCED: frozenset({Role.STANDBY, Role.STOPPING}),
+    Role.STOPPED: frozenset(),
+}
+
+
+def valid_role_transition(now: Role, then: Role) -> bool:
+    return then in _NEXT[now]
+
+
+def require_role_transition(now: Role, then: Role) -> Role:
+    """`then`; raises StateError if a node that is `now` cannot become it."""
+    if not valid_role_transition(now, then):
+        raise StateError(f"a node that is {now.value} cannot become {then.value}")
+    return then

@@ -1,0 +1,82 @@
+"""Who is active and who could follow, from control rows; and how long the WAL has stood still."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.kafka.control import ControlRows, NodeRow
+from journal.kafka.ports import Sent
+from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active
+from journal.v1.journal_pb2 import Epoch, NodeStatus, Released
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.faults import Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+NOW_MS = 1_000_000.0
+
+
+def node(name: str, *, role: str = "standby", fit: bool = True, ago_ms: int = 0, **more: int) -> tuple[str, NodeRow]:
+    status = NodeStatus(name=name, role=role, fit=fit, report_ms=1000, **more)
+    return name, NodeRow(status, int(NOW_MS) - ago_ms)
+
+
+def test_the_last_active_node_is_that_of_the_newest_epoch() -> None:
+    assert last_active(ControlRows()) is None
+    rows = ControlRows(epoch=Epoch(epoch=2, node="one"), released=Released(epoch=1, node="zero", to="one"))
+    assert last_active(rows) == LastActive(2, "one", released=False)
+    rows = ControlRows(epoch=Epoch(epoch=2, node="one"), released=Released(epoch=2, node="one", to="two"))
+    assert last_active(rows) == LastActive(2, "one", released=True, to="two")
+
+
+def test_a_node_is_gone_after_three_reports() -> None:
+    assert not is_gone(node("one", ago_ms=3000)[1], NOW_MS)
+    assert is_gone(node("one", ago_ms=3001)[1], NOW_MS)
+
+
+def test_the_best_standby_is_preferred_or_lags_least() -> None:
+    nodes = dict(
+        (
+            node("active", role="active"),
+            node("far", lag_offsets=9),
+            node("near", lag_offsets=1),
+            node("preferred", lag_offsets=5, preferred=True),
+            node("unfit", fit=False),
+            node("gone", ago_ms=5000),
+        )
+    )
+    assert fit_standbys(ControlRows(nodes=nodes), NOW_MS) == ["preferred", "near", "far"]
+
+
+@pytest.fixture
+def broker() -> SimulatedBroker:
+    return SimulatedBroker(Timeline(), Faults())
+
+
+def test_a_wal_stands_still_between_two_looks_that_saw_the_same(broker: SimulatedBroker) -> None:
+    kafka, clock = SimulatedKafka(broker), Clock()
+    kafka.cluster().create("j.wal", 2, 1, {}, 1.0)
+    watch = WalWatch(kafka, "j", 2, clock)
+    assert watch.look(1.0) == 0.0
+    clock.now = 5.0
+    assert watch.look(1.0) == 5.0
+    kafka.plain_producer().send([Sent("j.wal", 1, None, b"heartbeat")], 1.0)
+    assert watch.still_s == 5.0
+    clock.now = 6.0
+    assert watch.look(1.0) == 0.0
+    clock.now = 8.0
+    assert watch.look(1.0) == 2.0
+    watch.forget()
+    clock.now = 9.0
+    assert watch.look(1.0) == 0.0
+    clock.now = 10.0
+    assert watch.look(1.0) == 1.0
+
+
+class Clock:
+    """Time that passes when it is told to."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
