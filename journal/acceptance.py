@@ -72,11 +72,12 @@ class OpenTransaction:
 class Acceptance:
     """What may be appended next. The caller appends what each method returns, in that order, or calls none."""
 
-    def __init__(self, shards: int, limits: Limits) -> None:
+    def __init__(self, shards: int, limits: Limits, live: BitMap64 | None = None) -> None:
+        """`live` has the ids of the records there are, if that is known; it is the acceptance's from now on."""
         self._shards = shards
         self._limits = limits
         self._data_bytes_max = limits.data_bytes_max
-        self._live = BitMap64()
+        self._live = BitMap64() if live is None else live
         self._locks = Locks()
         self._open: dict[int, OpenTransaction] = {}
         self._staged_operations = 0
@@ -195,22 +196,30 @@ class Acceptance:
 
     def operate(self, op: Append) -> list[Append]:
         """An add, update or delete with a tx: what is appended now (nothing while the transaction is buffered)."""
-        known = self.is_open(op.tx)
-        opened = self.begin(op.tx)
+        return self.operate_all((op,))
+
+    def operate_all(self, ops: Sequence[Append]) -> list[Append]:
+        """Operations of one transaction that belong together: all or, with the error of the first refused one, none."""
+        tx = ops[0].tx
+        known = self.is_open(tx)
+        opened = self.begin(tx)
         try:
-            self._check(op, opened)
-            self._check_bounds(opened, op)
+            there: dict[int, bool] = {}
+            for op in ops:
+                self._check(op, opened, there)
+            self._check_bounds(opened, ops)
         except BaseException:
             if not known:
-                del self._open[op.tx]
+                del self._open[tx]
             raise
-        self._take(op, opened)
-        opened.operations += 1
-        opened.bytes += op.size
+        for op in ops:
+            self._take(op, opened)
+            opened.operations += 1
+            opened.bytes += op.size
         limits = self._limits
         if opened.staged:
-            return self._stage(opened, [op])
-        opened.buffered.append(op)
+            return self._stage(opened, ops)
+        opened.buffered += ops
         over_count = opened.operations > limits.transaction_buffer_operations_max
         if over_count or opened.bytes > limits.transaction_buffer_bytes_max:
             return self._stage_buffered(opened)
@@ -288,8 +297,9 @@ class Acceptance:
 
     # ---- inside --------------------------------------------------------------------------------------------------
 
-    def _check(self, op: Append, opened: OpenTransaction) -> None:
-        exists = op.id in opened.added or (op.id in self._live and op.id not in opened.deleted)
+    def _check(self, op: Append, opened: OpenTransaction, there: dict[int, bool]) -> None:
+        """`there` has what operations before it, not taken yet, make of records, and gets what this one does."""
+        exists = there.get(op.id, op.id in opened.added or (op.id in self._live and op.id not in opened.deleted))
         if op.type == ADD and exists:
             raise RecordExistsError(f"record {op.id} exists")
         if op.type != ADD and not exists:
@@ -298,15 +308,19 @@ class Acceptance:
             self._locks.check_update(op.id, op.kind, op.subject, op.tx)
         else:
             self._locks.check_record(op.id, op.tx)
+            there[op.id] = op.type == ADD
 
-    def _check_bounds(self, opened: OpenTransaction, op: Append) -> None:
-        limits = self._limits
-        if opened.operations >= limits.staged_operations_max or opened.bytes + op.size > limits.staged_bytes_max:
+    def _check_bounds(self, opened: OpenTransaction, ops: Sequence[Append]) -> None:
+        limits, operations, size = self._limits, len(ops), sum([op.size for op in ops])
+        if (
+            opened.operations + operations > limits.staged_operations_max
+            or opened.bytes + size > limits.staged_bytes_max
+        ):
             raise FullError(
-                f"transaction {op.tx} is at its limit: commit or roll back (staged_operations_max, _bytes_max)"
+                f"transaction {opened.tx} is at its limit: commit or roll back (staged_operations_max, _bytes_max)"
             )
-        newly = 1 if opened.staged else opened.operations + 1
-        newly_bytes = op.size if opened.staged else opened.bytes + op.size
+        newly = operations if opened.staged else opened.operations + operations
+        newly_bytes = size if opened.staged else opened.bytes + size
         if (
             self._staged_operations + newly > limits.staged_total_operations_max
             or self._staged_bytes + newly_bytes > limits.staged_total_bytes_max
@@ -327,12 +341,12 @@ class Acceptance:
         if op.id in self._live:
             opened.deleted.add(op.id)
 
-    def _stage(self, opened: OpenTransaction, ops: list[Append]) -> list[Append]:
+    def _stage(self, opened: OpenTransaction, ops: Sequence[Append]) -> list[Append]:
         for op in ops:
             opened.covers[op.shard] = opened.covers.get(op.shard, 0) + 1
             self._staged_operations += 1
             self._staged_bytes += op.size
-        return ops
+        return list(ops)
 
     def _stage_buffered(self, opened: OpenTransaction) -> list[Append]:
         opened.staged = True

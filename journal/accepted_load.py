@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.acceptance import Acceptance, Append
 from journal.engine import Base
 from journal.limits import Limits
-from journal.loading import LoadCounts, LoadedUpdate, Loader, load, prepared_transactions
-from journal.v1.journal_pb2 import Mark
+from journal.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, prepared_transactions
+from journal.local.ports import LocalStore
+from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.ids import shard_of
 
 _CHUNK = 4096
+
+
+def load_stored(
+    store: LocalStore, marks: Mapping[int, Mark], loader: Loader, limits: Limits, told: Callable[[int, int], None]
+) -> tuple[Acceptance, LoadCounts]:
+    """`load_with_acceptance` of a store that stands at `marks`, as it is now."""
+    snapshot = store.snapshot()
+    try:
+        return load_with_acceptance(snapshot, marks, loader, limits, told)
+    finally:
+        snapshot.close()
 
 
 def load_with_acceptance(
@@ -25,14 +37,20 @@ def load_with_acceptance(
     tee = _Tee(loader, acceptance, sum(mark.records for mark in marks.values()), told)
     counts = load(base, marks, tee)
     tee.flush()
-    shards = len(marks)
     for tx, _, operations, parts in prepared_transactions(base):
-        appends = [
-            Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
-            for op in operations
-        ]
-        acceptance.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
+        accept_prepared(acceptance, len(marks), tx, operations, parts)
     return acceptance, counts
+
+
+def accept_prepared(
+    acceptance: Acceptance, shards: int, tx: int, operations: Iterable[Operation], parts: Iterable[LoadedPart]
+) -> None:
+    """Take the locks of a transaction in doubt again; `acceptance` has all records."""
+    appends = [
+        Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
+        for op in operations
+    ]
+    acceptance.load_prepared(tx, appends, {part.shard: part.covers for part in parts})
 
 
 class _Tee:

@@ -4,7 +4,7 @@
     claim   after that (and after every later init) read the epoch counter and each shard's last frame, and write the
             counter's next epoch and a marker to every shard in one transaction
     gate    wait until every shard's mark stands at exactly this epoch
-    load    tell the loader the state of one snapshot taken then
+    load    tell the loader the state of one snapshot taken then, or what a warm one lacks
     READY   commit one more group with the same producer; whoever cannot, in time, has told nobody and discards all
 
 It lives beside the writer rather than among the loaders: steps, order and producer are the writer's.
@@ -20,9 +20,10 @@ from itertools import pairwise
 from typing import Protocol
 
 from journal.acceptance import Acceptance
-from journal.accepted_load import load_with_acceptance
+from journal.accepted_load import load_stored
 from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError
 from journal.fencing import Claim, Fence, Standing, Timing
+from journal.following import Following
 from journal.gate import Gate
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
@@ -51,6 +52,8 @@ class ActivationReport:
     gate_s: float = 0.0
     load_s: float = 0.0
     ready_s: float = 0.0
+    warm: bool = False
+    """Whether the state had been followed, so that only what it lacked was loaded."""
     counts: LoadCounts | None = None
     in_doubt: list[int] = field(default_factory=list)
 
@@ -110,8 +113,11 @@ class Activation:
         self._fence = Fence(kafka, config.journal, timing)
         self.report = ActivationReport()
 
-    def run(self, loader: Loader) -> Activated:
-        """All steps. Raises FencedError if another node activates, and whatever `loader` raises."""
+    def run(self, state: Loader | Following) -> Activated:
+        """All steps. Raises FencedError if another node activates, and whatever a loader raises.
+
+        `state` is a loader to be filled, or one that follows `replica`.
+        """
         clock, report = self._timing.clock, self.report
         times = [clock()]
         producer = self._fence.initialise(clock() + self._timing.recovery_s)
@@ -120,9 +126,9 @@ class Activation:
         report.epoch = writer.claim.epoch
         times.append(clock())
         try:
-            self._pass_gate(writer.claim.epoch)
+            self._pass_gate(writer.claim.epoch, state if isinstance(state, Following) else None)
             times.append(clock())
-            acceptance = self._load(loader)
+            acceptance = self._load(state)
             times.append(clock())
             self._write_ready(writer)
         except BaseException:
@@ -199,7 +205,7 @@ class Activation:
 
     # ---- gate ------------------------------------------------------------------------------------------------------
 
-    def _pass_gate(self, epoch: int) -> None:
+    def _pass_gate(self, epoch: int, following: Following | None) -> None:
         clock = self._timing.clock
         gate = Gate(epoch, self._config.shards)
         until = clock() + self._gate_s
@@ -210,6 +216,8 @@ class Activation:
             passed = self._config.shards - len(gate.waiting())
             self._progress("gate", passed, self._config.shards)
             self._replica.poll(min(left, 0.5))
+            if following is not None:
+                following.keep_up()
         self._progress("gate", self._config.shards, self._config.shards)
 
     def _gate_timeout(self, gate: Gate, epoch: int) -> GateTimeoutError:
@@ -235,16 +243,15 @@ class Activation:
 
     # ---- load ------------------------------------------------------------------------------------------------------
 
-    def _load(self, loader: Loader) -> Acceptance:
-        """Tell the loader, and acceptance, the state of one snapshot."""
-        snapshot = self._store.snapshot()
-        try:
-            acceptance, self.report.counts = load_with_acceptance(
-                snapshot, self._replica.marks(), loader, self._limits, partial(self._progress, "load")
-            )
-        finally:
-            snapshot.close()
-        self.report.in_doubt = acceptance.prepared()
+    def _load(self, state: Loader | Following) -> Acceptance:
+        """Tell the loader, and acceptance, the state of the marks."""
+        report, marks, told = self.report, self._replica.marks(), partial(self._progress, "load")
+        if isinstance(state, Following):
+            report.warm = state.is_at(marks)
+            acceptance, report.counts = state.finish(marks, told)
+        else:
+            acceptance, report.counts = load_stored(self._store, marks, state, self._limits, told)
+        report.in_doubt = acceptance.prepared()
         return acceptance
 
     # ---- READY -----------------------------------------------------------------------------------------------------

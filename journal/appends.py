@@ -78,12 +78,14 @@ class Appends(ABC):
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid)."""
         return self.require_core().prepare(tx, data)
 
-    def append_all(self, operations: Sequence[PlainOperation]) -> Completion:
-        """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all.
+    def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
+        """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all,
+        or the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for room.
 
-        Raises what refuses the first of them that is refused; then none was appended.
+        Raises what refuses the first of them that is refused, and InvalidOperationError for more than a group takes
+        (`queue_operations_max`, `queue_bytes_max`); then none was appended.
         """
-        return self.require_core().append_all(operations)
+        return self.require_core().append_all(operations, tx, wait=wait)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make the operations of `tx` take effect, and plain operations behind them in the same group.

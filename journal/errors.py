@@ -50,8 +50,20 @@ class LocalStorageError(OperatingError):
     """Raised when the local RocksDB copy cannot be written or read (full disk, permissions, another process)."""
 
 
+class LocalDamageError(LocalStorageError):
+    """Raised when files of a local RocksDB cannot be read any more. A copy is built anew."""
+
+
 class ActiveNodeError(OperatingError):
     """Raised when a command that appends finds a live active node. Stop that node, or pass --take-over."""
+
+
+class NotActiveError(OperatingError):
+    """Raised by a node's control socket while that node is not the active one. Names the one that is, if known."""
+
+
+class NodeSocketError(OperatingError):
+    """Raised by `--node` when no running node's control socket answers, and by a node that cannot open its own."""
 
 
 class EmbeddedKafkaError(OperatingError):

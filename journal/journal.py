@@ -17,6 +17,7 @@ from types import TracebackType
 from journal.activation import ActivationReport, Progress
 from journal.appends import Appends
 from journal.config import Settings
+from journal.copy import TableCopy
 from journal.errors import JournalError
 from journal.loading import Loader
 from journal.runtime import JournalRuntime, no_progress
@@ -30,6 +31,7 @@ class BlockingJournal(JournalRuntime, Appends):
         settings: Settings,
         *,
         on_critical: Callable[[JournalError], None] | None = None,
+        copy: TableCopy | None = None,
         copy_name: str = "node",
         progress: Progress = no_progress,
     ) -> None:
@@ -37,6 +39,7 @@ class BlockingJournal(JournalRuntime, Appends):
         super().__init__(
             settings,
             on_critical=on_critical,
+            copy=copy,
             copy_name=copy_name,
             progress=progress,
             room_wait_s=settings.room_timeout_ms / 1000,
@@ -45,6 +48,7 @@ class BlockingJournal(JournalRuntime, Appends):
     def activate(self, loader: Loader | None = None) -> ActivationReport:
         """Become the active node; `loader` is told the state. Raises FencedError, GateTimeoutError, or what it raises.
 
+        Without a loader, the one that followed the journal's `copy` has the state, but for the last of it.
         After a GateTimeoutError or the loader's error it may be called again.
         """
         return self.run_activation(loader)
@@ -68,11 +72,12 @@ class Journal(JournalRuntime, Appends):
         settings: Settings,
         *,
         on_critical: Callable[[JournalError], None] | None = None,
+        copy: TableCopy | None = None,
         copy_name: str = "node",
         progress: Progress = no_progress,
     ) -> Journal:
         """A journal for `async with`, which starts and closes it; see `JournalRuntime` for the arguments."""
-        return cls(settings, on_critical=on_critical, copy_name=copy_name, progress=progress)
+        return cls(settings, on_critical=on_critical, copy=copy, copy_name=copy_name, progress=progress)
 
     async def activate(self, loader: Loader | None = None) -> ActivationReport:
         """Become the active node, off the event loop; see `BlockingJournal.activate`."""

@@ -6,9 +6,9 @@ load of any size runs in constant memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from journal.engine import Base
 from journal.errors import RowError
@@ -65,6 +65,25 @@ class Loader(Protocol):
         """Last: everything was told."""
 
 
+@runtime_checkable
+class FollowingLoader(Loader, Protocol):
+    """A loader that a standby keeps warm.
+
+    `begin` and `record` tell the first state that can be read, then `changed` and `deleted` what becomes of it, once
+    for a record however often it changed meanwhile. `prepared` and `complete` come when the node activates, with the
+    state as it then is; after `complete` the loader is told nothing more. A loader whose copy was lost, or whose
+    activation failed, is dropped without another word, and a new one begins.
+    """
+
+    def changed(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        """A record that is new or not as it was: the whole of it, as it is now. In no order; may say nothing new."""
+
+    def deleted(self, record_id: int) -> None:
+        """A record is gone. One that was never told may be among them."""
+
+
 class NullLoader:
     """Keeps nothing: for those who only append."""
 
@@ -82,7 +101,7 @@ class NullLoader:
 def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
     """Tell the state of `base`, which is that of `marks`, to `loader`."""
     loader.begin(marks)
-    records, updates = _load_records(base, loader)
+    records, updates = load_records(base, loader)
     prepared = operations = 0
     for tx, data, staged, _ in prepared_transactions(base):
         loader.prepared(tx, data, staged)
@@ -93,7 +112,8 @@ def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
     return counts
 
 
-def _load_records(base: Base, loader: Loader) -> tuple[int, int]:
+def load_records(base: Base, loader: Loader) -> tuple[int, int]:
+    """Tell all records; how many, and of how many updates."""
     tell, parse, parse_update = loader.record, plain_record, only_update
     records = update_count = 0
     current: _Record | None = None
@@ -127,6 +147,23 @@ def _load_records(base: Base, loader: Loader) -> tuple[int, int]:
         tell(record_id, kind, data, updates, position)
         update_count += len(updates)
     return records, update_count
+
+
+def one_record(
+    row: bytes, update_rows: Iterable[tuple[bytes, bytes]]
+) -> tuple[int, int, bytes, Sequence[LoadedUpdate], tuple[int, int, int]]:
+    """What `Loader.record` is told of a record, from its row and those of its updates (key and value, in any order)."""
+    record_id, kind, data, position = plain_record(row) or _record(row)
+    updates: list[LoadedUpdate] = []
+    for key, value in update_rows:
+        update = only_update(value)
+        if update is None:
+            _take_updates(key, value, updates)
+        else:
+            kind_of_it, data_of_it, position_of_it = update
+            updates.append(_new(LoadedUpdate, (kind_of_it, data_of_it, False, 0, position_of_it)))
+    updates.sort(key=_position_of)
+    return record_id, kind, data, updates, position
 
 
 _Record = tuple[int, int, bytes, tuple[int, int, int]]

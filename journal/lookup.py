@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import threading
 
-from rocksdict import DbClosedError
-
-from journal.errors import LocalStorageError
+from journal.copy import TableCopy
+from journal.errors import ClosedError
 from journal.kafka.ports import Clock, Kafka
-from journal.local.rocks import RocksStore
-from journal.replica import Replica
 from journal.v1.journal_pb2 import ADD, Identity, Record
 from journal.wal import WalReader
 from journal.wire.ids import shard_of
@@ -19,35 +16,36 @@ from journal.wire.keys import record_key
 class Lookup:
     """Reads records of one journal. Thread-safe."""
 
-    def __init__(
-        self, kafka: Kafka, journal: str, identity: Identity, store: RocksStore, replica: Replica, clock: Clock
-    ) -> None:
+    def __init__(self, kafka: Kafka, journal: str, identity: Identity, copy: TableCopy, clock: Clock) -> None:
+        """`copy` may outlive the lookup."""
         self._kafka = kafka
         self._journal = journal
         self._identity = identity
-        self._store = store
-        self._replica = replica
+        self._copy = copy
         self._clock = clock
         self._lock = threading.Lock()
         self._wal: WalReader | None = None
+        self._closed = False
 
     def read(self, record_id: int) -> bytes | None:
-        """The data of a record in the local copy; None if it has none of that id (yet). Raises LocalStorageError."""
-        try:
-            row = self._store.get(record_key(record_id))
-        except DbClosedError as error:
-            raise LocalStorageError("the local copy is closed") from error
+        """The data of a record in the local copy; None if it has none of that id (yet).
+
+        Raises LocalStorageError while the copy is closed or reopened, ClosedError after `close`.
+        """
+        self._check_open()
+        row = self._copy.get(record_key(record_id))
         return None if row is None else Record.FromString(row).data
 
     def applied(self, shard: int) -> int:
         """The WAL offset of the mark that the local copy stands at, -1 before the first."""
-        return self._replica.mark(shard).offset
+        return self._copy.mark(shard).offset
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
         """The data that the frames between two WAL offsets (first and last) of the record's shard add it with."""
         first, last = offsets
         shard = shard_of(record_id, self._identity.shards)
         with self._lock:
+            self._check_open()
             if self._wal is None:
                 identity = self._identity
                 self._wal = WalReader(self._kafka, self._journal, identity.journal, identity.shards, self._clock)
@@ -57,8 +55,13 @@ class Lookup:
                         return op.data
         return None
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError("the journal was closed")
+
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             if self._wal is not None:
                 self._wal.close()
                 self._wal = None

@@ -18,9 +18,10 @@ position is that of the last state: a copy that was building on top of one reads
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 from google.protobuf.message import DecodeError
 
@@ -57,6 +58,17 @@ class _Shard:
     at_mark: bool = True
 
 
+class CopyListener(Protocol):
+    """Told what becomes of the state that can be read. Called in the middle of a poll: it takes notes, and raises
+    nothing."""
+
+    def checkpointed(self, changes: Sequence[Change]) -> None:
+        """The store has rows of one shard up to its next mark; that shard could be read before, and can be now."""
+
+    def lost(self) -> None:
+        """The store may have changed otherwise: what was known of it is worth nothing."""
+
+
 class Replica:
     """A copy of `shards` of a table topic in `store`. Not thread-safe: one owner."""
 
@@ -75,9 +87,9 @@ class Replica:
         held_bytes_max: int,
     ) -> None:
         """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970."""
+        self.identity = identity
         self._topic = topic
         self._store = store
-        self._identity = identity
         self._clock = clock
         self._wall_ms = wall_ms
         self._retention_ms = delete_retention_ms - delete_retention_ms // 10
@@ -95,6 +107,15 @@ class Replica:
         self._reader = kafka.reader(topic)
         self._numbers = tuple(shards)
         self._shards: dict[int, _Shard] = {}
+        self._listener: CopyListener | None = None
+
+    def listen(self, listener: CopyListener | None) -> None:
+        """Tell `listener`, and no other, from now on."""
+        self._listener = listener
+
+    def _lose(self) -> None:
+        if self._listener is not None:
+            self._listener.lost()
 
     # ---- opening ---------------------------------------------------------------------------------------------------
 
@@ -108,18 +129,21 @@ class Replica:
         now = self._now()
         ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
         if not self._is_usable(ends):
+            self._lose()
             self._store.clear()
-            self._store.write((), {_IDENTITY: self._identity, _BUILDING: _YES})
+            self._store.write((), {_IDENTITY: self.identity, _BUILDING: _YES})
             self._store.flush()
         self._whole_ms = self._last_whole_ms(ends)
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
+        marks = self._stored_marks()
         for shard, (start, end) in ends.items():
             position = self._stored(b"position", shard)
-            mark = self._stored_mark(shard)
-            copy = _Shard(start if position is None else position, end, now, state, mark)
+            copy = _Shard(start if position is None else position, end, now, state, marks[shard])
             self._shards[shard] = copy
             if state is CopyState.BUILDING:
                 self._capture_end(shard, copy)
+        if state is CopyState.BUILDING:
+            self._lose()
         self._reader.seek({shard: copy.position for shard, copy in self._shards.items()})
         self._note_ends()
 
@@ -136,7 +160,7 @@ class Replica:
         return self._clock(), self._wall_ms()
 
     def _is_usable(self, ends: Mapping[int, tuple[int, int]]) -> bool:
-        if self._store.named(_IDENTITY) != self._identity:
+        if self._store.named(_IDENTITY) != self.identity:
             return False
         for shard, (start, end) in ends.items():
             position = self._stored(b"position", shard)
@@ -158,9 +182,13 @@ class Replica:
         value = self._store.named(b"%s/%d" % (name, shard))
         return None if value is None else int(_NUMBER.unpack(value)[0])
 
-    def _stored_mark(self, shard: int) -> Mark:
-        value = self._store.get(mark_key(shard))
-        return _no_mark(shard) if value is None else Mark.FromString(value)
+    def _stored_marks(self) -> dict[int, Mark]:
+        snapshot = self._store.snapshot()
+        try:
+            rows = {shard: snapshot.get(mark_key(shard)) for shard in self._numbers}
+        finally:
+            snapshot.close()
+        return {shard: _no_mark(shard) if row is None else Mark.FromString(row) for shard, row in rows.items()}
 
     # ---- following -------------------------------------------------------------------------------------------------
 
@@ -219,6 +247,7 @@ class Replica:
         self._capture_end(record.partition, copy)
         if record.offset + 1 >= copy.end:
             return
+        self._lose()
         self._store.write((), {_BUILDING: _YES})
         copy.state = CopyState.BUILDING
         direct += copy.held
@@ -243,7 +272,13 @@ class Replica:
         copy.mark = mark
 
     def _write_held(self, shard: int, copy: _Shard, position: int, timestamp: int) -> None:
-        self._store.write(copy.held, note_checkpoint(shard, position, timestamp))
+        try:
+            self._store.write(copy.held, note_checkpoint(shard, position, timestamp))
+        except BaseException:
+            self._lose()  # whether it was written is not known
+            raise
+        if self._listener is not None:
+            self._listener.checkpointed(list(copy.held))
         self._forget_held(copy)
         copy.position = position
 
@@ -293,6 +328,14 @@ class Replica:
     def lag(self, shard: int) -> int:
         """Offsets between what this copy holds and the end last captured; 0 or less: caught up with that."""
         return self._shards[shard].end - self._reader.position(shard)
+
+    def ends(self, timeout_s: float) -> dict[int, int]:
+        """Where the table ends now, by shard; asks the brokers."""
+        return {shard: self._reader.start_and_end(shard, timeout_s)[1] for shard in self._numbers}
+
+    def behind(self, ends: Mapping[int, int]) -> int:
+        """Offsets before `ends` that this copy has not read."""
+        return sum(max(0, end - self._reader.position(shard)) for shard, end in ends.items())
 
     def catch_up(self, timeout_s: float) -> None:
         """Follow until every shard is readable and stands at or beyond its end as last captured."""

@@ -9,76 +9,34 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from journal.activation import Activation, ActivationReport, Progress
+from journal.activation import Activated, Activation, ActivationReport, Progress
 from journal.config import Settings
+from journal.connecting import kafka_of, open_replica, wall_ms
+from journal.copy import TableCopy
 from journal.core import Core
-from journal.errors import (
-    CorruptionError,
-    FencedError,
-    JournalError,
-    OperatingError,
-    StateError,
-)
+from journal.errors import FencedError, JournalError, StateError
 from journal.fencing import Claim, Timing
-from journal.kafka.clients import KafkaClients
-from journal.kafka.control import RELEASED_KEY, ControlRows, control_row, table_topic
-from journal.kafka.ports import Kafka
+from journal.following import Following
+from journal.kafka.control import RELEASED_KEY, ControlRows, control_row
 from journal.kafka.topics import open_journal
 from journal.loading import Loader, NullLoader
-from journal.local.rocks import RocksStore
+from journal.local_tables import LocalTables
 from journal.lookup import Lookup
-from journal.replica import Replica, copy_identity
 from journal.state import JournalState
 from journal.v1.journal_pb2 import Identity, Mark, Released
 from journal.writer import WriterConfig
 
+__all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms"]
+
 log = logging.getLogger(__name__)
 
 _STEP_S = 1.0
-_FOLLOW_S = 0.5
-
-
-def wall_ms() -> float:
-    """Milliseconds since 1970."""
-    return time.time() * 1000
 
 
 def no_progress(step: str, done: int, total: int) -> None:
     """Shows nothing."""
-
-
-def kafka_of(settings: Settings) -> KafkaClients:
-    """The Kafka clients of a process."""
-    return KafkaClients(
-        settings.bootstrap_servers,
-        settings.client_properties,
-        limits=settings.limits,
-        transaction_timeout_ms=settings.transaction_timeout_ms,
-    )
-
-
-def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: RocksStore) -> Replica:
-    """A replica of all shards in `store`, seeking to where the copy stands."""
-    timeout_s = settings.request_timeout_ms / 1000
-    cluster = kafka.cluster()
-    topic = table_topic(settings.journal)
-    topic_id = cluster.describe([topic], timeout_s)[topic].topic_id
-    replica = Replica(
-        kafka,
-        topic,
-        range(identity.shards),
-        store,
-        copy_identity(cluster.cluster_id(timeout_s), topic_id, identity.shards, identity.journal),
-        clock=time.monotonic,
-        wall_ms=wall_ms,
-        delete_retention_ms=settings.delete_retention_ms,
-        min_compaction_lag_ms=settings.min_compaction_lag_ms,
-        held_bytes_max=settings.limits.held_bytes_max,
-    )
-    replica.open(timeout_s)
-    return replica
 
 
 class JournalRuntime:
@@ -89,18 +47,20 @@ class JournalRuntime:
         settings: Settings,
         *,
         on_critical: Callable[[JournalError], None] | None = None,
+        copy: TableCopy | None = None,
         copy_name: str = "node",
         progress: Progress = no_progress,
         room_wait_s: float = 0.0,
     ) -> None:
-        """`on_critical` is called once when the journal is fenced or fails, from a thread of the journal's.
+        """`on_critical` is called once when the journal is fenced or fails, from a thread of the journal's that `close`
+        waits for.
 
-        `copy_name` names this process' local copy of the tables; processes on one machine need different ones.
+        `copy` is an open copy of the tables that outlives this journal; without one it has its own, `copy_name`:
+        processes on one machine need different ones.
         `room_wait_s` is how long an append blocks when the queue is full.
         """
         self._settings = settings
         self._on_critical = on_critical
-        self._copy_name = copy_name
         self._progress = progress
         self._room_wait_s = room_wait_s
         self._kafka = kafka_of(settings)
@@ -113,13 +73,15 @@ class JournalRuntime:
         )
         self._core: Core | None = None
         self._identity: Identity | None = None
-        self._store: RocksStore | None = None
-        self._replica: Replica | None = None
+        self._owns_copy = copy is None
+        self._copy = TableCopy(settings, copy_name=copy_name, kafka=self._kafka) if copy is None else copy
+        self._has_copy = False
+        """Whether the copy is lent to this journal."""
         self._lookup: Lookup | None = None
-        self._threads: list[threading.Thread] = []
-        self._stop = threading.Event()
+        self._writer_thread: threading.Thread | None = None
         self._closed = False
-        self._activating = False
+        self.loader: Loader | None = None
+        """The one that the activation filled."""
         self.report: ActivationReport | None = None
 
     # ---- lifecycle -------------------------------------------------------------------------------------------------
@@ -139,16 +101,13 @@ class JournalRuntime:
         """Connect, and check the journal's topics. Raises TopicError, KafkaUnavailableError, LocalStorageError."""
         if self._core is not None or self._closed:
             raise StateError(f"the journal is {self.state.value}")
-        timeout_s = self._settings.request_timeout_ms / 1000
-        rows = open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=timeout_s)
-        identity = rows.require_identity(self._settings.journal)
-        directory = self._settings.directory / self._settings.journal / self._copy_name
-        self._store = RocksStore(directory)
-        self._replica = open_replica(self._kafka, self._settings, identity, self._store)
-        self._identity = identity
-        self._lookup = Lookup(
-            self._kafka, self._settings.journal, identity, self._store, self._replica, self._timing.clock
-        )
+        if self._owns_copy:
+            rows = self._copy.open()
+        else:
+            timeout_s = self._settings.request_timeout_ms / 1000
+            rows = open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=timeout_s)
+        identity = self._identity = rows.require_identity(self._settings.journal)
+        self._lookup = Lookup(self._kafka, self._settings.journal, identity, self._copy, self._timing.clock)
         self._core = Core(
             identity.shards, self._settings.limits, self._timing, self._on_critical, room_wait_s=self._room_wait_s
         )
@@ -156,16 +115,54 @@ class JournalRuntime:
         return rows
 
     def run_activation(self, loader: Loader | None = None) -> ActivationReport:
-        """Become the active node; `loader` is told the state. Raises FencedError, GateTimeoutError, or what it raises.
+        """Become the active node. Raises FencedError, GateTimeoutError, or what a loader raises.
 
+        `loader` is told the state; without one, a copy that is followed has it already, but for the last of it.
         After a GateTimeoutError or the loader's error it may be called again.
         """
-        core, identity, replica, store = self._core, self._identity, self._replica, self._store
-        if core is None or identity is None or replica is None or store is None:
+        core, identity = self._core, self._identity
+        if core is None or identity is None:
             raise StateError(f"the journal is {self.state.value}: start it first")
         core.become(JournalState.LOADING)
+        try:
+            activated = self._activate_with(identity, loader)
+        except BaseException as error:
+            if isinstance(error, FencedError):
+                core.step_down(error)
+            else:
+                core.become(JournalState.STARTED)
+            raise
+        self.report = activated.report
+        core.activate(activated)
+        self._writer_thread = threading.Thread(target=self._write, name="kafka-journal-writer", daemon=True)
+        self._writer_thread.start()
+        self._copy.keep_lent(self)
+        if activated.report.in_doubt:
+            log.warning("%d transactions are in doubt: kafka-journal tx list", len(activated.report.in_doubt))
+        return activated.report
+
+    def _activate_with(self, identity: Identity, loader: Loader | None) -> Activated:
+        tables, following = self._copy.lend()
+        self._has_copy = True
+        try:
+            if tables.identity != identity:
+                raise StateError(f"journal {self._settings.journal} was made anew: close this one, and start another")
+            state = loader or following or NullLoader()
+            activated = self._activation(identity, tables).run(state)
+        except BaseException as error:
+            self._give_back(error)
+            raise
+        self.loader = state.loader if isinstance(state, Following) else state
+        return activated
+
+    def _give_back(self, error: BaseException | None = None) -> None:
+        if self._has_copy:
+            self._has_copy = False
+            self._copy.give_back(error)
+
+    def _activation(self, identity: Identity, tables: LocalTables) -> Activation:
         settings = self._settings
-        activation = Activation(
+        return Activation(
             self._kafka,
             WriterConfig(
                 settings.journal,
@@ -176,119 +173,70 @@ class JournalRuntime:
             ),
             settings.limits,
             lambda epoch: Claim(epoch, settings.node, os.urandom(16)),
-            replica,
-            store,
+            tables.replica,
+            tables.store,
             self._timing,
             gate_s=settings.gate_timeout_ms / 1000,
             wall_ms=wall_ms,
             progress=self._progress,
         )
-        try:
-            if self._activating:
-                # rows that an earlier attempt had read when it met an error are in no copy
-                replica.open(self._timing.request_s)
-            self._activating = True
-            activated = activation.run(loader or NullLoader())
-        except FencedError as error:
-            core.step_down(error)
-            raise
-        except BaseException:
-            core.become(JournalState.STARTED)
-            raise
-        self.report = activated.report
-        core.activate(activated)
-        self._run("kafka-journal-writer", self._write)
-        self._run("kafka-journal-replica", lambda: self._follow(replica, activated.report.epoch))
-        if activated.report.in_doubt:
-            log.warning("%d transactions are in doubt: kafka-journal tx list", len(activated.report.in_doubt))
-        return activated.report
-
-    def _run(self, name: str, target: Callable[[], None]) -> None:
-        core = self.require_core()
-
-        def to_its_end() -> None:
-            try:
-                target()
-            except Exception as error:
-                log.exception("%s failed", name)
-                core.step_down(JournalError(f"{name} failed: {error!r}"))
-
-        thread = threading.Thread(target=to_its_end, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
 
     def _write(self) -> None:
         core = self.require_core()
-        while core.step(_STEP_S):
-            pass
+        try:
+            while core.step(_STEP_S):
+                pass
+        except Exception as error:
+            log.exception("the writer failed")
+            core.step_down(JournalError(f"the writer failed: {error!r}"))
 
-    def _follow(self, replica: Replica, epoch: int) -> None:
-        """Keep the local copy up to date, and step down when it shows a newer epoch."""
-        core = self.require_core()
-        lost: dict[int, Mark] | None = None
-        while not self._stop.is_set():
-            try:
-                replica.poll(_FOLLOW_S)
-                marks = replica.marks()
-                if lost not in (None, marks):
-                    log.warning("the local copy follows again")
-                    lost = None
-                newer = max(mark.epoch for mark in marks.values())
-                if newer > epoch:
-                    core.step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
-                    return
-                continue
-            except OperatingError as error:
-                # once: a disk that is full stays so for a while
-                log.log(logging.ERROR if lost is None else logging.DEBUG, "the local copy cannot follow: %s", error)
-            except CorruptionError as error:
-                log.error("the local copy follows no more: %s", error)
-                return
-            if not self._reopen(replica):
-                return
-            lost = replica.marks()
+    def seen(self, marks: Mapping[int, Mark]) -> None:
+        """As `Watch`: step down when the local copy shows a newer epoch."""
+        newer = max(mark.epoch for mark in marks.values())
+        if self.report is not None and newer > self.report.epoch:
+            self.require_core().step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
 
-    def _reopen(self, replica: Replica) -> bool:
-        """Read again from where the copy stands, once that is possible; False when the journal closes before."""
-        while not self._stop.wait(_FOLLOW_S):
-            try:
-                replica.open(self._timing.request_s)
-                return True
-            except OperatingError as error:
-                log.debug("the local copy cannot follow yet: %s", error)
-            except CorruptionError as error:
-                log.error("the local copy follows no more: %s", error)
-                return False
-        return False
+    def failed(self, error: Exception) -> None:
+        """As `Watch`."""
+        self.require_core().step_down(JournalError(f"the local copy failed: {error!r}"))
 
-    def close(self) -> None:
-        """Write what was accepted, say in the control rows that this node left, and let everything go."""
+    def close(self, *, to: str = "") -> None:
+        """Write what was accepted, say in the control rows that this node left, and let everything go.
+
+        `to` is the standby that is to follow; the row names it, and it acts on that at once.
+        """
         core = self._core
         if core is None or self._closed:
             self._closed = True
+            if self._owns_copy:
+                self._copy.close()
             return
         self._closed = True
         was_active = core.state is JournalState.ACTIVE
         core.begin_close()
-        self._stop.set()
-        for thread in self._threads:
-            thread.join()
+        if self._writer_thread is not None:
+            self._writer_thread.join()
         if was_active and core.state is JournalState.ACTIVE:
-            self._release()
+            self._release(to)
         core.end_close()
         if self._lookup is not None:
             self._lookup.close()
-        if self._replica is not None:
-            self._replica.close()
-        if self._store is not None:
-            self._store.close()
+        self._give_back()
+        if self._owns_copy:
+            self._copy.close()
 
-    def _release(self) -> None:
+    def _release(self, to: str) -> None:
         """Best effort: a journal that was not released is only found dead later."""
         identity, report = self._identity, self.report
         if identity is None or report is None:
             return
-        row = Released(journal=identity.journal, epoch=report.epoch, node=self._settings.node, timestamp=int(wall_ms()))
+        row = Released(
+            journal=identity.journal,
+            epoch=report.epoch,
+            node=self._settings.node,
+            timestamp=int(wall_ms()),
+            to=to,
+        )
         producer = self._kafka.plain_producer()
         try:
             producer.send([control_row(self._settings.journal, RELEASED_KEY, row)], 5.0)

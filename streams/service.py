@@ -12,7 +12,7 @@ from journal.kafka.control import table_topic, wal_topic, worker_group
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
-from journal.local.rocks import RocksStore
+from journal.local.rocks import open_copy
 from journal.local.slots import Slot, take_slot
 from journal.replica import Replica, copy_identity
 from journal.runtime import kafka_of, wall_ms
@@ -81,8 +81,8 @@ def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot
         held_bytes_max=limits.held_bytes_max,
     )
 
-    def store(shard: int) -> RocksStore:
-        return RocksStore(slot.path / f"shard-{shard}")
+    def store(shard: int) -> LocalStore:
+        return open_copy(slot.path / f"shard-{shard}")
 
     def replica(shard: int, copy: LocalStore) -> Replica:
         return shard_replica(shard, config, kafka, copy, clock=time.monotonic, wall_ms=wall_ms)

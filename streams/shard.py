@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from journal.engine import Change, Fold
-from journal.errors import CorruptionError, FrameError, GapError, LocalStorageError, OperatingError
+from journal.errors import (
+    CorruptionError,
+    FrameError,
+    GapError,
+    LocalDamageError,
+    LocalStorageError,
+    OperatingError,
+)
 from journal.kafka.control import table_topic, wal_topic, worker_id
 from journal.kafka.ports import (
     AbortableProducerError,
@@ -109,6 +116,8 @@ class ShardWorker:
         self._gathered_since: float | None = None
         self._cut_off = False
         self._committed = -1
+        self._damaged = False
+        """The local copy cannot be read: the next recovery builds it anew."""
 
     def _become(self, state: ShardState) -> None:
         if state is not self.state and state not in _NEXT[self.state]:
@@ -125,6 +134,21 @@ class ShardWorker:
         self._become(ShardState.RECOVERING)
         self._drop_producer()
         self._fold = None
+        if self._damaged:
+            self._store.clear()
+            self._damaged = False
+        try:
+            return self._recover()
+        except LocalDamageError as error:
+            self._note_damage(error)
+            raise
+
+    def _note_damage(self, error: LocalDamageError) -> None:
+        log.warning("shard %d: the local copy is damaged, and will be built anew: %s", self.shard, error)
+        self._damaged = True
+        self._become(ShardState.RECOVERING)
+
+    def _recover(self) -> int:
         config = self._config
         producer = self._kafka.transactional_producer(worker_id(config.journal, self.shard))
         self._producer = producer
@@ -174,6 +198,9 @@ class ShardWorker:
                 self._apply(fold, offset, timestamp, value)
             except CorruptionError as error:
                 self._stop_at(offset, error)
+                return
+            except LocalDamageError as error:
+                self._note_damage(error)
                 return
             self._gathered_bytes += len(value)
             if self._gathered_since is None:
@@ -253,12 +280,15 @@ class ShardWorker:
         fold, producer = self._fold, self._producer
         assert fold is not None
         assert producer is not None
-        changes = fold.changes()
         try:
+            changes = fold.changes()
             offset, clean = self._send(producer, changes)
         except FatalProducerError as error:
             log.warning("shard %d: %s", self.shard, error)
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)
+            return
+        except LocalDamageError as error:
+            self._note_damage(error)
             return
         except OperatingError as error:
             log.warning("shard %d: the checkpoint's outcome is not known: %s", self.shard, error)

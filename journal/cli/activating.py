@@ -24,7 +24,7 @@ def activated_journal(
     Raises ActiveNodeError unless `take_over`.
     """
     slot = take_slot(settings.directory / settings.journal, "command")
-    journal = BlockingJournal(settings, copy_name=slot.path.name, progress=progress)
+    journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress)
     try:
         rows = journal.start()
         if not take_over:

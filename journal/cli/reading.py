@@ -8,7 +8,6 @@ another cluster or topic is dropped. All of it may be deleted while no command r
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -22,7 +21,7 @@ from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.loading import LoadedUpdate, Loader
-from journal.local.rocks import RocksStore
+from journal.local.rocks import open_copy
 from journal.local.slots import take_slot
 from journal.replica import Replica
 from journal.runtime import kafka_of, no_progress, open_replica
@@ -72,7 +71,7 @@ def loaded_snapshot(
     parent = (copies or copies_directory()) / settings.journal
     with (
         cached_directory(parent, "read") as directory,
-        closing(_open(directory)) as store,
+        closing(open_copy(directory)) as store,
         closing(open_replica(kafka, settings, identity, store)) as replica,
     ):
         _catch_up(replica, identity.shards, progress)
@@ -96,15 +95,6 @@ def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
         yield slot.path
     finally:
         slot.release()
-
-
-def _open(path: Path) -> RocksStore:
-    """It is only a copy: one that cannot be opened, damaged by a power cut say, is built anew."""
-    try:
-        return RocksStore(path)
-    except LocalStorageError:
-        shutil.rmtree(path, ignore_errors=True)
-        return RocksStore(path)
 
 
 def _catch_up(replica: Replica, shards: int, progress: Progress) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from pathlib import Path
 from rocksdict import BlockBasedOptions, Cache, DbClosedError, Options, Rdict, RdictIter, WriteBatch, WriteOptions
 
 from journal.engine import Change
-from journal.errors import LocalStorageError
+from journal.errors import LocalDamageError, LocalStorageError
 from journal.wire.keys import BEHIND_RECORDS, RECORD_KEY_BYTES, RECORD_TAG, XA_TAGS, is_xa
 
 log = logging.getLogger(__name__)
@@ -75,13 +75,42 @@ def _chunks(cursor: RdictIter, prefix: bytes) -> Iterator[list[tuple[bytes, byte
 
 
 def _chunk(cursor: RdictIter, start: bytes, size: int) -> list[tuple[bytes, bytes]]:
+    """Raises LocalDamageError: a cursor that meets damaged files says only that it is at its end."""
     cursor.seek(start)
     valid, key, value, step = cursor.valid, cursor.key, cursor.value, cursor.next
     rows: list[tuple[bytes, bytes]] = []
     while len(rows) < size and valid():
         rows.append((key(), value()))
         step()
+    if len(rows) < size:
+        _check(cursor)
     return rows
+
+
+def _check(cursor: RdictIter) -> None:
+    """Why a cursor is not valid."""
+    try:
+        cursor.status()
+    except Exception as error:  # rocksdict raises it for everything that RocksDB says
+        raise LocalDamageError(f"cannot read: {error}") from error
+
+
+def _reading(get: Callable[[bytes], bytes | None]) -> Callable[[bytes], bytes | None]:
+    """Hot path: a table's `get`, which raises LocalDamageError where RocksDB cannot read."""
+
+    def checked(key: bytes) -> bytes | None:
+        try:
+            return get(key)
+        except DbClosedError:
+            raise
+        except Exception as error:  # rocksdict raises it for everything that RocksDB says
+            raise LocalDamageError(f"cannot read: {error}") from error
+
+    return checked
+
+
+def _closed(key: bytes) -> bytes | None:
+    raise DbClosedError("the store is closed")
 
 
 class RocksSnapshotStore:
@@ -97,7 +126,10 @@ class RocksSnapshotStore:
     def get(self, key: bytes) -> bytes | None:
         cursor = self._cursors[is_xa(key)]
         cursor.seek(key)
-        if not cursor.valid() or cursor.key() != key:
+        if not cursor.valid():
+            _check(cursor)
+            return None
+        if cursor.key() != key:
             return None
         value: bytes = cursor.value()
         return value
@@ -107,6 +139,16 @@ class RocksSnapshotStore:
 
     def close(self) -> None:
         del self._cursors
+
+
+def open_copy(directory: Path) -> RocksStore:
+    """The store of a copy, in a directory that this process holds: one that cannot be opened is built anew."""
+    try:
+        return RocksStore(directory)
+    except LocalStorageError as error:
+        log.warning("the local copy is damaged, and built anew: %s", error)
+    shutil.rmtree(directory, ignore_errors=True)
+    return RocksStore(directory)
 
 
 class RocksStore:
@@ -140,7 +182,7 @@ class RocksStore:
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self._synced = WriteOptions()
         self._synced.sync = True
-        self.get = self._table.get
+        self.get: Callable[[bytes], bytes | None] = _reading(self._table.get)
         self._is_open = True
         self._failed = False
 
@@ -188,13 +230,19 @@ class RocksStore:
         if self._failed:
             self.close()
             self._open()
-        value: bytes | None = self._named.get(name)
+        try:
+            value: bytes | None = self._named.get(name)
+        except DbClosedError:
+            raise
+        except Exception as error:  # as above
+            raise LocalDamageError(f"cannot read {self._directory}: {error}") from error
         return value
 
     def highest_record(self) -> int:
         cursor = self._table.iter()
         cursor.seek_for_prev(BEHIND_RECORDS)
         if not cursor.valid():
+            _check(cursor)
             return 0
         key: bytes = cursor.key()
         return int.from_bytes(key[1:RECORD_KEY_BYTES], "big") if key[:1] == RECORD_TAG else 0
@@ -228,5 +276,6 @@ class RocksStore:
             self._db.close()
         except Exception as error:  # noqa: BLE001  # as above; what it did not write to its files is still in its log
             log.warning("%s was not closed cleanly: %s", self._directory, error)
-        # the lock on the directory goes with the last reference to a column family
-        del self.get, self._handles, self._named_handle, self._table, self._xa, self._named, self._db
+        # the lock on the directory goes with the last reference to a column family; other threads may still read
+        self.get = _closed
+        del self._handles, self._named_handle, self._table, self._xa, self._named, self._db

@@ -22,19 +22,25 @@ class Slot:
         os.close(self._descriptor)
 
 
+def hold(path: Path) -> Slot | None:
+    """The directory `path`, if no other process holds it. Raises LocalStorageError."""
+    lock = path.parent / f"{path.name}.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise LocalStorageError(f"cannot use {path.parent} for local copies: {error}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    except OSError as error:
+        os.close(descriptor)
+        raise LocalStorageError(f"cannot lock {lock}: {error}") from error
+    return Slot(path, descriptor)
+
+
 def take_slot(parent: Path, prefix: str) -> Slot:
     """The first of `parent/prefix-0`, `parent/prefix-1`, … that is free. Raises LocalStorageError."""
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        for number in count():
-            path = parent / f"{prefix}-{number}"
-            descriptor = os.open(parent / f"{prefix}-{number}.lock", os.O_RDWR | os.O_CREAT, 0o644)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(descriptor)
-                continue
-            return Slot(path, descriptor)
-    except OSError as error:
-        raise LocalStorageError(f"cannot use {parent} for local copies: {error}") from error
-    raise AssertionError("unreachable")
+    return next(slot for number in count() if (slot := hold(parent / f"{prefix}-{number}")) is not None)

@@ -24,7 +24,7 @@ class Violation(AssertionError):
 
 
 class CapturedLoad:
-    """A loader that keeps what it is told, and insists on the order of DESIGN's protocol."""
+    """A loader that keeps what it is told, can be kept warm, and insists on the order of DESIGN's protocol."""
 
     def __init__(self, shards: int, take_time: Callable[[], None]) -> None:
         """`take_time` is called before the load is complete: rebuilding a broker's state is not quick."""
@@ -47,6 +47,25 @@ class CapturedLoad:
     ) -> None:
         if record_id in self.seen.records:
             raise Violation(f"exactly once: a load tells record {record_id} twice")
+        self._keep(record_id, kind, data, updates, position)
+
+    def changed(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self.deleted(record_id)
+        self._keep(record_id, kind, data, updates, position)
+
+    def deleted(self, record_id: int) -> None:
+        if self.counts is not None:
+            raise Violation("gated: a load that is complete is told more")
+        shard = shard_of(record_id, self._shards)
+        self.seen.records.pop(record_id, None)
+        self.packed[shard].pop(record_id, None)
+        self.packed_updates[shard].pop(record_id, None)
+
+    def _keep(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
         record: SeenRecord = kind, data, tuple((u.kind, u.data, u.replaceable, u.subject) for u in updates)
         self.seen.records[record_id] = record
         shard = shard_of(record_id, self._shards)
@@ -138,6 +157,7 @@ class History:
     moves: int = 0
     compactions: int = 0
     zombies: int = 0
+    warm_loads: int = 0
     violations: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 

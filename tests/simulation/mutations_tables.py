@@ -8,6 +8,7 @@ import journal.replica
 import loaders.snapshot
 import tests.simulation.node
 from journal.engine import Fold
+from journal.following import Following
 from journal.kafka.control import wal_topic
 from journal.replica import CopyState, Replica, note_checkpoint
 from journal.transactions import PartTable
@@ -289,3 +290,23 @@ def read_only_load_ends_at_the_last_stable_offset() -> list[Patch]:
         return {shard: reader.start_and_end(shard, timeout_s)[1] for shard in range(shards)}
 
     return [(loaders.snapshot, "_high_watermarks", ends)]
+
+
+# ---- the followed state ------------------------------------------------------------------------------------------
+
+
+@mutation
+def rebuilt_copy_stays_warm() -> list[Patch]:
+    """A standby keeps its state although the copy was built anew, or may not be what was written to it."""
+    return [(Replica, "_lose", lambda self: None)]
+
+
+@mutation
+def followed_updates_are_missed() -> list[Patch]:
+    """A standby is told of records that come and go, and not of their updates."""
+    checkpointed = Following.checkpointed
+
+    def told(self: Any, changes: Any) -> None:
+        checkpointed(self, [change for change in changes if len(change[0]) <= RECORD_KEY_BYTES])
+
+    return [(Following, "checkpointed", told)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from journal.activation import Activation
+from journal.activation import Activation, ActivationReport
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import FencedError, OperatingError, OutcomeUnknownError
 from journal.fencing import Claim
+from journal.following import Following
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Kafka
 from journal.replica import Replica, copy_identity
@@ -109,8 +110,11 @@ class Node:
             return
         core.become(JournalState.STARTED)
         self.core = core
-        if not self._activate(core, replica, store):
+        following = Following(store, LIMITS, lambda: CapturedLoad(setting.shards, self._take_time))
+        replica.listen(following)
+        if not self._stand_by(replica, following) or not self._activate(core, replica, store, following):
             return
+        replica.listen(None)
         self._scheduler.spawn(self.process, lambda: self._follow(core, replica))
         self._scheduler.spawn(self.process, lambda: self._call(core))
         self._write(core)
@@ -118,13 +122,26 @@ class Node:
         if self.tenure is not None:
             self.tenure.ended = True
 
-    def _activate(self, core: Core, replica: Replica, store: SimulatedStore) -> bool:
+    def _stand_by(self, replica: Replica, following: Following) -> bool:
+        """Some nodes follow for a while before they activate; False if that comes to an end."""
+        if self._chance.random() < 0.5:
+            return True
+        until = self._scheduler.now() + self._chance.choice((0.05, 0.3, 1.0))
+        while self._scheduler.now() < until:
+            try:
+                replica.poll(0.05)
+            except OperatingError:
+                if not self._open_again(replica):
+                    return False
+            following.warm_up(replica)
+        return not self._closing
+
+    def _activate(self, core: Core, replica: Replica, store: SimulatedStore, following: Following) -> bool:
         for _ in range(_TRIES):
             core.become(JournalState.LOADING)
-            load = CapturedLoad(self._setting.shards, self._take_time)
             activation = self._activation(replica, store)
             try:
-                activated = activation.run(load)
+                activated = activation.run(following)
             except FencedError as error:
                 core.step_down(error)
                 return False
@@ -132,9 +149,11 @@ class Node:
                 core.become(JournalState.STARTED)
                 if self._closing or not self._open_again(replica):
                     return False
+                if following.finished:
+                    following.restart()
                 continue
             finally:
-                tenure = self._note_load(load, activation.report.epoch)
+                tenure = self._note_load(following, replica, activation.report)
             core.activate(activated)
             self._told_active(tenure)
             return True
@@ -172,11 +191,16 @@ class Node:
             progress=lambda step, done, total: None,
         )
 
-    def _note_load(self, load: CapturedLoad, epoch: int) -> Tenure | None:
+    def _note_load(self, following: Following, replica: Replica, report: ActivationReport) -> Tenure | None:
         """A load counts from the moment it is complete, whatever becomes of READY."""
-        if load.counts is None:
+        if following.failure is not None:
+            raise following.failure
+        load = following.loader
+        if not isinstance(load, CapturedLoad) or load.counts is None:
             return None
-        tenure = Tenure(epoch, self._name, load)
+        load.marks = replica.marks()
+        self._history.warm_loads += report.warm
+        tenure = Tenure(report.epoch, self._name, load)
         self._history.tenures.append(tenure)
         return tenure
 

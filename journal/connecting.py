@@ -1,0 +1,58 @@
+"""How a process reaches its Kafka and keeps its copy of the tables: what every command and the library do alike."""
+
+from __future__ import annotations
+
+import time
+
+from journal.config import Settings
+from journal.errors import TopicError
+from journal.kafka.clients import KafkaClients
+from journal.kafka.control import table_topic
+from journal.kafka.ports import Kafka
+from journal.local.ports import LocalStore
+from journal.replica import Replica, copy_identity
+from journal.v1.journal_pb2 import Identity
+
+
+def wall_ms() -> float:
+    """Milliseconds since 1970."""
+    return time.time() * 1000
+
+
+def kafka_of(settings: Settings) -> KafkaClients:
+    """The Kafka clients of a process."""
+    return KafkaClients(
+        settings.bootstrap_servers,
+        settings.client_properties,
+        limits=settings.limits,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+    )
+
+
+def identity_of_copy(kafka: Kafka, settings: Settings, identity: Identity) -> bytes:
+    """What a copy made now is a copy of. Raises TopicError if the table is not there."""
+    timeout_s = settings.request_timeout_ms / 1000
+    cluster = kafka.cluster()
+    topic = table_topic(settings.journal)
+    table = cluster.describe([topic], timeout_s).get(topic)
+    if table is None:
+        raise TopicError(f"topic {topic} is missing: run `kafka-journal init -j {settings.journal}`")
+    return copy_identity(cluster.cluster_id(timeout_s), table.topic_id, identity.shards, identity.journal)
+
+
+def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: LocalStore) -> Replica:
+    """A replica of all shards in `store`, seeking to where the copy stands."""
+    replica = Replica(
+        kafka,
+        table_topic(settings.journal),
+        range(identity.shards),
+        store,
+        identity_of_copy(kafka, settings, identity),
+        clock=time.monotonic,
+        wall_ms=wall_ms,
+        delete_retention_ms=settings.delete_retention_ms,
+        min_compaction_lag_ms=settings.min_compaction_lag_ms,
+        held_bytes_max=settings.limits.held_bytes_max,
+    )
+    replica.open(settings.request_timeout_ms / 1000)
+    return replica

@@ -1,0 +1,192 @@
+"""TableCopy: a process' local copy of the tables, and who uses it: a follower in a thread of its own, or a journal.
+
+It outlives the journals that use it: a node has one for its life, and a new `Journal` for each activation, so that
+whoever still holds the one of an earlier epoch can append nothing through it. Exactly one thread owns replica and store
+at any time: the follower's, or that of an activation, for which the follower is stopped.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from rocksdict import DbClosedError
+
+from journal.config import Settings
+from journal.connecting import kafka_of
+from journal.errors import LocalStorageError, StateError
+from journal.follower import Fitness, Follower, Watch
+from journal.following import Following
+from journal.kafka.control import ControlRows
+from journal.kafka.ports import Kafka
+from journal.loading import Loader
+from journal.local_tables import LocalTables
+from journal.v1.journal_pb2 import Identity, Mark
+
+FIT_LAG_MS = 10_000
+"""A copy further behind takes an activation as long to catch up, more or less."""
+
+
+class TableCopy:
+    """The copy in `<directory>/<journal>/<copy_name>`. Thread-safe.
+
+    copy = TableCopy(settings)
+    copy.open()
+    copy.follow(MyLoader)                       # standby: warm from now on
+    with BlockingJournal(settings, copy=copy) as journal:
+        journal.activate()                      # with the state that was followed: journal.loader has it
+        ...
+    ...                                         # standby again, with a new loader
+    copy.close()
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        copy_name: str = "node",
+        kafka: Kafka | None = None,
+        fit_lag_ms: int = FIT_LAG_MS,
+    ) -> None:
+        """`copy_name` names this process' copy; processes on one machine need different ones.
+
+        A copy that is behind for more than `fit_lag_ms` is not fit.
+        """
+        self._settings = settings
+        self._directory = settings.directory / settings.journal / copy_name
+        self._kafka = kafka or kafka_of(settings)
+        self._fit_lag_ms = fit_lag_ms
+        self._lock = threading.Lock()
+        self._tables: LocalTables | None = None
+        self._following: Following | None = None
+        self._follower: Follower | None = None
+        self._lent = False
+        self._closed = False
+
+    # ---- its owner's -----------------------------------------------------------------------------------------------
+
+    def open(self) -> ControlRows:
+        """Connect, check the journal's topics, and open the directory; one that is damaged is built anew.
+
+        Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
+        """
+        with self._lock:
+            if self._tables is not None or self._closed:
+                raise StateError("the local copy was opened before")
+            self._tables = LocalTables(self._kafka, self._settings, self._directory)
+            return self._tables.rows
+
+    @property
+    def identity(self) -> Identity:
+        """The journal that this is a copy of. Raises StateError while it is not open."""
+        return self._require_tables().identity
+
+    def follow(self, loader_factory: Callable[[], Loader]) -> None:
+        """Follow the tables in a thread from now on, with a loader kept warm whenever no journal uses the copy.
+
+        A plain loader, without `changed` and `deleted`, is not kept warm: an activation fills it in one scan.
+        """
+        with self._lock:
+            tables = self._require_tables()
+            if self._lent or self._following is not None:
+                raise StateError("the local copy is followed, or used by a journal")
+            self._following = Following(tables.store, self._settings.limits, loader_factory)
+            self._stand_by(tables)
+
+    def fitness(self) -> Fitness:
+        """Whether a take-over would be warm now, as far as the follower knows. Never waits."""
+        follower = self._follower
+        if self._lent:
+            return Fitness(False, "a journal uses the copy", 0, 0)
+        return Fitness(False, "the copy is not followed", 0, 0) if follower is None else follower.fitness
+
+    def close(self) -> None:
+        """Follow no more and let the directory go. Journals that use the copy are to be closed before."""
+        with self._lock:
+            self._stop_follower()
+            if self._tables is not None and not self._closed:
+                self._tables.close()
+            self._closed = True
+
+    # ---- single rows -----------------------------------------------------------------------------------------------
+
+    def get(self, key: bytes) -> bytes | None:
+        """A row, None if there is none (yet). Raises LocalStorageError while the copy is closed or reopened."""
+        if self._tables is None:
+            raise LocalStorageError("the local copy is not open")
+        try:
+            return self._tables.store.get(key)
+        except DbClosedError as error:
+            raise LocalStorageError("the local copy is closed") from error
+
+    def mark(self, shard: int) -> Mark:
+        """The mark that a shard stands at, an empty one (offset -1) before the first. Raises StateError."""
+        if self._tables is None:
+            raise StateError("the local copy is not open")
+        return self._tables.mark(shard)
+
+    # ---- a journal's -----------------------------------------------------------------------------------------------
+
+    def lend(self) -> tuple[LocalTables, Following | None]:
+        """For an activation: from now on the caller's thread owns what it gets. Waits for the follower's last poll; one
+        that scans the copy for a new loader does that to its end.
+
+        Raises StateError while another journal has the copy, and what reopening it after an error raises.
+        """
+        with self._lock:
+            tables = self._require_tables()
+            if self._lent:
+                raise StateError("another journal uses the local copy: close that one first")
+            self._stop_follower()
+            try:
+                tables.mend()
+            except BaseException:
+                self._stand_by(tables)
+                raise
+            self._lent = True
+            return tables, self._following
+
+    def keep_lent(self, watch: Watch) -> None:
+        """After an activation: a thread follows the tables again, for `watch`; the state is the journal's."""
+        with self._lock:
+            tables = self._require_tables()
+            tables.listen(None)
+            if self._following is not None:
+                self._following.restart()
+            self._start(Follower(tables, watch=watch, fit_lag_ms=self._fit_lag_ms))
+
+    def give_back(self, error: BaseException | None = None) -> None:
+        """The journal is closed, or its activation ended in `error`: the copy is followed as before `lend`."""
+        with self._lock:
+            if not self._lent:
+                return
+            self._lent = False
+            self._stop_follower()
+            if self._tables is None or self._closed:
+                return
+            if error is not None:
+                self._tables.suspect(error)
+            if self._following is not None and self._following.finished:
+                self._following.restart()
+            self._stand_by(self._tables)
+
+    # ---- inside, with the lock -------------------------------------------------------------------------------------
+
+    def _stand_by(self, tables: LocalTables) -> None:
+        if self._following is not None:
+            tables.listen(self._following)
+            self._start(Follower(tables, self._following, fit_lag_ms=self._fit_lag_ms))
+
+    def _start(self, follower: Follower) -> None:
+        self._follower = follower
+        follower.start()
+
+    def _stop_follower(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower = None
+
+    def _require_tables(self) -> LocalTables:
+        if self._tables is None or self._closed:
+            raise StateError("the local copy is not open")
+        return self._tables

@@ -1,0 +1,174 @@
+"""Follower: the thread that keeps an open copy of the tables up to date while no activation uses it.
+
+A standby's also keeps the state warm (`Following`), and knows whether it could take over. Whatever goes wrong costs no
+more than time: it reads again from where the copy stands, and builds anew what is damaged.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from journal.errors import CorruptionError, LocalDamageError, OperatingError
+from journal.following import Following
+from journal.local_tables import Condition, LocalTables
+from journal.v1.journal_pb2 import Mark
+
+log = logging.getLogger(__name__)
+
+STANDBY_POLL_S = 0.01
+"""An activation waits for the follower's last poll."""
+ACTIVE_POLL_S = 0.5
+_LOOK_EVERY_S = 1.0
+_LOOK_S = 1.0
+_AGAIN_S = 0.5
+_LATER_S = 5.0
+"""Before a loader that raised, or a table that holds what it must not hold, is tried again."""
+
+
+class Watch(Protocol):
+    """What an active journal is told of its copy, by the follower's thread."""
+
+    def seen(self, marks: Mapping[int, Mark]) -> None:
+        """The marks that the copy stands at, now and then."""
+
+    def failed(self, error: Exception) -> None:
+        """An error that nobody foresaw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fitness:
+    """Whether a take-over with a copy would be warm; with a plain loader, whether the copy is ready to be loaded."""
+
+    fit: bool
+    why_not: str
+    lag_offsets: int
+    """Offsets of the table that the copy lacked when last looked."""
+    lag_ms: int
+    """How long ago the copy had all that was in the table."""
+
+
+class Follower:
+    """One thread's life: it owns `tables` from `start` until `stop` has returned."""
+
+    def __init__(
+        self,
+        tables: LocalTables,
+        following: Following | None = None,
+        watch: Watch | None = None,
+        *,
+        fit_lag_ms: int,
+    ) -> None:
+        """`following` is a standby's, `watch` an active journal's."""
+        self._tables = tables
+        self._following = following
+        self._watch = watch
+        self._poll_s = STANDBY_POLL_S if following is not None else ACTIVE_POLL_S
+        self._fit_lag_ms = fit_lag_ms
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-replica", daemon=True)
+        self._met: Exception | None = None
+        self._met_at: dict[int, Mark] | None = None
+        self._again_at = 0.0
+        self._ends: dict[int, int] = {}
+        self._looked_at = 0.0
+        self._known = False
+        """Whether the last look was answered."""
+        self._whole_at = time.monotonic()
+        self.fitness = Fitness(False, "the copy is not followed yet", 0, 0)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Waits for what it is doing: at most a scan of the copy, or a request to Kafka."""
+        self._stop.set()
+        self._thread.join()
+
+    # ---- its thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._turn()
+            except (OperatingError, CorruptionError) as error:
+                # once: a disk that is full stays so for a while
+                level = logging.ERROR if self._met is None else logging.DEBUG
+                log.log(level, "the local copy cannot follow: %s", error)
+                self._meet(error, _AGAIN_S if isinstance(error, OperatingError) else _LATER_S)
+            except Exception as error:
+                log.exception("the local copy cannot follow")
+                if self._watch is not None:
+                    self._watch.failed(error)
+                self._meet(error, _LATER_S)
+
+    def _meet(self, error: Exception, pause_s: float) -> None:
+        self._met = error
+        self._tables.suspect(error)
+        self.fitness = replace(self.fitness, fit=False, why_not=str(error))
+        self._stop.wait(pause_s)
+
+    def _turn(self) -> None:
+        tables = self._tables
+        if tables.condition is not Condition.SOUND:
+            tables.mend()
+            self._met_at = tables.replica.marks()
+        replica = tables.replica
+        replica.poll(self._poll_s)
+        if self._met is not None and replica.marks() != self._met_at:
+            log.warning("the local copy follows again")
+            self._met = None
+        if self._watch is not None:
+            self._watch.seen(replica.marks())
+        if self._following is not None:
+            self._keep_warm(self._following)
+            self._look()
+
+    def _keep_warm(self, following: Following) -> None:
+        if following.failure is None:
+            following.warm_up(self._tables.replica)
+            if following.failure is not None:
+                self._again_at = time.monotonic() + _LATER_S
+        elif isinstance(following.failure, LocalDamageError):
+            failure = following.failure
+            following.restart()
+            raise failure
+        elif time.monotonic() >= self._again_at:
+            following.restart()
+
+    # ---- fitness ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Where the table ends is asked for now and then; the copy is whole as of then once it has read so far."""
+        replica, now = self._tables.replica, time.monotonic()
+        if now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            try:
+                self._ends, self._known = replica.ends(_LOOK_S), True
+            except OperatingError as error:
+                log.debug("where the table ends is not known: %s", error)
+                self._known = False
+        behind = replica.behind(self._ends)
+        lag_ms = 0
+        if replica.readable and self._known and not behind:
+            self._whole_at = self._looked_at
+        else:
+            lag_ms = int((now - self._whole_at) * 1000)
+        why_not = self._why_not(behind, lag_ms)
+        self.fitness = Fitness(not why_not, why_not, behind, lag_ms)
+
+    def _why_not(self, behind: int, lag_ms: int) -> str:
+        following = self._following
+        if not self._tables.replica.readable:
+            return f"the copy is being built: {behind} offsets are left"
+        if following is not None and following.failure is not None:
+            return f"the state could not be followed: {following.failure}"
+        if following is not None and following.follows and not following.warm:
+            return "the state is not loaded yet"
+        if lag_ms > self._fit_lag_ms:
+            return f"the copy is {behind} offsets and {lag_ms} ms behind"
+        return ""

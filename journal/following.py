@@ -1,0 +1,234 @@
+"""Following: the state of a copy kept warm in a loader, so that an activation need not load it.
+
+A `Replica` tells it the rows of every checkpoint that it wrote. Once the copy can be read it is told to a new loader as
+a whole, and from then on only what changed. `finish` adds the transactions in doubt: its cost is theirs, and that of
+what changed since `keep_up`; no record is scanned.
+
+It has no thread: whoever owns the replica and its store drives it, between two polls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from journal.acceptance import Acceptance
+from journal.accepted_load import accept_prepared, load_stored
+from journal.engine import Change
+from journal.errors import RowError
+from journal.limits import Limits
+from journal.live_records import LiveRecords
+from journal.loading import (
+    FollowingLoader,
+    LoadCounts,
+    LoadedUpdate,
+    Loader,
+    load_records,
+    one_record,
+    prepared_transactions,
+)
+from journal.local.ports import LocalStore
+from journal.replica import Replica
+from journal.v1.journal_pb2 import Mark, Updates
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key
+from journal.wire.rows import only_update
+
+log = logging.getLogger(__name__)
+
+_CHUNK = 4096
+_RECORD_TAG_BYTE = RECORD_TAG[0]
+
+_Rows = dict[bytes, bytes | None]
+
+
+class Following:
+    """The warm state of a copy: a `CopyListener`. One owner, the replica's.
+
+    A loader that raises, or rows that do not fit together, make it cold, and it stays so: `failure` says why. A plain
+    loader, which cannot be kept warm, is filled by `finish` alone.
+    """
+
+    def __init__(self, store: LocalStore, limits: Limits, loader_factory: Callable[[], Loader]) -> None:
+        self._store = store
+        self._limits = limits
+        self._loader_factory = loader_factory
+        self._live: LiveRecords | None = None
+        """None while cold."""
+        self._changes: list[Change] = []
+        self.loader: Loader | None = None
+        """The one that is kept warm, or that `finish` filled."""
+        self.failure: Exception | None = None
+        self.finished = False
+        """Whether `finish` was called: what follows then is another state, and needs a `restart`."""
+
+    def restart(self) -> None:
+        """Begin anew: with a new loader, as if nothing had been told."""
+        self._live = self.loader = self.failure = None
+        self._changes.clear()
+        self.finished = False
+
+    @property
+    def warm(self) -> bool:
+        """Whether the loader has the state of the copy, less what `keep_up` has not told it yet."""
+        return self._live is not None
+
+    @property
+    def follows(self) -> bool:
+        """Whether the loader is one that can be kept warm; True as long as there is none."""
+        return self.loader is None or isinstance(self.loader, FollowingLoader)
+
+    # ---- what the replica tells ------------------------------------------------------------------------------------
+
+    def checkpointed(self, changes: Sequence[Change]) -> None:
+        if self._live is not None:
+            self._changes += changes
+
+    def lost(self) -> None:
+        if self._live is not None:
+            self._live = self.loader = None
+            self._changes.clear()
+
+    # ---- keeping warm ----------------------------------------------------------------------------------------------
+
+    def warm_up(self, replica: Replica) -> None:
+        """Bring the loader to where the copy stands, with a new loader and one scan if it has no state."""
+        if self._live is not None:
+            self.keep_up()
+        elif replica.readable and self.failure is None and self.follows:
+            self._guarded(lambda: self._begin(replica.marks()))
+
+    def keep_up(self) -> None:
+        """Bring a warm loader to where the copy stands."""
+        if self._changes:
+            self._guarded(self._tell_changes)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """The loader is its owner's code: whatever it raises must not cost the copy, which this thread follows."""
+        try:
+            step()
+        except Exception as error:
+            log.exception("the state is followed no more; an activation will load it anew")
+            self.lost()
+            self.loader = None
+            self.failure = error
+
+    def _begin(self, marks: Mapping[int, Mark]) -> None:
+        loader = self.loader = self._loader_factory()
+        if isinstance(loader, FollowingLoader):
+            live = LiveRecords()
+            collecting = _Collecting(loader, live)
+            loader.begin(marks)
+            load_records(self._store, collecting)
+            collecting.flush()
+            self._live = live
+
+    def _tell_changes(self) -> None:
+        """What the checkpoints since the last call come to, once for each record."""
+        live, loader = self._live, self.loader
+        if live is None or not isinstance(loader, FollowingLoader):
+            return
+        by_record: dict[int, _Rows] = {}
+        for key, value in self._changes:
+            if key[0] == _RECORD_TAG_BYTE:
+                by_record.setdefault(record_id_of(key), {})[key] = value
+        self._changes.clear()
+        for record_id, rows in by_record.items():
+            record = self._whole(record_id, rows)
+            if record is None:
+                live.drop(record_id)
+                loader.deleted(record_id)
+            else:
+                live.put(record_id, len(record[3]))
+                loader.changed(*record)
+
+    def _whole(
+        self, record_id: int, rows: _Rows
+    ) -> tuple[int, int, bytes, Sequence[LoadedUpdate], tuple[int, int, int]] | None:
+        """A record as it is now, None if it is gone. `rows` are the last that were written of it.
+
+        The engine writes a record's row only when it adds it, and all rows of its updates after that: with the record's
+        row among them they are all there are.
+        """
+        key = record_key(record_id)
+        if key in rows:
+            row = rows.pop(key)
+            return None if row is None else one_record(row, _there(rows))
+        row = self._store.get(key)
+        if row is None:
+            raise RowError(f"updates of record {record_id} were written, and it is not there")
+        head = rows.get(updates_key(record_id))
+        if head is None or _has_spilled(head):
+            return one_record(row, [row for row in self._store.scan(key) if len(row[0]) > RECORD_KEY_BYTES])
+        return one_record(row, _there(rows))
+
+    # ---- activation ------------------------------------------------------------------------------------------------
+
+    def is_at(self, marks: Mapping[int, Mark]) -> bool:
+        """Whether the loader has the state of `marks`, at which the copy stands; tells it what it lacks."""
+        self.keep_up()
+        if self._live is None:
+            return False
+        expected = sum(mark.records for mark in marks.values())
+        if len(self._live) != expected:
+            log.error("the followed state has %d records and the marks say %d", len(self._live), expected)
+            self.lost()
+        return self._live is not None
+
+    def finish(self, marks: Mapping[int, Mark], told: Callable[[int, int], None]) -> tuple[Acceptance, LoadCounts]:
+        """Complete `loader` with the state of `marks`, at which the copy stands; loads it if it `is_at` another.
+
+        Raises whatever the loader raises, RowError, LocalStorageError.
+        """
+        warm = self.is_at(marks)
+        self.finished = True
+        live, loader = self._live, self.loader
+        if not warm or live is None or loader is None:
+            loader = self.loader = loader or self._loader_factory()
+            return load_stored(self._store, marks, loader, self._limits, told)
+        self._live = None
+        records, updates = len(live), live.updates
+        acceptance = Acceptance(len(marks), self._limits, live.ids)
+        prepared = operations = 0
+        for tx, data, staged, parts in prepared_transactions(self._store):
+            loader.prepared(tx, data, staged)
+            accept_prepared(acceptance, len(marks), tx, staged, parts)
+            prepared += 1
+            operations += len(staged)
+        counts = LoadCounts(records, updates, prepared, operations)
+        loader.complete(counts)
+        told(records, records)
+        return acceptance, counts
+
+
+class _Collecting:
+    """A loader of records that also collects which ones live."""
+
+    def __init__(self, loader: Loader, live: LiveRecords) -> None:
+        self.begin = loader.begin
+        self.prepared = loader.prepared
+        self.complete = loader.complete
+        self._tell = loader.record
+        self._live = live
+        self._ids: list[int] = []
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._tell(record_id, kind, data, updates, position)
+        self._ids.append(record_id)
+        if updates:
+            self._live.load_updates(record_id, len(updates))
+        if len(self._ids) == _CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        self._live.load(self._ids)
+        self._ids.clear()
+
+
+def _there(rows: _Rows) -> Iterable[tuple[bytes, bytes]]:
+    return [(key, value) for key, value in rows.items() if value is not None]
+
+
+def _has_spilled(head: bytes) -> bool:
+    return only_update(head) is None and Updates.FromString(head).spilled

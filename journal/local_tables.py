@@ -1,0 +1,124 @@
+"""LocalTables: an open copy of a journal's tables: its directory, the store in it, and the replica that follows it.
+
+It is only a copy: a directory that cannot be opened or read, damaged by a power cut say, is built anew. So is one whose
+topics were made anew meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from enum import Enum
+from pathlib import Path
+
+from journal.config import Settings
+from journal.connecting import identity_of_copy, open_replica
+from journal.errors import LocalDamageError, LocalStorageError
+from journal.kafka.control import ControlRows
+from journal.kafka.ports import Kafka
+from journal.kafka.topics import open_journal
+from journal.local.rocks import open_copy
+from journal.local.slots import Slot, hold
+from journal.replica import CopyListener, Replica
+from journal.v1.journal_pb2 import Identity, Mark
+
+log = logging.getLogger(__name__)
+
+
+class Condition(Enum):
+    """What has to be done before a copy is followed on."""
+
+    SOUND = "sound"
+    STALE = "stale"  # rows that were read may be in no copy: read again from where it stands
+    DAMAGED = "damaged"  # its files cannot be read: built anew
+
+
+class LocalTables:
+    """Used by one thread at a time, but for `mark` and reads of the store."""
+
+    def __init__(self, kafka: Kafka, settings: Settings, directory: Path) -> None:
+        """Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory."""
+        self._kafka = kafka
+        self._settings = settings
+        self._listener: CopyListener | None = None
+        self.condition = Condition.SOUND
+        self.rows = self._open_journal()
+        slot = hold(directory)
+        if slot is None:
+            raise LocalStorageError(f"another process has {directory}: give this one another copy_name")
+        self._slot: Slot = slot
+        try:
+            self.store = open_copy(directory)
+            try:
+                self.replica = self._opened_replica()
+            except BaseException:
+                self.store.close()
+                raise
+        except BaseException:
+            slot.release()
+            raise
+
+    def _open_journal(self) -> ControlRows:
+        timeout_s = self._settings.request_timeout_ms / 1000
+        return open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=timeout_s)
+
+    def _opened_replica(self) -> Replica:
+        try:
+            return open_replica(self._kafka, self._settings, self.identity, self.store)
+        except LocalDamageError as error:
+            log.warning("the local copy is damaged, and built anew: %s", error)
+            self.store.clear()
+            return open_replica(self._kafka, self._settings, self.identity, self.store)
+
+    @property
+    def identity(self) -> Identity:
+        """The journal that this is a copy of."""
+        return self.rows.require_identity(self._settings.journal)
+
+    def listen(self, listener: CopyListener | None) -> None:
+        """Tell `listener` what becomes of the copy from now on, whatever replica follows it."""
+        self._listener = listener
+        self.replica.listen(listener)
+
+    def mark(self, shard: int) -> Mark:
+        """The mark that a shard's copy stands at."""
+        return self.replica.mark(shard)
+
+    def suspect(self, error: BaseException) -> None:
+        """Note an error that its user met: what it means for the copy is mended before it is used again."""
+        if isinstance(error, LocalDamageError):
+            log.warning("the local copy is damaged, and built anew: %s", error)
+            self.condition = Condition.DAMAGED
+        elif self.condition is Condition.SOUND:
+            self.condition = Condition.STALE
+
+    def mend(self) -> None:
+        """Make the copy one that can be followed on. Raises what opening it raises."""
+        if self.condition is Condition.SOUND:
+            return
+        if self.condition is Condition.DAMAGED:
+            self.store.clear()
+        try:
+            self._reopen()
+        except LocalDamageError as error:
+            self.suspect(error)
+            raise
+        self.condition = Condition.SOUND
+
+    def _reopen(self) -> None:
+        if identity_of_copy(self._kafka, self._settings, self.identity) == self.replica.identity:
+            self.replica.open(self._settings.request_timeout_ms / 1000)
+            return
+        log.warning("the topics of %s were made anew, and so is the local copy", self._settings.journal)
+        self.rows = self._open_journal()
+        if self._listener is not None:
+            self._listener.lost()
+        replica = self._opened_replica()
+        self.replica.close()
+        self.replica = replica
+        replica.listen(self._listener)
+
+    def close(self) -> None:
+        self.replica.close()
+        self.store.close()
+        self._slot.release()
