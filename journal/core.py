@@ -20,6 +20,7 @@ from journal.errors import (
     ClosedError,
     FencedError,
     FullError,
+    InvalidOperationError,
     JournalError,
     RolledBackError,
     StateError,
@@ -170,18 +171,28 @@ class Core:
             group.put(shard_of(record_id, self._shards), DELETE, record_id, 0, b"")
             return group.completion
 
-    def append_all(self, operations: Sequence[PlainOperation]) -> Completion:
-        """Append operations of one group: all, or none with the error of the first that is refused."""
+    def append_all(self, operations: Sequence[PlainOperation], tx: int = 0, *, wait: bool = True) -> Completion:
+        """Append operations of one group, or of one transaction: all, or none with the error of the first refused.
+
+        Without `wait` a full queue refuses them at once. Raises InvalidOperationError for more than a group takes.
+        """
         with self._lock:
             acceptance = self._require_active()
-            group = self._require_room(len(operations), _size_of(operations))
+            if not operations:
+                return completed()
+            if tx:
+                return self._operate_all(operations, tx)
+            count, size = len(operations), _size_of(operations)
+            if not wait and not self._fits(count, size) and self._group:
+                raise self._full()
+            group = self._require_room(count, size)
             acceptance.all_of(operations)
             if not group.operations:
                 self._wake.notify()
             put, shards = group.put, self._shards
             for type_, record_id, kind, data, replaceable, subject in operations:
                 put(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject)
-            return group.completion if operations else completed()
+            return group.completion
 
     def new_id(self, virtual_shard: int) -> int:
         """An id that no record has had, in a virtual shard (0 to 1023)."""
@@ -241,12 +252,18 @@ class Core:
         tx: int,
     ) -> Completion:
         """An operation inside a transaction: its completion is the transaction's."""
-        acceptance = self._require_active()
-        acceptance.check_operation(record_id, kind, data, subject)
-        op = Append(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject, tx)
-        operations, size = acceptance.size_of(tx)
-        self._require_room(operations + 1, size + op.size)
-        self._append(acceptance.operate(op))
+        return self._operate_all(((type_, record_id, kind, data, replaceable, subject),), tx)
+
+    def _operate_all(self, operations: Sequence[PlainOperation], tx: int) -> Completion:
+        """Operations inside a transaction that belong together."""
+        acceptance, shards = self._require_active(), self._shards
+        ops: list[Append] = []
+        for type_, record_id, kind, data, replaceable, subject in operations:
+            acceptance.check_operation(record_id, kind, data, subject)
+            ops.append(Append(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject, tx))
+        waiting, size = acceptance.size_of(tx)
+        self._require_room(waiting + len(ops), size + sum([op.size for op in ops]))
+        self._append(acceptance.operate_all(ops))
         completion = self._transactions.get(tx)
         if completion is None:  # no setdefault: making a completion costs more than the rest of this
             completion = self._transactions[tx] = Completion()
@@ -280,14 +297,27 @@ class Core:
         return self._wait_for_room(operations, size)
 
     def _wait_for_room(self, operations: int, size: int) -> Group:
+        if operations > self._operations_max:
+            raise InvalidOperationError(
+                f"{operations} operations of one group are over the limit of {self._operations_max} "
+                "(queue_operations_max)"
+            )
+        if size > self._bytes_max:
+            raise InvalidOperationError(
+                f"operations of one group take up to {size} bytes, over the limit of {self._bytes_max} "
+                "(queue_bytes_max)"
+            )
         until = self._timing.clock() + self._room_wait_s
         while not self._fits(operations, size):
             left_s = until - self._timing.clock()
             if left_s <= 0:
-                raise FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
+                raise self._full()
             self._taken.wait(left_s)
             self._require_active()
         return self._group
+
+    def _full(self) -> FullError:
+        return FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
 
     def _fits(self, operations: int, size: int) -> bool:
         group = self._group

@@ -261,7 +261,10 @@ class Fold:
         return list(self._told or ())
 
     def changes(self) -> list[Change]:
-        """The net changes of rows since the last checkpoint, the mark last. Changes nothing here."""
+        """The net changes of rows since the last checkpoint, the mark last.
+
+        Asked again before `checkpointed`, it gives the same; the update rows it gave are remembered until then.
+        """
         added = self._added
         changes: list[Change] = [(record_key(record_id), None) for record_id in self._deleted if record_id not in added]
         changes.extend(zip(map(record_key, added), added.values(), strict=True))

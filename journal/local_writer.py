@@ -70,7 +70,9 @@ class LocalWriter:
         except JournalError as error:
             group.completion.resolve(error)
             raise
-        except Exception as error:  # rocksdict raises it when a row cannot be read, and then nothing was written
+        except Exception as error:
+            # rocksdict raises it when a row cannot be read, and then nothing was written; raised again, so that the
+            # journal steps down, but told first: nobody may wait for the group for ever
             group.completion.resolve(LocalStorageError(f"a group could not be folded: {error}"))
             raise
         group.completion.resolve()

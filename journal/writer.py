@@ -137,7 +137,7 @@ class Writer:
         began = self._timing.clock()
         try:
             self._commit(transaction, joining)
-        except Exception as error:
+        except Exception as error:  # raised again: whatever it is, nobody may wait for these groups for ever
             self.close()
             told = error if isinstance(error, JournalError) else OutcomeUnknownError(f"the writer failed: {error!r}")
             transaction.resolve(told)

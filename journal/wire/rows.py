@@ -67,23 +67,27 @@ def position_bytes(offset: int, index: int, ordinal: int) -> bytes:
     return _PLAIN.pack(_TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index)
 
 
-def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] | None:
+def plain_record(
+    value: bytes, start: int = 0, head: int = _RECORD_TYPE
+) -> tuple[int, int, bytes, tuple[int, int, int]] | None:
     """Id, kind, data and position of a Record row as the engine writes most; None if it is laid out otherwise.
 
         08 01  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
 
-    A third of the time that the message takes with its fields.
+    A third of the time that the message takes with its fields. With `start` and `head`: of another operation that a row
+    ends with.
     """
-    if len(value) <= _RECORD_HEAD_BYTES:
+    end = start + _RECORD_HEAD_BYTES
+    if len(value) <= end:
         return None
-    head, id_tag, record_id, kind_tag, kind, data_tag, size = _record_head(value)
-    start = _RECORD_HEAD_BYTES
+    type_, id_tag, record_id, kind_tag, kind, data_tag, size = _record_head(value, start)
+    start = end
     if size > 0x7F:
         size = size & 0x7F | value[start] << 7
         start += 1
     end = start + size
     if (
-        head != _RECORD_TYPE
+        type_ != head
         or id_tag != _ID_TAG
         or kind_tag != _KIND_TAG
         or data_tag != _DATA_TAG
@@ -112,25 +116,8 @@ def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
         start += 1
     if len(value) != start + length:
         return None
-    head, id_tag, _, kind_tag, kind, data_tag, size = _record_head(value, start)
-    start += _RECORD_HEAD_BYTES
-    if size > 0x7F:
-        size = size & 0x7F | value[start] << 7
-        start += 1
-    end = start + size
-    if (
-        head != _UPDATE_TYPE
-        or id_tag != _ID_TAG
-        or kind_tag != _KIND_TAG
-        or data_tag != _DATA_TAG
-        or kind > 0x7F
-        or len(value) != end + _PLAIN_SIZE
-    ):
-        return None
-    tag, offset, index_tag, index = _unpack_end(value, end)
-    if tag != _PLAIN_HEAD or index_tag != _INDEX_TAG:
-        return None
-    return kind, value[start:end], (offset, index, 0)
+    found = plain_record(value, start, _UPDATE_TYPE)
+    return None if found is None else found[1:]
 
 
 def unstaged(op: Operation | Staged) -> Operation:

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Kafka
-from tests.support.kafka_conformance import LIMIT_S, Environment
+from tests.support.kafka_conformance import CROWDED_RECORDS, LIMIT_S, Environment
 from tests.support.kafka_conformance_writing import CASES
 
 pytestmark = pytest.mark.kafka
@@ -41,6 +41,7 @@ def environment(bootstrap: str) -> Environment:
     return Environment(
         kafka=kafka,
         impatient=KafkaClients(bootstrap, transaction_timeout_ms=1000),
+        crowded=KafkaClients(bootstrap, {"queue.buffering.max.messages": str(CROWDED_RECORDS)}),
         topic=topic,
         name=name,
         trim=trim,

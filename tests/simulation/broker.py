@@ -36,6 +36,7 @@ class Answer(Enum):
     INVALID_STATE = auto()
     UNKNOWN_TOPIC = auto()
     INVALID_RECORD = auto()
+    TOO_LARGE = auto()
 
 
 class State(Enum):
@@ -223,8 +224,12 @@ class SimulatedBroker:
     ) -> Answer | None:
         if log is None:
             return Answer.UNKNOWN_TOPIC
-        if "compact" in self.topics[topic].config.get("cleanup.policy", "") and any(key is None for key, _ in records):
+        config = self.topics[topic].config
+        if "compact" in config.get("cleanup.policy", "") and any(key is None for key, _ in records):
             return Answer.INVALID_RECORD
+        bytes_max = int(config.get("max.message.bytes", "0"))
+        if bytes_max and any(len(key or b"") + len(value or b"") > bytes_max for key, value in records):
+            return Answer.TOO_LARGE
         return None
 
     def _timestamp(self) -> int:

@@ -11,7 +11,7 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.kafka_conformance import LIMIT_S, Environment
+from tests.support.kafka_conformance import CROWDED_RECORDS, LIMIT_S, Environment
 from tests.support.kafka_conformance_writing import CASES
 
 
@@ -41,6 +41,7 @@ def environment(faults: Faults, records_per_poll: int) -> Environment:
     return Environment(
         kafka=kafka,
         impatient=SimulatedKafka(broker, transaction_timeout_s=1.0),
+        crowded=SimulatedKafka(broker, records_per_poll=records_per_poll, records_per_produce=CROWDED_RECORDS),
         topic=topic,
         name=name,
         trim=trim,

@@ -23,6 +23,7 @@ from journal.kafka.ports import (
 
 LIMIT_S = 30.0
 GLANCE_S = 0.3
+CROWDED_RECORDS = 1000
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Environment:
     kafka: Kafka
     impatient: Kafka
     """The same cluster, with a transaction time-out of a second."""
+    crowded: Kafka
+    """The same cluster, for producers that have room for `CROWDED_RECORDS` at a time."""
     topic: Callable[[int, Mapping[str, str]], str]
     """Makes a new topic of so many partitions."""
     name: Callable[[], str]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
 
 from journal.errors import ClosedError, InvalidOperationError, KafkaRefusedError
-from journal.kafka.ports import FatalProducerError
+from journal.kafka.ports import FatalProducerError, Kafka, ProducerError, TransactionalProducer
 from tests.support.kafka_conformance import (
     GLANCE_S,
     LIMIT_S,
@@ -111,6 +112,74 @@ def the_coordinator_ends_a_transaction_that_outlives_its_time_out_and_its_produc
     with pytest.raises(FatalProducerError) as error:
         slow.commit_transaction(LIMIT_S)
     assert error.value.fenced
+
+
+# ---- rows in bulk --------------------------------------------------------------------------------------------
+
+ROWS = 12_001
+"""More than one call to librdkafka takes, and far more than a crowded producer has room for."""
+TOPIC_BYTES = 800_000
+TOO_LARGE = random.Random(ROWS).randbytes(TOPIC_BYTES + 50_000)
+"""For the topic; not for the client, and not to be compressed."""
+
+
+def rows_of(count: int) -> list[tuple[bytes, bytes | None]]:
+    return [(b"%d" % i, b"value %d" % i if i % 3 else None) for i in range(count)]
+
+
+def many_rows_are_one_transaction_and_the_last_one_is_behind_all_others(env: Environment) -> None:
+    for kafka in (env.kafka, env.crowded):
+        _commit_many_rows(env, kafka)
+
+
+def _commit_many_rows(env: Environment, kafka: Kafka) -> None:
+    topic, rows = env.topic(1, {"cleanup.policy": "compact"}), rows_of(ROWS)
+    producer = kafka.transactional_producer(env.name())
+    producer.init(LIMIT_S)
+    offset = producer.send_rows(topic, 0, rows, LIMIT_S)
+    assert offset == len(rows) - 1
+    assert env.kafka.reader(topic).start_and_end(0, LIMIT_S) == (0, 0)
+    producer.commit_transaction(LIMIT_S)
+    wait_for_end(env, topic, len(rows) + 1)
+    records = read_all(env, topic)
+    assert (records[-1].offset, records[-1].key) == (offset, rows[-1][0])
+    assert sorted((record.key or b"", record.value) for record in records) == sorted(rows)
+    assert producer.send_rows(topic, 0, rows[:1], LIMIT_S) == len(rows) + 1
+
+
+def a_refused_row_fails_the_transaction_and_nothing_of_it_is_committed(env: Environment) -> None:
+    for place in (0, ROWS // 2, ROWS - 1):
+        for kafka in (env.kafka, env.crowded):
+            _send_with_a_row_too_large(env, kafka, place)
+
+
+def _commit_rows(producer: TransactionalProducer, topic: str, rows: list[tuple[bytes, bytes | None]]) -> None:
+    """Either of the two may fail."""
+    producer.send_rows(topic, 0, rows, LIMIT_S)
+    producer.commit_transaction(LIMIT_S)
+
+
+def _send_with_a_row_too_large(env: Environment, kafka: Kafka, place: int) -> None:
+    topic, transactional_id = env.topic(1, {"max.message.bytes": str(TOPIC_BYTES)}), env.name()
+    producer = kafka.transactional_producer(transactional_id)
+    producer.init(LIMIT_S)
+    rows = rows_of(ROWS)
+    rows[place] = (b"large", TOO_LARGE)
+    with pytest.raises(ProducerError) as error:
+        _commit_rows(producer, topic, rows)
+    assert not (isinstance(error.value, FatalProducerError) and error.value.fenced)
+    producer.close()
+    commit(env.producer(transactional_id), record(topic, b"behind it"))
+    end = env.kafka.reader(topic, committed=False).start_and_end(0, LIMIT_S)[1]
+    wait_for_end(env, topic, end)
+    assert values(read_all(env, topic)) == [b"behind it"]
+
+
+def a_transaction_without_rows_is_refused(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    with pytest.raises(InvalidOperationError):
+        producer.send_rows(topic, 0, [], LIMIT_S)
+    assert producer.send_rows(topic, 0, rows_of(1), LIMIT_S) == 0
 
 
 # ---- calls and their errors ----------------------------------------------------------------------------------
@@ -241,6 +310,9 @@ CASES: list[Callable[[Environment], None]] = [
     an_init_aborts_what_its_predecessor_left_open,
     an_init_leaves_what_was_committed,
     the_coordinator_ends_a_transaction_that_outlives_its_time_out_and_its_producer_is_fenced,
+    many_rows_are_one_transaction_and_the_last_one_is_behind_all_others,
+    a_refused_row_fails_the_transaction_and_nothing_of_it_is_committed,
+    a_transaction_without_rows_is_refused,
     transactions_of_one_producer_follow_each_other,
     an_abort_is_followed_by_the_next_transaction,
     a_record_that_the_broker_refuses_is_the_end_of_its_producer_and_the_next_goes_on,

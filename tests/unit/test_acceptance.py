@@ -121,6 +121,34 @@ def test_a_transaction_that_outgrows_its_buffer_is_staged_and_its_commit_covers_
     assert [(op.shard, op.type, op.covers) for op in settled] == [(1, COMMIT, 2), (2, COMMIT, 1), (3, COMMIT, 1)]
 
 
+def test_operations_of_a_transaction_that_belong_together_are_all_taken_or_none():
+    accept = new(staged_operations_max=4)
+    accept.add(1)
+    accept.operate(add(2, 7))
+    for refused, error in (
+        ([add(3, 7), add(3, 7)], RecordExistsError),
+        ([delete(1, 7), update(1, 7)], RecordMissingError),
+        ([add(3, 7), delete(3, 7), update(3, 7)], RecordMissingError),
+        ([add(3, 7), update(3, 7), update(2, 7), update(1, 7)], FullError),
+    ):
+        with pytest.raises(error):
+            accept.operate_all(refused)
+    with pytest.raises(RecordExistsError):
+        accept.operate_all([add(3, 8), add(1, 8)])
+    assert not accept.is_open(8)
+    accept.update(1, 0, 0)
+    accept.add(3)
+    assert accept.operate_all([update(2, 7), delete(1, 7), add(1, 7)]) == []
+    assert accept.commit(7) == [add(2, 0), update(2, 0), delete(1, 0), add(1, 0)]
+
+
+def test_operations_that_belong_together_and_outgrow_the_buffer_are_staged_together():
+    accept = new(transaction_buffer_operations_max=2)
+    assert accept.operate(add(1, 7)) == []
+    assert accept.operate_all([add(2, 7), add(5, 7)]) == [add(1, 7), add(2, 7), add(5, 7)]
+    assert accept.operate_all([add(3, 7), add(6, 7)]) == [add(3, 7), add(6, 7)]
+
+
 def test_prepare_stages_everything_and_covers_every_shard_and_the_home_shard():
     accept = new()
     accept.operate(add(1, 7))

@@ -20,6 +20,7 @@ from journal.errors import (
     ClosedError,
     ConfigError,
     FullError,
+    InvalidOperationError,
     LocalStorageError,
     LockedError,
     RecordExistsError,
@@ -118,6 +119,27 @@ def test_an_operation_that_the_state_does_not_allow_is_refused_and_changes_nothi
         with pytest.raises(TransactionUnknownError):
             journal.commit(77)
     assert loaded(tmp_path / "a").records == {record_id: (KIND, b"there")}
+
+
+@pytest.mark.parametrize(
+    ("count", "data", "bound"), [(5, b"", "queue_operations_max"), (3, b"x" * 3000, "queue_bytes_max")]
+)
+def test_operations_that_no_group_has_room_for_are_refused_at_once(
+    tmp_path: Path, count: int, data: bytes, bound: str
+) -> None:
+    limits = Limits(
+        queue_operations_max=4,
+        queue_bytes_max=8192,
+        data_bytes_max=3072,
+        transaction_buffer_operations_max=1,
+        transaction_buffer_bytes_max=8192,
+    )
+    with active(tmp_path / "a", limits=limits, room_timeout_ms=3_600_000) as journal:
+        operations = [(ADD, journal.new_id(), KIND, data, False, 0) for _ in range(count)]
+        with pytest.raises(InvalidOperationError, match=bound):
+            journal.append_all(operations)
+        journal.append_all(operations[:2]).wait()
+    assert len(loaded(tmp_path / "a").records) == 2
 
 
 def test_random_scripts_leave_what_a_model_of_them_says(tmp_path: Path) -> None:
