@@ -1,8 +1,10 @@
-"""QueueLoader: a message store's state, rebuilt from what a load tells (`journal.loading.Loader`).
+"""QueueLoader: a message store's state, rebuilt from what a load tells, and kept as records change
+(`journal.loading.FollowingLoader`).
 
-Records come in order of ids, so addresses and queues mostly before their messages; a message's updates say which of its
-references live. Transactions in doubt are laid over the state last: what they acknowledge is locked, what they add is
-on its way. Memory while loading is that of the state afterwards; with an index that is bounded.
+A load's records come in order of ids, so addresses and queues mostly before their messages; what follows comes in no
+order. A message's updates say which of its references live. Transactions in doubt are laid over the state last: what
+they acknowledge is locked, what they add is on its way. Memory while loading is that of the state afterwards; with an
+index that is bounded.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from journal.store.records import (
     message_facts,
 )
 from journal.store.references import ReferenceIndex
+from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import ADD, UPDATE, Mark, Operation
 from journal.v1.store_pb2 import (
     ACKNOWLEDGE,
@@ -37,16 +40,21 @@ from journal.v1.store_pb2 import (
     REFERENCE,
     ROUTE,
 )
+from loaders.declared import Declared
 
 
 class QueueLoader:
-    """Fills a `LoadedStore`; `loaded` is whole after `complete`. A new one for every load."""
+    """Fills a `LoadedStore`; `loaded` is whole after `complete`. A new one for every load.
+
+    A `FollowingLoader`: what is told of a record after the load costs what is new of it, and `complete` costs queues,
+    bindings, transactions in doubt and what nothing refers to, however many messages there are.
+    """
 
     def __init__(
         self,
         *,
-        references_in_memory_max: int,
-        queue_references_in_memory_max: int,
+        references_in_memory_max: int = REFERENCES_IN_MEMORY_MAX,
+        queue_references_in_memory_max: int = QUEUE_REFERENCES_IN_MEMORY_MAX,
         index: ReferenceIndex | None = None,
     ) -> None:
         """As `QueueState`."""
@@ -56,8 +64,11 @@ class QueueLoader:
             index=index,
         )
         self.loaded = LoadedStore(self._state)
-        self._address_ids: dict[str, int] = {}
-        self._bindings: list[tuple[int, int, str, str]] = []
+        self._declared = Declared(self._state)
+        self._outcomes: dict[int, bytes] = {}
+        self._kinds: dict[int, int] = {}
+        """Of records that are neither messages nor their chunks."""
+        self._following = False
 
     def begin(self, marks: Mapping[int, Mark]) -> None: ...
 
@@ -66,20 +77,36 @@ class QueueLoader:
     ) -> None:
         """Hot path: messages first."""
         if kind == MESSAGE:
-            self._message(record_id, message_facts(data), updates)
-        elif kind == ADDRESS:
-            self._address(record_id, data, updates)
-        elif kind == QUEUE:
-            self._state.add_queue(record_id, decode_queue(data))
-        elif kind == BINDING:
-            self._bindings.append((record_id, *decode_binding(data)))
-        elif kind == OUTCOME:
-            self.loaded.outcomes.append(LoadedOutcome(record_id, data))
+            facts = self._facts(record_id, data)
+            self._state.load_message(record_id, facts, living_references(updates, facts.due))
+        else:
+            self._other(record_id, kind, data, updates)
 
-    def _address(self, record_id: int, data: bytes, updates: Sequence[LoadedUpdate]) -> None:
-        name, window = decode_address(data)
-        self._state.add_address(record_id, name, window)
-        self._address_ids[name] = record_id
+    def _facts(self, message_id: int, data: bytes) -> MessageFacts:
+        """Of a message whose own due time is noted."""
+        facts = message_facts(data)
+        if facts.due:
+            self.loaded.due[message_id] = facts.due
+        elif self.loaded.due:
+            self.loaded.due.pop(message_id, None)
+        return facts
+
+    def _other(self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate]) -> None:
+        """A record that is no message. Of a chunk its message says all."""
+        if kind == ADDRESS:
+            self._declared.address(record_id, *decode_address(data))
+            self._window(record_id, updates)
+        elif kind == QUEUE:
+            self._declared.queue(record_id, decode_queue(data))
+        elif kind == BINDING:
+            self._declared.binding(record_id, decode_binding(data))
+        elif kind == OUTCOME:
+            self._outcomes[record_id] = data
+        else:
+            return
+        self._kinds[record_id] = kind
+
+    def _window(self, record_id: int, updates: Sequence[LoadedUpdate]) -> None:
         entered = [
             LoadedDuplicate(update.subject, decode_duplicate(update.data))
             for update in updates
@@ -87,42 +114,73 @@ class QueueLoader:
         ]
         if entered:
             self.loaded.windows[record_id] = entered
-
-    def _message(self, record_id: int, facts: MessageFacts, updates: Sequence[LoadedUpdate]) -> None:
-        if len(updates) == 1 and updates[0].kind == ROUTE:
-            _, _, _, queue, position = updates[0]
-            references = [LoadedReference(queue, place_of(position), "", 0, facts.due)]
         else:
-            references = living_references(updates, facts.due)
-        if facts.due:
-            self.loaded.due[record_id] = facts.due
-        self._state.load_message(
-            record_id,
-            self._address_ids.get(facts.address, 0),
-            priority=facts.priority,
-            size=facts.size,
-            expires=facts.expires,
-            timestamp=facts.timestamp,
-            chunks=facts.chunks,
-            references=references,
-        )
+            self.loaded.windows.pop(record_id, None)
+
+    # ---- following -------------------------------------------------------------------------------------------------
+
+    def changed(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        """Raises StateError for a queue that is back with the id of one that was destroyed: load anew. Hot path:
+        messages."""
+        self._follow()
+        known = self._kinds.get(record_id)
+        if known is not None and known != kind:
+            self.deleted(record_id)
+        if kind != MESSAGE:
+            if known is None:
+                self._unload(record_id)
+            self._other(record_id, kind, data, updates)
+            return
+        facts = self._facts(record_id, data)
+        self._state.follow_message(record_id, facts, living_references(updates, facts.due))
+
+    def deleted(self, record_id: int) -> None:
+        """Hot path: messages."""
+        self._follow()
+        kind = self._kinds.pop(record_id, None)
+        if kind is None:
+            self._unload(record_id)
+        elif kind == ADDRESS:
+            self._declared.forget_address(record_id)
+            self.loaded.windows.pop(record_id, None)
+        elif kind == QUEUE:
+            self._declared.forget_queue(record_id)
+        elif kind == BINDING:
+            self._declared.forget_binding(record_id)
+        else:
+            del self._outcomes[record_id]
+
+    def _follow(self) -> None:
+        if not self._following:
+            self._following = True
+            self._state.sort_lines()
+
+    def _unload(self, record_id: int) -> None:
+        """If it is a message."""
+        self._state.unload_message(record_id)
+        self.loaded.due.pop(record_id, None)
+
+    # ---- everything was told ---------------------------------------------------------------------------------------
 
     def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
         self.loaded.prepared.append(LoadedPrepared(tx, data, operations))
 
     def complete(self, counts: LoadCounts) -> None:
+        """Raises RowError for addresses, queues and transactions that do not fit each other."""
+        try:
+            self._declared.complete()
+        except StoreError as error:
+            raise RowError(f"addresses and queues do not fit each other: {error}") from error
         for prepared in self.loaded.prepared:
             try:
                 self._lay_over(prepared)
             except StoreError as error:
                 raise RowError(f"transaction {prepared.tx} in doubt does not fit the queues: {error}") from error
         self._collect(self._state.load_complete())
-        for record_id, queue_id, key, filter in self._bindings:
-            if self._state.has_queue(queue_id):
-                self._state.add_binding(record_id, queue_id, key, filter)
-            else:
-                self.loaded.orphans.append((record_id,))
-        self._bindings.clear()
+        self.loaded.orphans += [(record_id,) for record_id in self._declared.bind()]
+        self.loaded.outcomes += [LoadedOutcome(*outcome) for outcome in sorted(self._outcomes.items())]
 
     def _collect(self, messages: Iterable[int]) -> None:
         """Note messages that nothing refers to, with their chunks, and forget them."""
@@ -145,7 +203,7 @@ class QueueLoader:
         }
         for op in prepared.operations:
             if op.type == ADD and op.kind == MESSAGE:
-                self._store(op.id, message_facts(op.data))
+                state.load_unrouted(op.id, self._facts(op.id, op.data))
             elif op.type == UPDATE and op.kind == ROUTE and state.has_queue(op.subject):
                 own = rescheduled.get((op.id, op.subject), due.get(op.id, 0))
                 state.route(op.id, op.subject, due=own, tx=prepared.tx)
@@ -153,25 +211,15 @@ class QueueLoader:
                 _, holder = decode_acknowledgement(op.data)
                 state.lock(op.id, op.subject, prepared.tx, holder)
 
-    def _store(self, message_id: int, facts: MessageFacts) -> None:
-        if facts.due:
-            self.loaded.due[message_id] = facts.due
-        self._state.store(
-            message_id,
-            self._address_ids.get(facts.address, 0),
-            priority=facts.priority,
-            size=facts.size,
-            expires=facts.expires,
-            timestamp=facts.timestamp,
-            chunks=facts.chunks,
-        )
 
-
-def living_references(updates: Iterable[LoadedUpdate], due: int) -> list[LoadedReference]:
+def living_references(updates: Sequence[LoadedUpdate], due: int) -> list[LoadedReference]:
     """What a message's updates, in order, leave of its references; `due` is the message's own.
 
-    An acknowledged reference may be routed again: that begins a new one.
+    An acknowledged reference may be routed again: that begins a new one. Hot path: a route and no more.
     """
+    if len(updates) == 1 and updates[0].kind == ROUTE:
+        _, _, _, queue, position = updates[0]
+        return [LoadedReference(queue, place_of(position), "", 0, due)]
     living: dict[int, LoadedReference] = {}
     for kind, data, _, queue, position in updates:
         if kind == ROUTE:

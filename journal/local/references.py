@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, WriteBatch, WriteOptions
+from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from journal.errors import LocalStorageError
 from journal.store.references import Paged
@@ -200,15 +200,15 @@ class RocksReferenceIndex:
 
 
 def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None) -> list[_Row]:
-    cursor = db.iter()
+    """The bound is RocksDB's, or a cursor at the end of a prefix would first pass all that was taken out behind it."""
+    bound = ReadOptions()
+    bound.set_iterate_upper_bound(stop)
+    cursor = db.iter(bound)
     cursor.seek(start)
     valid, key_of, value_of, step = cursor.valid, cursor.key, cursor.value, cursor.next
     rows: list[_Row] = []
     while (limit is None or len(rows) < limit) and valid():
-        key = key_of()
-        if key >= stop:
-            break
-        rows.append((key, value_of()))
+        rows.append((key_of(), value_of()))
         step()
     return rows
 

@@ -8,6 +8,7 @@ the front comes by, or until half of the line is such; its row is not reused bef
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
@@ -15,12 +16,15 @@ from journal.store.references import QUEUED, READY, READY_QUEUED, References
 
 _STALE_MIN = 32
 _PASSED_MIN = 64
+_MERGED_MIN = 64
+_MERGE_MOVES_MAX = 4
+"""Rows of the order that are sorted again for each one that came beside it."""
 
 
 class Line:
     """One line; `paged` more references wait in the index, each behind all of the order's rows."""
 
-    __slots__ = ("_head", "_in_order", "_last", "_returned", "_rows", "_stale", "_table", "paged", "rank")
+    __slots__ = ("_head", "_in_order", "_last", "_merge_at", "_returned", "_rows", "_stale", "_table", "paged", "rank")
 
     def __init__(self, table: References, rank: int) -> None:
         self.rank = rank
@@ -33,6 +37,7 @@ class Line:
         self._last = 0
         """Place of the order's last row, while it has rows."""
         self._in_order = True
+        self._merge_at = _MERGED_MIN
 
     def __len__(self) -> int:
         """Rows of the order, with those that left from its middle."""
@@ -59,6 +64,26 @@ class Line:
             self._last = self._table.place(self._rows[-1])
         self._in_order = True
 
+    def insert(self, row: int, place: int) -> None:
+        """READY anywhere, in its place at once: arrivals of one checkpoint, told in no order."""
+        if self.is_behind(place):
+            self.append(row, place)
+            return
+        self.put_back(row)
+        if len(self._returned) >= self._merge_at:
+            self._merge()
+
+    def _merge(self) -> None:
+        """Take rows from beside the order into it where that moves few of it: there, they cost no memory of theirs."""
+        rows, place = self._rows, self._table.place
+        self._returned.sort()
+        cut = max(self._head, len(rows) - _MERGE_MOVES_MAX * len(self._returned))
+        at = bisect_right(self._returned, (place(rows[cut]), rows[cut]))
+        rows[cut:] = array("i", sorted([*rows[cut:], *(row for _, row in self._returned[at:])], key=place))
+        del self._returned[at:]
+        self._last = place(rows[-1])
+        self._merge_at = max(_MERGED_MIN, 2 * len(self._returned))
+
     def put_back(self, row: int) -> None:
         """READY again, in its place."""
         flags = self._table.flags
@@ -67,6 +92,10 @@ class Line:
         else:
             heappush(self._returned, (self._table.place(row), row))
         flags[row] = READY_QUEUED
+
+    def is_empty(self) -> bool:
+        """Whether it has no row, beside the order or in it."""
+        return len(self._rows) == self._head and not self._returned
 
     def is_behind(self, place: int) -> bool:
         """Whether a place is behind all of the order."""
@@ -82,6 +111,10 @@ class Line:
             self._table.unqueue(rows[head])
             self._stale -= 1
             head += 1
+        if head > _PASSED_MIN and head * 2 > end:
+            del rows[:head]
+            end -= head
+            head = 0
         self._head = head
         returned = self._returned
         while returned and flags[returned[0][1]] != READY_QUEUED:
@@ -97,9 +130,6 @@ class Line:
             heappop(self._returned)
         else:
             self._head += 1
-            if self._head > _PASSED_MIN and self._head * 2 > len(self._rows):
-                del self._rows[: self._head]
-                self._head = 0
         self._table.flags[row] = state
 
     def leave(self, row: int, state: int) -> None:

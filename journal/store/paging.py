@@ -199,15 +199,16 @@ class PagedTables:
         """Bring one reference back to memory: its row, or -1 if it is not in the index."""
         for paged in self.find(message_id):
             if paged.queue == queue_id:
-                return self._bring_back(paged)
+                return self.bring_back(paged)
         return -1
 
     def recall_all(self, message_id: int) -> None:
         """Bring all of a message back to memory."""
         for paged in self.find(message_id):
-            self._bring_back(paged)
+            self.bring_back(paged)
 
-    def _bring_back(self, paged: Paged) -> int:
+    def bring_back(self, paged: Paged) -> int:
+        """The row of one that `find` or the index told."""
         assert self.index is not None
         self.index.remove(paged)
         entry = self.queues[paged.queue]

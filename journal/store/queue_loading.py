@@ -1,8 +1,9 @@
-"""How a load fills a QueueState: messages in any order, each with its references; lines are sorted once, at the end.
+"""How a load fills a QueueState: messages in any order, each with its references; lines are sorted once, at the end,
+or when the state is followed from there on (`journal.store.queue_following`).
 
 References to queues that were not told (yet) are kept for the case that they will be; those that never are count as
-settled. A queue that outgrows the memory bounds goes to the index as a whole, and so does the rest of it; so a load
-needs no more memory than the state afterwards.
+settled. A queue that outgrows the memory bounds goes to the index as a whole, and so does what comes to it before the
+index has no more of it; so a load needs no more memory than the state afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from journal.store.model import PRIORITY_MAX, QueueConfig
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_messages import QueueMessages
 from journal.store.queue_tables import QueueTables
+from journal.store.records import MessageFacts
 from journal.store.references import HELD, READY, SCHEDULED
 
 NO_QUEUE = 0
@@ -36,7 +38,8 @@ class LoadedReference(NamedTuple):
     due: int = 0
 
 
-_NOWHERE = (LoadedReference(NO_QUEUE, 0),)
+NOWHERE = (LoadedReference(NO_QUEUE, 0),)
+"""The references of a message that has none."""
 
 
 def place_of(position: tuple[int, int, int]) -> int:
@@ -50,33 +53,44 @@ class QueueLoading(QueueMessages):
 
     def __init__(self, tables: QueueTables) -> None:
         super().__init__(tables)
-        self._spilled: set[int] = set()
-        """Queues that outgrew their bounds: what is READY in them is in the index."""
+        self._in_order = False
+        """Whether what is loaded from now on is put in order at once."""
 
-    def load_message(
-        self,
-        message_id: int,
-        address_id: int,
-        *,
-        priority: int,
-        size: int,
-        expires: int,
-        timestamp: int,
-        chunks: Sequence[int],
-        references: Sequence[LoadedReference],
-    ) -> None:
+    def load_message(self, message_id: int, facts: MessageFacts, references: Sequence[LoadedReference]) -> None:
         """A message with its references that are not settled. Without any it is kept until `load_complete`."""
-        table, tables = self._references, self._tables
+        address = self._addresses.get(facts.address)
+        address_id = 0 if address is None else address.record_id
+        table, (_, priority, size, timestamp, expires, _, chunks, _) = self._references, facts
         message_row = table.add_message(message_id, address_id, priority, size, expires, timestamp, True, chunks)
         if expires:
-            tables.expiry.add(message_row, expires)
-        loaded = references or _NOWHERE
+            self._tables.expiry.add(message_row, expires)
+        loaded = references or NOWHERE
         table.live[message_row] = len(loaded)
-        rows = [self._load_reference(message_row, priority, size, reference) for reference in loaded]
+        self._load_references(message_row, priority, size, loaded)
+
+    def load_unrouted(self, message_id: int, facts: MessageFacts) -> None:
+        """A message that a transaction in doubt stores. Raises StoreError if it is known."""
+        address = self._addresses.get(facts.address)
+        self.store(
+            message_id,
+            0 if address is None else address.record_id,
+            priority=facts.priority,
+            size=facts.size,
+            expires=facts.expires,
+            timestamp=facts.timestamp,
+            chunks=facts.chunks,
+        )
+
+    def _load_references(
+        self, message_row: int, priority: int, size: int, references: Sequence[LoadedReference]
+    ) -> None:
+        """References that the message has besides those that are there; `live` has them already."""
+        table, tables = self._references, self._tables
+        rows = [self._load_reference(message_row, priority, size, reference) for reference in references]
         if tables.index is not None:
             for row in rows:
                 entry = tables.queues[table.queue[row]]
-                if table.flags[row] != HELD and (entry.record_id in self._spilled or tables.is_full(entry)):
+                if table.flags[row] != HELD and (entry.paged or tables.is_full(entry)):
                     self._spill(entry, PRIORITY_MAX - priority, row)
 
     def _load_reference(self, message_row: int, priority: int, size: int, reference: LoadedReference) -> int:
@@ -103,7 +117,11 @@ class QueueLoading(QueueMessages):
             tables.schedule.add(row, due)
         else:
             entry.counts[READY] += 1
-            entry.line(PRIORITY_MAX - priority).load(row, place)
+            line = entry.line(PRIORITY_MAX - priority)
+            if self._in_order:
+                line.insert(row, place)
+            else:
+                line.load(row, place)
         return row
 
     def _beside(self, entry: QueueEntry, row: int, state: int) -> None:
@@ -123,21 +141,24 @@ class QueueLoading(QueueMessages):
         if table.flags[row] == SCHEDULED:
             tables.schedule.remove()
             tables.page_out(entry, entry.line(rank), row)
-        self._spilled.add(entry.record_id)
         for line in entry.lines:
-            if len(line):
+            if not line.is_empty():
                 for ready in line.drain():
                     tables.page_out(entry, line, ready)
+
+    def sort_lines(self) -> None:
+        """Put what was loaded in order; what is loaded from now on is so at once."""
+        for entry in self._tables.queues.values():
+            for line in entry.lines:
+                line.sort()
+        self._in_order = True
 
     def load_complete(self) -> array[int]:
         """Everything was told: messages without a reference that lives. They stay known until `forget`."""
         tables = self._tables
-        self._spilled.clear()
-        for entry in tables.queues.values():
-            for line in entry.lines:
-                line.sort()
-        named = set(self._queue_ids.values())
+        if not self._in_order:
+            self.sort_lines()
         orphans = array("q")
-        for entry in [entry for entry in tables.queues.values() if entry.record_id not in named]:
-            orphans += tables.drop_queue(entry)
+        for queue_id in sorted(tables.queues.keys() - set(self._queue_ids.values())):
+            orphans += tables.drop_queue(tables.queues[queue_id])
         return orphans

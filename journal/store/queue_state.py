@@ -20,7 +20,7 @@ from journal.errors import MessageHeldError, QueueInDoubtError
 from journal.store.browsing import explain, in_order, of_row
 from journal.store.model import Delivery, ReferenceInfo
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
-from journal.store.queue_loading import QueueLoading
+from journal.store.queue_following import QueueFollowing
 from journal.store.queue_tables import QueueTables
 from journal.store.references import (
     HELD,
@@ -35,7 +35,7 @@ from journal.store.references import (
 __all__ = ["AddressEntry", "BindingEntry", "MessageEntry", "QueueEntry", "QueueState"]
 
 
-class QueueState(QueueLoading):
+class QueueState(QueueFollowing):
     """All queues of a node. Not thread-safe. What raises has changed nothing.
 
     A holder is a name that the broker chose. Queues and messages are told by their record ids, queues that somebody
@@ -132,7 +132,7 @@ class QueueState(QueueLoading):
     # ---- holding ---------------------------------------------------------------------------------------------------
 
     def take(self, queue_id: int, holder: str, now_ms: int) -> Delivery | None:
-        """The first READY one becomes HELD. What is due by now is READY first; what has expired is not handed out."""
+        """The first READY one becomes HELD. A batch of what is due is READY first; what expired is not handed out."""
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
         if entry is None:
@@ -243,7 +243,7 @@ class QueueState(QueueLoading):
             tables.make_ready(entry, row)
 
     def due(self, now_ms: int) -> int:
-        """Make READY what is due by now; how many."""
+        """Make READY what is due by now, a bounded batch, the earliest first; how many. `next_due` says if more is."""
         return self._tables.make_due(now_ms)
 
     def next_due(self) -> int:

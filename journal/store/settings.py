@@ -6,6 +6,12 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+REFERENCES_IN_MEMORY_MAX = 1_000_000
+"""References that a node keeps in memory when an index takes the rest: about 250 MB."""
+
+QUEUE_REFERENCES_IN_MEMORY_MAX = 100_000
+"""Of them READY and SCHEDULED ones of one queue, so that no queue takes the memory of all others."""
+
 
 class StoreSettings(BaseModel):
     """One store's settings. Sizes are bytes, times milliseconds."""

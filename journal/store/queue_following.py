@@ -1,0 +1,175 @@
+"""How a loaded QueueState is kept as the journal has it: messages that changed or are gone, queues that are destroyed.
+
+Every message is told as a whole, and compared with what is there: a reference that is as it was stays where it is, any
+other goes, and comes again as the journal has it. Nothing is done for later but what `load_complete` does for a load,
+so that what it costs does not grow with what was followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from journal.errors import StateError
+from journal.store.paging import paged_facts
+from journal.store.queue_loading import NOWHERE, LoadedReference, QueueLoading
+from journal.store.queue_tables import QueueTables
+from journal.store.records import MessageFacts
+from journal.store.references import READY, SCHEDULED, SETTLING, STATE, Paged
+
+_DESTROYED_MAX = 100_000
+"""Destroyed queues that are remembered. References that are told to older ones cost memory until `load_complete`, and
+that one of those is there again, which a message store's queue never is, is not noticed."""
+
+
+class QueueFollowing(QueueLoading):
+    """Following, between a load's last record and `load_complete`; the references are all READY, SCHEDULED or HELD."""
+
+    def __init__(self, tables: QueueTables) -> None:
+        super().__init__(tables)
+        self._destroyed: dict[int, None] = {}
+
+    # ---- messages --------------------------------------------------------------------------------------------------
+
+    def follow_message(self, message_id: int, facts: MessageFacts, references: Sequence[LoadedReference]) -> None:
+        """A message that is new, or may not be as it was: as `load_message`. Hot path: a new one."""
+        table, tables = self._references, self._tables
+        if self._destroyed:
+            references = [each for each in references if each.queue not in self._destroyed]
+        message_row = table.row_of.get(message_id, -1)
+        paged: list[Paged] = []
+        if tables.paged and (message_row < 0 or message_row in table.paged):
+            paged = tables.find(message_id)
+        if message_row < 0 and not paged:
+            self.load_message(message_id, facts, references)
+        elif self._is_the_same(message_row, paged, facts):
+            self._compare(message_id, message_row, paged, facts, references or NOWHERE)
+        else:
+            self.unload_message(message_id)
+            self.load_message(message_id, facts, references)
+
+    def _is_the_same(self, message_row: int, paged: Sequence[Paged], facts: MessageFacts) -> bool:
+        """Whether it is the message that is there, and not another one that was stored with its id."""
+        name, priority, size, timestamp, expires, _, chunks, _ = facts
+        told = (priority, size, timestamp, expires, chunks)
+        if message_row < 0:
+            address_id, priority, _, size, timestamp, chunks, _, _ = paged_facts(paged[0].data)
+            expires = paged[0].expires
+        else:
+            table = self._references
+            address_id, priority, size = (
+                table.address[message_row],
+                table.priority(message_row),
+                table.size[message_row],
+            )
+            timestamp, expires = table.timestamp[message_row], table.expires[message_row]
+            chunks = table.chunks.get(message_row, ())
+        address = self._address_of.get(address_id)
+        return told == (priority, size, timestamp, expires, chunks) and (address is None or address.name == name)
+
+    def _compare(
+        self, message_id: int, message_row: int, paged: Sequence[Paged], facts: MessageFacts,
+        references: Sequence[LoadedReference],
+    ) -> None:  # fmt: skip
+        """Take away what is not there any more, add what is new."""
+        table, tables = self._references, self._tables
+        new = {each.queue: each for each in references}
+        kept: list[Paged] = []
+        for each in paged:
+            if _of_paged(each) == new.get(each.queue):
+                kept.append(each)
+                del new[each.queue]
+            else:
+                self._take_away(tables.bring_back(each))
+        message_row = table.row_of.get(message_id, -1)
+        for row in table.of_message(message_row) if message_row >= 0 else ():
+            if self._of_row(row) == new.get(table.queue[row]):
+                del new[table.queue[row]]
+            else:
+                self._take_away(row)
+        if new:
+            if message_row < 0:
+                message_row = tables.know(kept)
+            table.live[message_row] += len(new)
+            self._load_references(message_row, facts.priority, facts.size, list(new.values()))
+        elif message_row >= 0:
+            self._let_go(message_row)
+
+    def _of_row(self, row: int) -> LoadedReference:
+        table, tables = self._references, self._tables
+        holder, due = tables.holds.holder(row), tables.due.get(row, 0)
+        return LoadedReference(table.queue[row], table.place(row), holder, table.deliveries[row], due)
+
+    def unload_message(self, message_id: int) -> None:
+        """A message is gone, with all its references; or there was none of that id. Hot path: one reference."""
+        table, tables = self._references, self._tables
+        message_row = table.row_of.get(message_id, -1)
+        if tables.paged and (message_row < 0 or message_row in table.paged):
+            for paged in tables.find(message_id):
+                tables.bring_back(paged)
+            message_row = table.row_of.get(message_id, -1)
+        if message_row < 0:
+            return
+        for row in table.of_message(message_row):
+            self._take_away(row)
+        tables.drop_message(message_row)
+
+    # ---- references ------------------------------------------------------------------------------------------------
+
+    def _take_away(self, row: int) -> int:
+        """Forget a reference in memory; the row of its message, which stays."""
+        table, tables = self._references, self._tables
+        message_row = table.message[row]
+        entry = tables.queues[table.queue[row]]
+        state = table.flags[row] & STATE
+        if state == READY:
+            line = tables.line_of(entry, row)
+            line.leave(row, SETTLING)
+            line.first()  # lets go of what left from its front, which nobody takes from
+        elif state == SCHEDULED:
+            tables.schedule.remove()
+        entry.counts[state] -= 1
+        entry.bytes -= table.size[message_row]
+        if state != READY:
+            entry.away.discard(row)
+            tables.clear(row)
+        table.drop_reference(row)
+        table.live[message_row] -= 1
+        return message_row
+
+    def _let_go(self, message_row: int) -> None:
+        """After references were taken away: a message without any is kept, one that is all in the index only there."""
+        table = self._references
+        if not table.live[message_row]:
+            table.live[message_row] = 1
+            self._load_references(message_row, table.priority(message_row), table.size[message_row], NOWHERE)
+        elif not table.of_message(message_row):
+            self._tables.drop_message(message_row)
+
+    # ---- queues ----------------------------------------------------------------------------------------------------
+
+    def unload_queue(self, queue_id: int) -> None:
+        """A queue that is not listed (any more) is gone for good, with all its references."""
+        tables = self._tables
+        self._destroyed[queue_id] = None
+        if len(self._destroyed) > _DESTROYED_MAX:
+            del self._destroyed[next(iter(self._destroyed))]
+        entry = tables.queues.get(queue_id)
+        if entry is None:
+            return
+        for row in [*entry.away, *(row for line in entry.lines for row in line.drain())]:
+            self._let_go(self._take_away(row))
+        if tables.index is not None and entry.paged:
+            for scheduled in (False, True):
+                for paged in tables.index.scan(queue_id, scheduled=scheduled):
+                    self._let_go(self._take_away(tables.bring_back(paged)))
+        del tables.queues[queue_id]
+
+    def require_not_destroyed(self, queue_id: int) -> None:
+        """Raises StateError for a queue that was unloaded: what it had is forgotten, and only a new load finds it."""
+        if queue_id in self._destroyed:
+            raise StateError(f"queue {queue_id} is there again after it was destroyed: load the journal anew")
+
+
+def _of_paged(paged: Paged) -> LoadedReference:
+    deliveries = paged_facts(paged.data)[6]
+    return LoadedReference(paged.queue, paged.place, "", deliveries, paged.due)
