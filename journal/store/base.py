@@ -8,9 +8,11 @@ waits for a caller that waits for the journal's room.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from journal.acceptance import PlainOperation
@@ -33,6 +35,8 @@ from journal.store.settings import StoreSettings
 from journal.store.swap import Swap, VolatileBodies
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import DELETE
+
+log = logging.getLogger(__name__)
 
 Effect = tuple[Callable[[Any, Any], object], Any, Any]
 """What is called, with two arguments, once a group is durable."""
@@ -67,6 +71,8 @@ class StoreBase:
         self._transactions: dict[int, StoreTransaction] = {}
         self._settling: list[StoreTransaction] = []
         """Those whose commit or rollback is not durable yet."""
+        self._declaring: dict[int, StoreTransaction] = {}
+        """Those that create or destroy something."""
         self._stored_in: dict[int, int] = {}
         """Messages that an open transaction stores: the transaction."""
         self._unrouted: dict[int, int] = {}
@@ -92,6 +98,8 @@ class StoreBase:
         """Transactions of the store's own that are still to be rolled back."""
         self._garbage: deque[tuple[int, ...]] = deque()
         """Records that nothing refers to any more, a message's together, to be deleted in bounded groups."""
+        self._garbage_lock = threading.Lock()
+        """Of its own: deletions go on in the journal's writer, which waits for no caller."""
         self.collected = 0
         """How many of them were."""
 
@@ -176,7 +184,36 @@ class StoreBase:
         self._collect()
 
     def _collect(self) -> None:
-        """Delete some of what nothing refers to, if the journal has room for it now; the next group goes on."""
+        """Go on with what could not be done at once."""
+        self._delete_garbage()
+
+    def _delete_garbage(self) -> None:
+        """Delete some of what nothing refers to; once that is durable, its completion deletes more.
+
+        So it also runs in the journal's writer, without the store's lock, and must neither wait nor raise.
+        """
+        while self._refusal is None:
+            with self._garbage_lock:
+                taken, operations = self._next_garbage()
+            if not operations:
+                return
+            try:
+                completion = self._journal.append_all(operations, wait=False)
+            except FullError:
+                self._put_back(taken)
+                completion = self._journal.flush()  # then the queue has been emptied
+                if completion.done:
+                    continue
+                completion.add_callback(partial(self._collected, 0))
+                return
+            except JournalError as error:
+                self._put_back(taken)
+                log.info("%d messages are left for the next activation to delete: %s", len(self._garbage), error)
+                return
+            completion.add_callback(partial(self._collected, len(operations)))
+            return
+
+    def _next_garbage(self) -> tuple[list[tuple[int, ...]], list[PlainOperation]]:
         garbage, operations_max = self._garbage, self._settings.collect_operations_max
         taken: list[tuple[int, ...]] = []
         operations: list[PlainOperation] = []
@@ -184,14 +221,14 @@ class StoreBase:
             records = garbage.popleft()
             taken.append(records)
             operations += [(DELETE, record_id, 0, b"", False, 0) for record_id in records]
-        if not operations:
-            return
-        try:
-            completion = self._journal.append_all(operations)
-        except FullError:
-            garbage.extendleft(reversed(taken))
-            return
-        self._when_durable(completion, self._collected, len(operations), None)
+        return taken, operations
 
-    def _collected(self, records: int, _: None) -> None:
-        self.collected += records
+    def _put_back(self, taken: Sequence[tuple[int, ...]]) -> None:
+        with self._garbage_lock:
+            self._garbage.extendleft(reversed(taken))
+
+    def _collected(self, records: int, error: JournalError | None) -> None:
+        with self._garbage_lock:
+            self.collected += records if error is None else 0
+        if error is None and self._garbage:
+            self._delete_garbage()

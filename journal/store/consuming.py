@@ -13,32 +13,29 @@ from typing import TypeAlias
 
 from journal.acceptance import PlainOperation
 from journal.errors import (
-    FullError,
     InvalidOperationError,
     JournalError,
     MessageHeldError,
-    MessageMissingError,
-    QueueMissingError,
     StateError,
 )
-from journal.store.model import Delivery, ReferenceInfo, ReferenceState
+from journal.store.changing import Change
+from journal.store.holding import Holding
+from journal.store.model import Delivery, ReferenceState
 from journal.store.pending import Pending
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_state import QueueState
 from journal.store.records import encode_acknowledgement, encode_reference
-from journal.store.settling import Settling
-from journal.store.transactions import Taken
+from journal.store.transactions import StoreTransaction, Taken
 from journal.v1.journal_pb2 import DELETE, UPDATE
 from journal.v1.store_pb2 import ACKNOWLEDGE, REFERENCE, Acknowledgement, Reference
 
-Change: TypeAlias = Reference.Change.ValueType
 Reason: TypeAlias = Acknowledgement.Reason.ValueType
 
 _PLAIN = -1
 """Locks a reference while the journal is asked to take its acknowledgement."""
 
 
-class Consuming(Settling):
+class Consuming(Holding):
     """Operations on references."""
 
     # ---- acknowledging ---------------------------------------------------------------------------------------------
@@ -93,15 +90,19 @@ class Consuming(Settling):
         txn = self._transaction(tx)
         queue_id = queue.record_id
         durable = queue.config.durable and state.remainder(message_id)[0]
-        state.lock(message_id, queue_id, tx, holder)
+        newly = self._lock_in(state, txn, message_id, queue, holder)
         pending = Pending(message_id)
         if durable:
             data = encode_acknowledgement(reason, holder)
             try:
                 pending.completion = self._journal.update(message_id, ACKNOWLEDGE, data, subject=queue_id, tx=tx)
             except JournalError:
-                state.unlock(message_id, queue_id)
+                if newly:
+                    state.unlock(message_id, queue_id)
                 raise
+        if not newly:
+            key = (message_id, queue_id)
+            txn.changed[key] = txn.changed[key]._replace(acknowledged=True)
         txn.taken.append(Taken(message_id, queue_id, holder, durable))
         return pending
 
@@ -135,8 +136,8 @@ class Consuming(Settling):
                     raise
             return delivery
 
-    def acquire(self, message_id: int, queue: str, holder: str) -> Pending:
-        """Acquire a certain message; one that `holder` has already stays its own.
+    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
+        """Acquire a certain message; one that `holder` has already stays its own. In a transaction: from its commit on.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (another has it, a transaction, or it is not due
         yet), StateError (this node may hand out nothing now), InvalidOperationError (a holder has a name).
@@ -147,6 +148,8 @@ class Consuming(Settling):
             target = state.queue(queue)
             if not self._journal.current:
                 raise StateError("this node does not know that it is still the active one")
+            if tx:
+                return self._acquire_in(state, self._transaction(tx), message_id, target, holder)
             queue_id = target.record_id
             was_held = self._reference(message_id, target).state is ReferenceState.HELD
             delivery = state.acquire(message_id, queue_id, holder, self._clock_ms())
@@ -159,7 +162,20 @@ class Consuming(Settling):
                 state.deliveries(message_id, queue_id, delivery.deliveries)
                 raise
 
-    def release(self, message_id: int, queue: str, holder: str = "") -> Pending:
+    def _acquire_in(
+        self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str
+    ) -> Pending:
+        seen = self._seen_by(txn, message_id, queue)
+        if seen.holder not in ("", holder):
+            raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}")
+        if not seen.holder and seen.due > self._clock_ms():
+            raise MessageHeldError(f"message {message_id} is scheduled for {seen.due}")
+        due = seen.due if seen.holder else 0
+        return self._change_in(
+            state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
+        )
+
+    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         """Give a message back: it is ready in its place again, and counts one delivery more.
 
         Without `holder`: whoever has it. Raises QueueMissingError, MessageMissingError, MessageHeldError (nobody holds
@@ -168,95 +184,38 @@ class Consuming(Settling):
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
-            info = self._reference(message_id, target)
+            txn = self._transaction(tx) if tx else None
+            info = self._reference(message_id, target) if txn is None else self._seen_by(txn, message_id, target)
             if info.state is not ReferenceState.HELD or holder not in ("", info.holder):
                 raise MessageHeldError(f"message {message_id} is {info.state.value} in {queue}, by {info.holder!r}")
-            pending = self._note(Reference.RELEASED, message_id, target, "", info.deliveries + 1, info.due)
+            count, due = info.deliveries + 1, info.due
+            if txn is not None:
+                return self._change_in(
+                    state, txn, Reference.RELEASED, info, target, holder="", deliveries=count, due=due
+                )
+            pending = self._note(Reference.RELEASED, message_id, target, "", count, due)
             state.release(message_id, target.record_id, holder)
             return pending
 
-    def release_holder(self, name: str) -> Pending:
-        """Give back everything that a holder holds, in bounded groups; done when the last of them is.
-
-        After a FullError the rest is still held: call it again.
-        """
-        with self._lock:
-            state = self._enter()
-            pending = Pending(0)
-            held = state.reattach(name)
-            batch = self._settings.release_operations_max
-            for start in range(0, len(held), batch):
-                pending = self._release_all(state, held[start : start + batch]) or pending
-            self._absent.discard(name)
-            for txn in (*self._transactions.values(), *self._settling):
-                txn.let_go.add(name)
-            return pending
-
-    def _release_all(self, state: QueueState, held: list[tuple[int, int]]) -> Pending | None:
-        operations: list[PlainOperation] = []
-        for message_id, queue_id in held:
-            queue = state.queue_of(queue_id)
-            if queue.config.durable and message_id not in self._volatile:
-                info = self._reference(message_id, queue)
-                data = encode_reference(Reference.RELEASED, "", info.deliveries + 1, info.due)
-                operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
-        pending = None
-        if operations:
-            pending = Pending(0, self._journal.append_all(operations))
-        for message_id, queue_id in held:
-            state.release(message_id, queue_id)
-        return pending
-
-    def reattach(self, holder: str) -> list[tuple[int, str]]:
-        """(message, queue) that a holder has from before a load: they stay its own. In order of acquisition."""
-        with self._lock:
-            state = self._enter()
-            self._let_go_of_absent(self._clock_ms())
-            self._absent.discard(holder)
-            for txn in (*self._transactions.values(), *self._settling):
-                txn.let_go.discard(holder)
-            return [(message, state.queue_of(queue).config.name) for message, queue in state.reattach(holder)]
-
-    def _collect(self) -> None:
-        super()._collect()
-        if not self._let_go:
-            return
-        batch = [self._let_go.popleft() for _ in range(min(len(self._let_go), self._settings.release_operations_max))]
-        try:
-            self._release_all(self._state, [held for held in batch if self._is_held(*held)])
-        except FullError:
-            self._let_go.extendleft(reversed(batch))
-
-    def _is_held(self, message_id: int, queue_id: int) -> bool:
-        try:
-            info = self._reference(message_id, self._state.queue_of(queue_id))
-        except (QueueMissingError, MessageMissingError):
-            return False
-        return info.state is ReferenceState.HELD
-
-    def holders(self) -> list[str]:
-        """Those who hold messages."""
-        with self._lock:
-            return self._enter().holders()
-
-    def _let_go_of_absent(self, now_ms: int) -> None:
-        """Give back what is held by those who have not come back within their time."""
-        if not self._absent or now_ms < self._grace_until_ms:
-            return
-        for holder in sorted(self._absent):
-            self.release_holder(holder)
-
     # ---- what a reference says -------------------------------------------------------------------------------------
 
-    def deliveries(self, message_id: int, queue: str, count: int) -> Pending:
+    def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
         """Set how often a message was delivered, as its broker counts.
 
-        Raises QueueMissingError, MessageMissingError.
+        Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction changes it; in a transaction:
+        another one has locked it).
         """
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
+            if tx:
+                txn = self._transaction(tx)
+                seen = self._seen_by(txn, message_id, target)
+                return self._change_in(
+                    state, txn, Reference.DELIVERED, seen, target, holder=seen.holder, deliveries=count, due=seen.due
+                )
             info = self._reference(message_id, target)
+            self._require_unchanged(message_id, target, info)
             state.deliveries(message_id, target.record_id, count)
             try:
                 return self._note(Reference.DELIVERED, message_id, target, info.holder, count, info.due)
@@ -264,7 +223,7 @@ class Consuming(Settling):
                 state.deliveries(message_id, target.record_id, info.deliveries)
                 raise
 
-    def schedule(self, message_id: int, queue: str, due: int) -> Pending:
+    def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
         """Deliver a message not before `due` (ms since 1970, 0: at once); of one that is held, once it is given back.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it).
@@ -272,6 +231,19 @@ class Consuming(Settling):
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
+            if tx:
+                txn = self._transaction(tx)
+                seen = self._seen_by(txn, message_id, target)
+                return self._change_in(
+                    state,
+                    txn,
+                    Reference.SCHEDULED,
+                    seen,
+                    target,
+                    holder=seen.holder,
+                    deliveries=seen.deliveries,
+                    due=due,
+                )
             info = self._reference(message_id, target)
             state.schedule(message_id, target.record_id, due)
             try:
@@ -289,10 +261,6 @@ class Consuming(Settling):
             return Pending(message_id)
         completion = self._journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue.record_id)
         return Pending(message_id, completion)
-
-    def _reference(self, message_id: int, queue: QueueEntry) -> ReferenceInfo:
-        """Raises MessageMissingError for a message that is not in the queue (any more, or yet)."""
-        return self._state.reference(message_id, queue.record_id)
 
 
 def _require_name(holder: str) -> None:

@@ -8,14 +8,31 @@ from __future__ import annotations
 
 import zlib
 
-from journal.errors import AddressInUseError, InvalidOperationError, JournalError, QueueInDoubtError
+from journal.acceptance import PlainOperation
+from journal.errors import (
+    AddressExistsError,
+    AddressInUseError,
+    InvalidOperationError,
+    JournalError,
+    QueueExistsError,
+    QueueInDoubtError,
+)
 from journal.limits import VIRTUAL_SHARDS
 from journal.store.base import StoreBase
+from journal.store.declared import (
+    AddressDeclared,
+    BindingDeclared,
+    Declared,
+    QueueDeclared,
+    require_creatable,
+)
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import QueueConfig
 from journal.store.pending import Pending
 from journal.store.queue_entry import BindingEntry
+from journal.store.queue_state import QueueState
 from journal.store.records import encode_address, encode_binding, encode_queue
+from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import DELETE
 from journal.v1.store_pb2 import ADDRESS, BINDING, QUEUE
 
@@ -26,17 +43,32 @@ def virtual_shard_of(address: str) -> int:
 
 
 class Declaring(StoreBase):
-    """Operations on what messages go through."""
+    """Operations on what messages go through. In a transaction: see `journal.store.declared`."""
 
-    def create_address(self, name: str, duplicate_window: int = 0) -> Pending:
-        """An address; it remembers the last `duplicate_window` duplicate-detection ids. Raises AddressExistsError."""
+    # ---- addresses -------------------------------------------------------------------------------------------------
+
+    def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending:
+        """An address; it remembers the last `duplicate_window` duplicate-detection ids.
+
+        In a transaction: there for others from its commit on, for its own queues at once. Raises AddressExistsError
+        (also if a transaction creates or destroys it).
+        """
         if not name:
             raise InvalidOperationError("an address has a name")
         data = encode_address(name, duplicate_window)
         with self._lock:
             state = self._enter()
+            txn = self._transaction(tx) if tx else None
+            for other in self._declaring.values():
+                if other.declared.claims_address(name, own=other is txn):
+                    raise AddressExistsError(f"transaction {other.tx} creates or destroys address {name!r}")
             record_id = self._journal.new_id(virtual_shard_of(name))
             state.add_address(record_id, name, duplicate_window)
+            if txn is not None:
+                state.remove_address(name)
+                completion = self._journal.add(record_id, ADDRESS, data, tx=tx)
+                self._declare(txn, AddressDeclared(True, record_id, name, duplicate_window))
+                return Pending(record_id, completion)
             try:
                 completion = self._journal.add(record_id, ADDRESS, data)
             except JournalError:
@@ -46,35 +78,55 @@ class Declaring(StoreBase):
                 self._windows[record_id] = DuplicateWindow(record_id, duplicate_window)
             return Pending(record_id, completion)
 
-    def destroy_address(self, name: str) -> Pending:
+    def destroy_address(self, name: str, tx: int = 0) -> Pending:
         """An address without queues; messages that no queue ever got go with it.
 
-        Raises AddressMissingError, AddressInUseError (it has queues, or a transaction stores messages there).
+        In a transaction it is gone for everybody at once, and back if that is rolled back. Raises AddressMissingError,
+        AddressInUseError (it has queues, or a transaction creates or destroys some, or stores messages there).
         """
         with self._lock:
             state = self._enter()
+            txn = self._transaction(tx) if tx else None
             entry = state.address(name)
             unrouted = [message for message, address in self._unrouted.items() if address == entry.record_id]
             stored_in = {self._stored_in[message] for message in unrouted if message in self._stored_in}
             if stored_in:
                 raise AddressInUseError(f"transactions {sorted(stored_in)} store messages at address {name}")
+            for other in self._declaring.values():
+                if other.declared.needs_address(name, own=other is txn):
+                    raise AddressInUseError(f"transaction {other.tx} creates or destroys queues of address {name}")
             state.remove_address(name)
             try:
-                completion = self._journal.delete(entry.record_id)
+                completion = self._journal.delete(entry.record_id, tx=tx)
             except JournalError:
                 state.add_address(entry.record_id, name, entry.duplicate_window)
                 raise
+            if txn is not None:
+                self._declare(txn, AddressDeclared(False, entry.record_id, name, entry.duplicate_window))
+                return Pending(entry.record_id, completion)
             self._windows.pop(entry.record_id, None)
             self._discard(unrouted)
             return Pending(entry.record_id, completion)
 
-    def create_queue(self, config: QueueConfig) -> Pending:
-        """A queue of an address that exists. Raises AddressMissingError, QueueExistsError."""
+    # ---- queues ----------------------------------------------------------------------------------------------------
+
+    def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
+        """A queue of an address that exists, or that the transaction creates.
+
+        In a transaction: there for others from its commit on, for its own bindings at once. Raises AddressMissingError,
+        QueueExistsError (also if a transaction creates or destroys it).
+        """
         if not config.name:
             raise InvalidOperationError("a queue has a name")
         data = encode_queue(config)
         with self._lock:
             state = self._enter()
+            txn = self._transaction(tx) if tx else None
+            for other in self._declaring.values():
+                if other.declared.claims_queue(config, own=other is txn):
+                    raise QueueExistsError(f"transaction {other.tx} creates or destroys queue {config.name!r}")
+            if txn is not None:
+                return self._create_queue_in(state, txn, config, data)
             record_id = self._new_id(state.address(config.address))
             state.add_queue(record_id, config)
             if not config.durable:
@@ -85,52 +137,97 @@ class Declaring(StoreBase):
                 state.remove_queue(config.name)
                 raise
 
-    def destroy_queue(self, name: str) -> Pending:
+    def _create_queue_in(self, state: QueueState, txn: StoreTransaction, config: QueueConfig, data: bytes) -> Pending:
+        made = txn.declared.made_address(config.address)
+        record_id = self._new_id(made or state.address(config.address))
+        require_creatable(state, record_id, config, made)
+        pending = Pending(record_id)
+        if config.durable:
+            pending.completion = self._journal.add(record_id, QUEUE, data, tx=txn.tx)
+        self._declare(txn, QueueDeclared(True, record_id, config))
+        return pending
+
+    def destroy_queue(self, name: str, tx: int = 0) -> Pending:
         """A queue with what it holds. Messages whose last reference that was are deleted in bounded groups behind it.
 
-        Raises QueueMissingError, QueueInDoubtError (transactions whose settlement is not durable
-        add messages to it or have acknowledged some).
+        In a transaction it is gone for everybody at once, with its messages, and back if that is rolled back. Raises
+        QueueMissingError, QueueInDoubtError (transactions, this one included, whose settlement is not durable add
+        messages to it, have acknowledged or changed some, or bind it).
         """
         with self._lock:
             state = self._enter()
+            txn = self._transaction(tx) if tx else None
             entry = state.queue(name)
             record_id = entry.record_id
             unsettled = [*self._transactions.values(), *self._settling]
-            touching = [txn.tx for txn in unsettled if txn.touches(record_id)]
+            touching = {each.tx for each in unsettled if each.touches(record_id)}
+            touching |= {
+                each.tx for each in self._declaring.values() if each.declared.needs_queue(record_id, own=each is txn)
+            }
             if touching:
                 raise QueueInDoubtError(f"transactions {sorted(touching)} hold messages of queue {name}: settle them")
+            bindings = tuple(state.bindings(record_id))
             pending = Pending(record_id)
             if entry.config.durable:
-                going = [record_id, *(binding.record_id for binding in state.bindings(record_id))]
-                pending.completion = self._journal.append_all([(DELETE, each, 0, b"", False, 0) for each in going])
-            self._discard(state.remove_queue(name))
+                going = [record_id, *(binding.record_id for binding in bindings)]
+                deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for each in going]
+                pending.completion = self._journal.append_all(deletes, tx=tx)
+            if txn is None:
+                self._discard(state.remove_queue(name))
+            else:
+                state.unlist_queue(entry)
+                self._declare(txn, QueueDeclared(False, record_id, entry.config, bindings))
             return pending
 
-    def bind(self, queue: str, key: str = "", filter: str = "", *, id: int = 0) -> Pending:
-        """A binding of a queue: the key and filter by which its broker routes to it. Raises QueueMissingError."""
-        with self._lock:
-            state = self._enter()
-            entry = state.queue(queue)
-            record_id = self._new_id(state.address(entry.config.address), id)
-            data = encode_binding(entry.record_id, key, filter)
-            completion = None
-            if entry.config.durable:
-                completion = self._journal.add(record_id, BINDING, data)
-            state.add_binding(record_id, entry.record_id, key, filter)
-            return Pending(record_id) if completion is None else Pending(record_id, completion)
+    # ---- bindings --------------------------------------------------------------------------------------------------
 
-    def unbind(self, binding_id: int) -> Pending:
-        """Raises StoreError if there is no such binding."""
+    def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0, *, id: int = 0) -> Pending:
+        """A binding of a queue: the key and filter by which its broker routes to it.
+
+        In a transaction: from its commit on; the queue may be one that it creates. Raises QueueMissingError.
+        """
         with self._lock:
             state = self._enter()
+            txn = self._transaction(tx) if tx else None
+            made = None if txn is None else txn.declared.made_queue(queue)
+            entry = made or state.queue(queue)
+            record_id = self._new_binding_id(state, txn, entry.config.address, id)
+            data = encode_binding(entry.record_id, key, filter)
+            pending = Pending(record_id)
+            if entry.config.durable:
+                pending.completion = self._journal.add(record_id, BINDING, data, tx=tx)
+            if txn is None:
+                state.add_binding(record_id, entry.record_id, key, filter)
+            else:
+                bound = BindingEntry(record_id, entry.record_id, key, filter)
+                self._declare(txn, BindingDeclared(True, bound, queue))
+            return pending
+
+    def _new_binding_id(self, state: QueueState, txn: StoreTransaction | None, address: str, wanted: int) -> int:
+        made = None if txn is None else txn.declared.made_address(address)
+        return self._new_id(made or state.address(address), wanted)
+
+    def unbind(self, binding_id: int, tx: int = 0) -> Pending:
+        """Raises StoreError if there is no such binding. In a transaction it is back if that is rolled back."""
+        with self._lock:
+            state = self._enter()
+            txn = self._transaction(tx) if tx else None
             binding = state.remove_binding(binding_id)
-            if not state.queue_of(binding.queue_id).config.durable:
-                return Pending(binding_id)
-            try:
-                return Pending(binding_id, self._journal.delete(binding_id))
-            except JournalError:
-                state.add_binding(*binding)
-                raise
+            config = state.queue_of(binding.queue_id).config
+            pending = Pending(binding_id)
+            if config.durable:
+                try:
+                    pending.completion = self._journal.delete(binding_id, tx=tx)
+                except JournalError:
+                    state.add_binding(*binding)
+                    raise
+            if txn is not None:
+                self._declare(txn, BindingDeclared(False, binding, config.name))
+            return pending
+
+    def _declare(self, txn: StoreTransaction, declared: Declared) -> None:
+        txn.declared.add(declared)
+        self._declaring[txn.tx] = txn
 
     def bindings(self, queue: str) -> list[BindingEntry]:
         """Raises QueueMissingError."""

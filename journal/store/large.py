@@ -14,6 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from journal.errors import DeadlineError, MessageTooLargeError
 
 _WAIT_S = 0.01
+"""Between two looks. A copy tells nobody what it has got: a worker's checkpoint brings it, by way of a replica that
+reads on by itself, and the few bodies that are waited for are those of large messages committed just now."""
 
 
 class Chunks:

@@ -60,15 +60,14 @@ class Joined:
 
 
 class Arrivals:
-    """Messages that not all stores are known to have. Not thread-safe: the chain's lock guards it."""
+    """Messages that may differ between stores for a while. Not thread-safe: the chain's lock guards it."""
 
     def __init__(self) -> None:
         self._by_message: dict[int, Joined] = {}
         self._in_order: deque[tuple[Sequence[int], Joined]] = deque()
-        self._all: Joined | None = None
 
     def expect(self, message_ids: Sequence[int], joined: Joined) -> None:
-        """The messages are in all stores once `joined` is done. What is done by now is forgotten."""
+        """The messages are the same in all stores once `joined` is done. What is done by now is forgotten."""
         while self._in_order and self._in_order[0][1].completion.done:
             arrived, before = self._in_order.popleft()
             for message_id in arrived:
@@ -78,13 +77,9 @@ class Arrivals:
         for message_id in message_ids:
             self._by_message[message_id] = joined
 
-    def expect_unknown(self, joined: Joined) -> None:
-        """Messages that nobody can name are in all stores once `joined` is done."""
-        self._all = joined
-
     def of(self, message_id: int) -> Joined | None:
         """What to wait for before the message is in all stores."""
-        return self._by_message.get(message_id) or self._all
+        return self._by_message.get(message_id)
 
 
 class Lockstep:
@@ -99,11 +94,19 @@ class Lockstep:
         self._names = names
         self._lag_timeout_s = lag_timeout_s
         self._joined: Joined | None = None
+        self._everything: Joined | None = None
+
+    def wait_before_next(self, joined: Joined) -> None:
+        """No store is asked anything more before all are done with this."""
+        self._everything = joined
 
     def ask_first(self, call: Callable[[ChainedStore], _T]) -> _T:
         """What it refuses is refused."""
         if self.error is not None:
             raise self.error
+        if self._everything is not None:
+            self._await(self._everything)
+            self._everything = None
         try:
             return call(self._first)
         except (CallerError, FullError):
@@ -142,8 +145,10 @@ class Lockstep:
     def await_arrival(self, message_id: int) -> None:
         """The others have the message as well, or this raises ChainError."""
         joined = self.arrivals.of(message_id)
-        if joined is None:
-            return
+        if joined is not None:
+            self._await(joined)
+
+    def _await(self, joined: Joined) -> None:
         try:
             joined.completion.wait(self._lag_timeout_s)
         except DeadlineError as error:

@@ -69,7 +69,7 @@ class Moving(Streaming, Consuming, Looking):
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
-            holder = self._reference(message_id, target).holder
+            holder = self._holder_of(message_id, target, tx)
             if tx:
                 settled = self._acknowledge_in(state, message_id, target, holder, tx, code)
             else:
@@ -144,7 +144,7 @@ class Moving(Streaming, Consuming, Looking):
             with self._lock:
                 state = self._enter()
                 source = state.queue(queue)
-                holder = self._reference(message_id, source).holder
+                holder = self._holder_of(message_id, source, tx)
                 self._acknowledge_in(state, message_id, source, holder, tx, code)
             pending = self.store_stream(replace(copy, body=b""), self.body_stream(message_id), queues, tx, id=id)
             if own:

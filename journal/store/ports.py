@@ -31,8 +31,12 @@ class StoreJournal(Protocol):
 
     def delete(self, record_id: int, *, tx: int = 0) -> Completion: ...
 
-    def append_all(self, operations: Sequence[PlainOperation]) -> Completion:
-        """Operations that take effect together: one group has them all, or the journal none."""
+    def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
+        """Operations that take effect together: one group has them all or, with `tx`, that transaction; or the journal
+        has none. Without `wait` a full queue refuses them at once.
+
+        Raises InvalidOperationError for more than one group takes: `queue_operations_max`, `queue_bytes_max`.
+        """
 
     def begin(self, tx: int | None = None) -> int: ...
 

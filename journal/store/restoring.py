@@ -1,28 +1,41 @@
 """What a load says of transactions in doubt and duplicate windows, as the store's own bookkeeping.
 
-The loaded state has a prepared transaction's references already, arriving or locked; here its operations are read for
-what commit or rollback will do to them.
+The loaded state has a prepared transaction's references already, arriving or locked for their acknowledgement. Here its
+operations are read for what commit or rollback will do to them; the references that it changes are locked, and what it
+destroys leaves the state.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from journal.errors import RowError, StoreError
+from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared, destroyed, lay_out, queue_name
 from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.loaded import LoadedPrepared, LoadedStore
-from journal.store.records import decode_acknowledgement, decode_duplicate
-from journal.store.transactions import Routed, StoreTransaction, Taken
-from journal.v1.journal_pb2 import ADD, UPDATE
-from journal.v1.store_pb2 import ACKNOWLEDGE, DUPLICATE, MESSAGE, ROUTE
+from journal.store.queue_entry import AddressEntry, BindingEntry
+from journal.store.queue_state import QueueState
+from journal.store.records import (
+    decode_acknowledgement,
+    decode_address,
+    decode_binding,
+    decode_duplicate,
+    decode_queue,
+    decode_reference,
+)
+from journal.store.transactions import Changed, Routed, StoreTransaction, Taken
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Operation
+from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, DUPLICATE, MESSAGE, QUEUE, REFERENCE, ROUTE
 
 
 def restore_transactions(loaded: LoadedStore, bodies_bytes_max: int) -> dict[int, StoreTransaction]:
-    """Prepared transactions by number."""
-    return {prepared.tx: _restored(prepared, bodies_bytes_max) for prepared in loaded.prepared}
+    """Prepared transactions by number; what they change is locked, what they destroy is gone, in the loaded state."""
+    return {prepared.tx: _restored(loaded.state, prepared, bodies_bytes_max) for prepared in loaded.prepared}
 
 
-def _restored(prepared: LoadedPrepared, bodies_bytes_max: int) -> StoreTransaction:
+def _restored(state: QueueState, prepared: LoadedPrepared, bodies_bytes_max: int) -> StoreTransaction:
     txn = StoreTransaction(prepared.tx, 0, data=prepared.data, prepared=True)
+    changes: dict[tuple[int, int], Changed] = {}
     for op in prepared.operations:
         if op.type == ADD and op.kind == MESSAGE:
             txn.stored[op.id] = True
@@ -34,17 +47,59 @@ def _restored(prepared: LoadedPrepared, bodies_bytes_max: int) -> StoreTransacti
             txn.taken.append(Taken(op.id, op.subject, holder, True))
         elif op.type == UPDATE and op.kind == DUPLICATE:
             txn.reservations.append(Reservation(op.id, op.subject, decode_duplicate(op.data)))
+        elif op.type == UPDATE and op.kind == REFERENCE:
+            changes[op.id, op.subject] = Changed(*decode_reference(op.data), True)
+    _restore_changes(state, txn, changes)
+    _restore_declared(state, txn, prepared.operations)
     return txn
 
 
-def restore_windows(loaded: LoadedStore, transactions: Mapping[int, StoreTransaction]) -> dict[int, DuplicateWindow]:
-    """Duplicate windows by their address' record id, with what prepared transactions reserve."""
+def _restore_changes(state: QueueState, txn: StoreTransaction, changes: Mapping[tuple[int, int], Changed]) -> None:
+    """Changes of references that were there before; those of its own routes are a part of these."""
+    routed = {(item.message, item.queue) for item in txn.routed}
+    taken = {(item.message, item.queue) for item in txn.taken}
+    for key, changed in changes.items():
+        if key in routed:
+            continue
+        txn.changed[key] = changed._replace(acknowledged=key in taken)
+        if key in taken:
+            continue
+        try:
+            state.lock(*key, txn.tx, state.reference(*key).holder)
+        except StoreError as error:
+            raise RowError(f"transaction {txn.tx} in doubt does not fit the queues: {error}") from error
+
+
+def _restore_declared(state: QueueState, txn: StoreTransaction, operations: Sequence[Operation]) -> None:
+    declared, names = txn.declared, {}
+    for op in operations:
+        if op.type == ADD and op.kind == ADDRESS:
+            declared.add(AddressDeclared(True, op.id, *decode_address(op.data)))
+        elif op.type == ADD and op.kind == QUEUE:
+            config = decode_queue(op.data)
+            names[op.id] = config.name
+            declared.add(QueueDeclared(True, op.id, config))
+        elif op.type == ADD and op.kind == BINDING:
+            bound = BindingEntry(op.id, *decode_binding(op.data))
+            name = names.get(bound.queue_id) or queue_name(state, bound.queue_id)
+            declared.add(BindingDeclared(True, bound, name))
+    going = [op.id for op in operations if op.type == DELETE]
+    if going:
+        for each in destroyed(state, going):
+            declared.add(each)
+        lay_out(state, declared)
+
+
+def restore_windows(
+    loaded: LoadedStore, addresses: Sequence[AddressEntry], transactions: Mapping[int, StoreTransaction]
+) -> dict[int, DuplicateWindow]:
+    """Duplicate windows of addresses by their record id, with what prepared transactions reserve."""
     windows: dict[int, DuplicateWindow] = {}
     reserved: dict[int, list[tuple[int, bytes, int]]] = {}
     for txn in transactions.values():
         for address, slot, duplicate_id in txn.reservations:
             reserved.setdefault(address, []).append((slot, duplicate_id, txn.tx))
-    for entry in loaded.state.addresses():
+    for entry in addresses:
         if entry.duplicate_window:
             window = windows[entry.record_id] = DuplicateWindow(entry.record_id, entry.duplicate_window)
             window.load(loaded.windows.get(entry.record_id, ()), reserved.get(entry.record_id, ()))

@@ -156,7 +156,7 @@ class Sending(Settling):
         window, slot = self._slot(address, message, txn)
         if durable:
             operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
-            pending = Pending(message_id, self._append_in(txn, operations))
+            pending = Pending(message_id, self._journal.append_all(operations, tx=txn.tx))
             txn.keep_body(message_id, out.data, self._settings.transaction_bodies_bytes_max)
         else:
             self._keep_volatile(message_id, out, address, targets)
@@ -190,24 +190,6 @@ class Sending(Settling):
             raise
         return window, window.next_slot(0 if txn is None else txn.tx)
 
-    def _append_in(self, txn: StoreTransaction, operations: Sequence[PlainOperation]) -> Completion:
-        """Operations of a transaction, all or none: one that could get only some can only be rolled back."""
-        journal, tx = self._journal, txn.tx
-        completion = None
-        for type_, record_id, kind, data, replaceable, subject in operations:
-            try:
-                if type_ == ADD:
-                    completion = journal.add(record_id, kind, data, tx=tx)
-                else:
-                    completion = journal.update(record_id, kind, data, replaceable=replaceable, subject=subject, tx=tx)
-            except JournalError as error:
-                if completion is not None:
-                    txn.refused = error
-                raise
-        if completion is None:
-            raise AssertionError("an operation of a transaction appends something")
-        return completion
-
     def _keep_volatile(
         self, message_id: int, out: Outgoing, address: AddressEntry, targets: Sequence[QueueEntry]
     ) -> None:
@@ -231,8 +213,9 @@ class Sending(Settling):
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
         """Give a stored message to one more queue of its address; not before `due` if it is given.
 
-        Raises MessageMissingError (or another transaction stores it), QueueMissingError, StoreError (the queue is of
-        another address, or has it, or had it).
+        After an acknowledge of an earlier route that is durable, it begins a new reference. Raises
+        MessageMissingError (or another transaction stores it), QueueMissingError, StoreError (the queue is of another
+        address, or has it: arriving, or acknowledged and not yet durably so, included).
         """
         with self._lock:
             state = self._enter()
@@ -250,10 +233,7 @@ class Sending(Settling):
                 pending = Pending(message_id)
                 if durable:
                     operations = _route_operations(message_id, queue_id, due if due != own_due else 0)
-                    if txn is None:
-                        pending.completion = self._journal.append_all(operations)
-                    else:
-                        pending.completion = self._append_in(txn, operations)
+                    pending.completion = self._journal.append_all(operations, tx=tx)
             except JournalError:
                 state.withdraw(message_id, queue_id)
                 raise

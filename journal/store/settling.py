@@ -1,23 +1,28 @@
 """Transactions of a message store: begun, prepared, committed, rolled back; those in doubt stay so across loads.
 
 A commit's group also deletes the messages whose last reference it settles: that is decided when it is accepted, as
-another transaction may have settled one in between. What it acknowledges is gone from then on; what it adds is visible
-once it is durable. A prepared transaction's rollback gives back what it held once that is durable, so that nobody is
-handed a message that a crash would lock again.
+another transaction may have settled one in between. What it acknowledges is gone from then on, and what it declares is
+there; what it adds and changes is visible once it is durable. A prepared transaction's rollback gives back what it held
+once that is durable, so that nobody is handed a message that a crash would lock again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
-from journal.errors import JournalError, QueueMissingError, TransactionUnknownError
+from journal.errors import JournalError, TransactionUnknownError
 from journal.store.base import StoreBase
+from journal.store.declared import bring_back, carry_out, queue_name
+from journal.store.duplicates import DuplicateWindow
 from journal.store.pending import Pending
-from journal.store.transactions import NotDurable, StoreTransaction, TransactionInfo
+from journal.store.transactions import Changed, NotDurable, StoreTransaction, TransactionInfo
 from journal.v1.journal_pb2 import DELETE
+
+_WHENEVER_MS = 2**63 - 1
+"""Of an acquisition that was in time when it was accepted."""
 
 
 class Prepared(Pending):
@@ -69,9 +74,11 @@ class Settling(StoreBase):
             deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for each in last]
             completion = self._journal.commit(tx, then=[*deletes, *then])
             self._forget_transaction(txn)
-            self._commit_taken(txn, completion)
-            self._commit_added(txn, completion)
             self._settling.append(txn)
+            self._commit_taken(txn, completion)
+            self._commit_changed(txn, completion)
+            self._commit_added(txn, completion)
+            self._commit_declared(txn)
             self._when_durable(completion, self._is_settled, txn, None)
             return Pending(tx, completion)
 
@@ -98,6 +105,43 @@ class Settling(StoreBase):
                 self._when_durable(completion, state.settled, message_id, queue_id)
             else:
                 state.settled(message_id, queue_id)
+
+    def _commit_changed(self, txn: StoreTransaction, completion: Completion) -> None:
+        for key, changed in txn.changed.items():
+            if changed.acknowledged:
+                continue
+            if changed.durable:
+                self._when_durable(completion, self._change, txn, (key, changed))
+            else:
+                self._change(txn, (key, changed))
+
+    def _change(self, txn: StoreTransaction, what: tuple[tuple[int, int], Changed]) -> None:
+        """A reference is what a committed transaction has made of it."""
+        key, (holder, deliveries, due, _, _) = what
+        state = self._state
+        before = state.reference(*key).holder
+        state.unlock(*key)
+        if before not in ("", holder):
+            state.release(*key, before)
+        if holder not in ("", before):
+            state.acquire(*key, holder, _WHENEVER_MS)
+        state.deliveries(*key, deliveries)
+        state.schedule(*key, due)
+        if holder in txn.let_go:
+            self._let_go.append(key)
+
+    def _commit_declared(self, txn: StoreTransaction) -> None:
+        declared = txn.declared
+        if not declared:
+            return
+        del self._declaring[txn.tx]
+        for address in declared.addresses:
+            if address.made and address.duplicate_window:
+                self._windows[address.record_id] = DuplicateWindow(address.record_id, address.duplicate_window)
+            elif not address.made:
+                self._windows.pop(address.record_id, None)
+                self._discard([each for each, at in self._unrouted.items() if at == address.record_id])
+        self._discard(carry_out(self._state, declared))
 
     def _commit_added(self, txn: StoreTransaction, completion: Completion) -> None:
         state = self._state
@@ -133,6 +177,16 @@ class Settling(StoreBase):
             state.unlock(message_id, queue_id)
             if holder in txn.let_go:
                 self._let_go.append((message_id, queue_id))
+        for key, changed in txn.changed.items():
+            if changed.acknowledged:
+                continue
+            holder = state.reference(*key).holder
+            state.unlock(*key)
+            if holder in txn.let_go:
+                self._let_go.append(key)
+        if txn.declared:
+            del self._declaring[txn.tx]
+            bring_back(state, txn.declared)
         unreferenced = []
         for message_id, queue_id, _durable in reversed(txn.routed):
             none_left = state.withdraw(message_id, queue_id)
@@ -201,8 +255,10 @@ class Settling(StoreBase):
     def _not_durable(self, txn: StoreTransaction) -> NotDurable:
         return NotDurable(
             tuple(message for message, durable in txn.stored.items() if not durable),
-            tuple((item.message, self._queue_name(item.queue)) for item in txn.routed if not item.durable),
-            tuple((item.message, self._queue_name(item.queue)) for item in txn.taken if not item.durable),
+            self._named((item.message, item.queue) for item in txn.routed if not item.durable),
+            self._named((item.message, item.queue) for item in txn.taken if not item.durable),
+            self._named(key for key, changed in txn.changed.items() if not changed.durable),
+            txn.declared.not_durable(),
         )
 
     def _info(self, txn: StoreTransaction) -> TransactionInfo:
@@ -212,12 +268,11 @@ class Settling(StoreBase):
             txn.prepared,
             txn.since_ms,
             tuple(txn.stored),
-            tuple((item.message, self._queue_name(item.queue)) for item in txn.routed),
-            tuple((item.message, self._queue_name(item.queue)) for item in txn.taken),
+            self._named((item.message, item.queue) for item in txn.routed),
+            self._named((item.message, item.queue) for item in txn.taken),
+            self._named(key for key, changed in txn.changed.items() if not changed.acknowledged),
+            txn.declared.in_words(),
         )
 
-    def _queue_name(self, queue_id: int) -> str:
-        try:
-            return self._state.queue_of(queue_id).config.name
-        except QueueMissingError:
-            return ""
+    def _named(self, references: Iterable[tuple[int, int]]) -> tuple[tuple[int, str], ...]:
+        return tuple((message, queue_name(self._state, queue)) for message, queue in references)

@@ -52,7 +52,8 @@ class MessageStore(Declaring, Moving):
         """Go on from what the journal's activation has loaded; delete what nothing refers to. Once.
 
         What holders hold stays theirs for `acquire_grace_ms` from now, unless they come back. Transactions in doubt
-        are as they were: what they add is not visible, what they acknowledge is locked.
+        are as they were: what they add is not visible, what they acknowledge and change is locked, what they destroy
+        is gone.
         """
         with self._lock:
             if self._started:
@@ -61,13 +62,17 @@ class MessageStore(Declaring, Moving):
             state = self._state = loaded.state
             self._arrive, self._settled = state.arrive, state.settled
             self._due_of.update(loaded.due)
+            addresses = state.addresses()
             self._transactions.update(restore_transactions(loaded, self._settings.transaction_bodies_bytes_max))
-            self._windows.update(restore_windows(loaded, self._transactions))
+            self._windows.update(restore_windows(loaded, addresses, self._transactions))
+            self._declaring.update({tx: txn for tx, txn in self._transactions.items() if txn.declared})
             for txn in self._transactions.values():
                 self._stored_in.update(dict.fromkeys(txn.stored, txn.tx))
                 for message_id in txn.stored:
                     self._unrouted[message_id] = state.address(state.message(message_id).address).record_id
             self._absent = set(state.holders())
+            for txn in self._transactions.values():
+                self._absent.update(changed.holder for changed in txn.changed.values() if changed.holder)
             self._grace_until_ms = self._clock_ms() + self._settings.acquire_grace_ms
             self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages
@@ -80,14 +85,13 @@ class MessageStore(Declaring, Moving):
     def tick(self) -> int:
         """Do what time brings: what is due becomes ready (how many), the absent let go of what they held.
 
-        `take` does both by itself; this is for brokers that wait for `next_due` rather than ask.
+        `take` does both by itself; this is for brokers that wait for `next_due` rather than ask. What is due becomes
+        ready in batches, the earliest first: while `next_due` has passed, there is more.
         """
         with self._lock:
             state = self._enter()
             now_ms = self._clock_ms()
             self._let_go_of_absent(now_ms)
-            if self._garbage:
-                self._collect()
             return state.due(now_ms)
 
     def room(self) -> Completion:

@@ -1,4 +1,4 @@
-"""A transaction as the store knows it: what it stores, routes and acknowledges, until it is settled.
+"""A transaction as the store knows it: what it stores, routes, acknowledges, changes and declares, until it is settled.
 
 The journal holds a transaction's operations; this is what their commit or rollback means for the queues, in the order
 in which it was said. What is not durable in it is only here, and does not survive its preparation by a crash.
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from journal.errors import JournalError
+from journal.store.declared import Declarations
 from journal.store.duplicates import Reservation
 
 
@@ -30,6 +31,17 @@ class Taken(NamedTuple):
     durable: bool
 
 
+class Changed(NamedTuple):
+    """What a commit makes of a reference that stays (acquired, released, counted, scheduled); locked until then."""
+
+    holder: str
+    deliveries: int
+    due: int
+    durable: bool
+    acknowledged: bool = False
+    """By the same transaction: then it does not stay after all."""
+
+
 class NotDurable(NamedTuple):
     """What of a prepared transaction lives in this process only: a load brings back the transaction without it."""
 
@@ -38,9 +50,13 @@ class NotDurable(NamedTuple):
     """(message, queue) that it routes."""
     acknowledgements: tuple[tuple[int, str], ...] = ()
     """(message, queue) that it settles."""
+    changes: tuple[tuple[int, str], ...] = ()
+    """(message, queue) that it acquires, releases, counts or schedules."""
+    declarations: tuple[str, ...] = ()
+    """Queues that it creates or destroys, in words."""
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.references or self.acknowledgements)
+        return any(self)
 
 
 class TransactionInfo(NamedTuple):
@@ -57,12 +73,16 @@ class TransactionInfo(NamedTuple):
     references: tuple[tuple[int, str], ...]
     """(message, queue) that it routes."""
     acknowledgements: tuple[tuple[int, str], ...]
-    """(message, queue) that it holds locked."""
+    """(message, queue) that it acknowledges, and holds locked."""
+    changes: tuple[tuple[int, str], ...] = ()
+    """(message, queue) that it acquires, releases, counts or schedules, and holds locked."""
+    declarations: tuple[str, ...] = ()
+    """What it does to addresses, queues and bindings, in words."""
 
     @property
     def empty(self) -> bool:
         """Nothing was done in it."""
-        return not (self.messages or self.references or self.acknowledgements)
+        return not (self.messages or self.references or self.acknowledgements or self.changes or self.declarations)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +99,9 @@ class StoreTransaction:
     """Messages: whether durable."""
     routed: list[Routed] = field(default_factory=list)
     taken: list[Taken] = field(default_factory=list)
+    changed: dict[tuple[int, int], Changed] = field(default_factory=dict)
+    """By message and queue."""
+    declared: Declarations = field(default_factory=Declarations)
     let_go: set[str] = field(default_factory=set)
     """Holders who let go of everything meanwhile: a rollback gives theirs back to the queue."""
     reservations: list[Reservation] = field(default_factory=list)
@@ -92,4 +115,8 @@ class StoreTransaction:
             self.body_bytes += len(body)
 
     def touches(self, queue: int) -> bool:
-        return any(item.queue == queue for item in self.routed) or any(item.queue == queue for item in self.taken)
+        return (
+            any(item.queue == queue for item in self.routed)
+            or any(item.queue == queue for item in self.taken)
+            or any(key[1] == queue for key in self.changed)
+        )

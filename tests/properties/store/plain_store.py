@@ -6,13 +6,15 @@ its user waits after every operation.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from journal.errors import (
+    AddressExistsError,
     DuplicateMessageError,
     JournalError,
     MessageHeldError,
     MessageMissingError,
+    QueueExistsError,
     QueueInDoubtError,
     QueueMissingError,
     StoreError,
@@ -67,8 +69,23 @@ class Transaction:
     routed: list[tuple[Key, int, bool]] = field(default_factory=list)
     """Reference, due and whether durable."""
     taken: list[tuple[Key, str]] = field(default_factory=list)
+    changed: dict[Key, Reference] = field(default_factory=dict)
+    """References as it has left them, those that it has acknowledged since included."""
+    created: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    destroyed: dict[str, tuple[str, bool]] = field(default_factory=dict)
+    bound: dict[int, str] = field(default_factory=dict)
+    unbound: dict[int, str] = field(default_factory=dict)
+    created_address: bool = False
+    destroyed_address: bool = False
     ids: list[bytes] = field(default_factory=list)
     let_go: set[str] = field(default_factory=set)
+
+    @property
+    def declarations(self) -> int:
+        """How many addresses, queues and bindings it creates or destroys; those of a destroyed queue go with it."""
+        removed = [each for each, queue in self.unbound.items() if queue not in self.destroyed]
+        queues = len(self.created) + len(self.destroyed)
+        return queues + len(self.bound) + len(removed) + self.created_address + self.destroyed_address
 
 
 class PlainStore:
@@ -77,6 +94,10 @@ class PlainStore:
     def __init__(self, queues: dict[str, tuple[str, bool]], grace_ms: int) -> None:
         """`queues`: name to address and whether durable."""
         self.queues = dict(queues)
+        self.bindings: dict[int, str] = {}
+        """Queues by binding."""
+        self.address = False
+        """Whether there is the address that is no queue's."""
         self.messages: dict[int, Message] = {}
         self.stored_in: dict[int, int] = {}
         self.unrouted: set[int] = set()
@@ -108,6 +129,29 @@ class PlainStore:
         if (message, queue) not in self.references:
             raise Refusal(MessageMissingError)
         return self.references[message, queue]
+
+    def _transaction_of(self, key: Key) -> Transaction | None:
+        """The one that changes a reference."""
+        return next((txn for txn in self.transactions.values() if key in txn.changed), None)
+
+    def _seen(self, message: int, queue: str, txn: Transaction | None) -> Reference:
+        """A reference as a transaction has left it, or as it is."""
+        reference = self._reference(message, queue)
+        if txn is None:
+            return reference
+        key = (message, queue)
+        if key in {taken for taken, _ in txn.taken} or (reference.tx and key not in txn.changed):
+            raise Refusal(MessageHeldError)
+        return txn.changed.get(key, reference)
+
+    def _changed(self, message: int, queue: str, tx: int) -> Reference:
+        """The reference to be changed: the transaction's own, which locks the one that all see."""
+        key = (message, queue)
+        if not tx:
+            return self.references[key]
+        txn = self.transactions[tx]
+        self.references[key].tx = tx
+        return txn.changed.setdefault(key, replace(self.references[key], tx=0))
 
     def _open(self, tx: int) -> Transaction | None:
         if not tx:
@@ -209,18 +253,23 @@ class PlainStore:
         reference.holder = holder
         reference.waits, reference.due, reference.written_due = False, 0, 0
 
-    def acquire(self, message: int, queue: str, holder: str, now_ms: int) -> None:
-        reference = self._reference(message, queue)
+    def acquire(self, message: int, queue: str, holder: str, now_ms: int, tx: int) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        reference = self._seen(message, queue, self._open(tx))
         if reference.tx or reference.holder not in ("", holder) or (reference.waits and reference.due > now_ms):
             raise Refusal(MessageHeldError)
+        reference = self._changed(message, queue, tx)
         if not reference.holder:
             self._hold(reference, holder)
 
-    def release(self, message: int, queue: str, holder: str) -> None:
-        reference = self._reference(message, queue)
+    def release(self, message: int, queue: str, holder: str, tx: int) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        reference = self._seen(message, queue, self._open(tx))
         if reference.state != "held" or holder not in ("", reference.holder):
             raise Refusal(MessageHeldError)
-        self._give_back(reference)
+        self._give_back(self._changed(message, queue, tx))
 
     def _give_back(self, reference: Reference) -> None:
         reference.holder = ""
@@ -247,15 +296,22 @@ class PlainStore:
             if reference.state == "held" and reference.holder == holder
         }
 
-    def deliveries(self, message: int, queue: str, count: int) -> None:
-        reference = self._reference(message, queue)
+    def deliveries(self, message: int, queue: str, count: int, tx: int) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        self._seen(message, queue, self._open(tx))
+        if not tx and self._transaction_of((message, queue)) is not None:
+            raise Refusal(MessageHeldError)
+        reference = self._changed(message, queue, tx)
         reference.deliveries = count
         reference.written_due = reference.due
 
-    def schedule(self, message: int, queue: str, due: int) -> None:
-        reference = self._reference(message, queue)
-        if reference.tx:
+    def schedule(self, message: int, queue: str, due: int, tx: int) -> None:
+        if queue not in self.queues:
+            raise Refusal(QueueMissingError)
+        if self._seen(message, queue, self._open(tx)).tx:
             raise Refusal(MessageHeldError)
+        reference = self._changed(message, queue, tx)
         reference.due = reference.written_due = due
         reference.waits = bool(due) and not reference.holder
 
@@ -263,8 +319,8 @@ class PlainStore:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
         txn = self._open(tx)
-        reference = self._reference(message, queue)
-        if reference.tx or reference.holder not in ("", holder):
+        seen, reference = self._seen(message, queue, txn), self._reference(message, queue)
+        if seen.tx or seen.holder not in ("", holder) or reference.holder not in ("", holder):
             raise Refusal(MessageHeldError)
         if txn is None:
             self._settle((message, queue))
@@ -309,10 +365,21 @@ class PlainStore:
         for key, _, _ in txn.routed:
             self.unrouted.discard(key[0])
         self._arrive(txn.routed)
-        for key, _ in txn.taken:
+        taken = [key for key, _ in txn.taken]
+        for key in taken:
             del self.references[key]
-        for key, _ in txn.taken:
+        for key in taken:
             self._forget_unreferenced(key[0])
+        for key, reference in txn.changed.items():
+            if key not in taken:
+                self.references[key] = reference
+                if reference.holder and reference.holder in txn.let_go:
+                    self._give_back(reference)
+        for queue in txn.destroyed:
+            self._drop_queue(queue)
+        self.address = self.address or txn.created_address
+        self.queues |= txn.created
+        self.bindings |= txn.bound
         durable = {self.messages[each].duplicate_id for each in txn.stored if self.messages[each].durable}
         self.ids.update({each: each in durable for each in txn.ids})
 
@@ -325,6 +392,15 @@ class PlainStore:
             reference.tx = 0
             if reference.holder and holder in txn.let_go:
                 self._give_back(reference)
+        taken = {key for key, _ in txn.taken}
+        for key in txn.changed.keys() - taken:
+            reference = self.references[key]
+            reference.tx = 0
+            if reference.holder and reference.holder in txn.let_go:
+                self._give_back(reference)
+        self.address = self.address or txn.destroyed_address
+        self.queues |= txn.destroyed
+        self.bindings |= txn.unbound
         for message in txn.stored:
             del self.messages[message], self.stored_in[message]
             self.unrouted.discard(message)
@@ -333,16 +409,69 @@ class PlainStore:
 
     # ---- queues and activations ------------------------------------------------------------------------------------
 
-    def destroy_queue(self, queue: str) -> None:
+    def create_address(self, tx: int) -> None:
+        txn = self._open(tx)
+        for other in self.transactions.values():
+            if other.created_address or (other.destroyed_address and other is not txn):
+                raise Refusal(AddressExistsError)
+        if txn is None:
+            self.address = True
+        else:
+            txn.created_address = True
+
+    def destroy_address(self, tx: int) -> None:
+        txn = self._open(tx)
+        self.address = False
+        if txn is not None:
+            txn.destroyed_address = True
+
+    def create_queue(self, queue: str, config: tuple[str, bool], tx: int) -> None:
+        txn = self._open(tx)
+        if queue in self.queues:
+            raise Refusal(QueueExistsError)
+        for other in self.transactions.values():
+            if queue in other.created or (queue in other.destroyed and other is not txn):
+                raise Refusal(QueueExistsError)
+        (self.queues if txn is None else txn.created)[queue] = config
+
+    def destroy_queue(self, queue: str, tx: int) -> None:
+        txn = self._open(tx)
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
-        for txn in self.transactions.values():
-            touched = [key for key, _, _ in txn.routed] + [key for key, _ in txn.taken]
-            if any(key[1] == queue for key in touched):
+        for other in self.transactions.values():
+            touched = [key for key, _, _ in other.routed] + [key for key, _ in other.taken] + list(other.changed)
+            bound = [*other.bound.values(), *(() if other is txn else other.unbound.values())]
+            if any(key[1] == queue for key in touched) or queue in bound:
                 raise Refusal(QueueInDoubtError)
-        del self.queues[queue]
+        if txn is None:
+            self._drop_queue(queue)
+        else:
+            txn.destroyed[queue] = self.queues.pop(queue)
+            txn.unbound |= {each: name for each, name in self.bindings.items() if name == queue}
+            self.bindings = {each: name for each, name in self.bindings.items() if name != queue}
+
+    def _drop_queue(self, queue: str) -> None:
+        self.queues.pop(queue, None)
+        self.bindings = {each: name for each, name in self.bindings.items() if name != queue}
         for key in [key for key in self.references if key[1] == queue]:
             self._settle(key)
+
+    def check_bind(self, queue: str, tx: int) -> None:
+        txn = self._open(tx)
+        if queue not in self.queues and (txn is None or queue not in txn.created):
+            raise Refusal(QueueMissingError)
+
+    def bind(self, binding: int, queue: str, tx: int) -> None:
+        """After `check_bind`."""
+        (self.transactions[tx].bound if tx else self.bindings)[binding] = queue
+
+    def unbind(self, binding: int, tx: int) -> None:
+        txn = self._open(tx)
+        if binding not in self.bindings:
+            raise Refusal(StoreError)
+        queue = self.bindings.pop(binding)
+        if txn is not None:
+            txn.unbound[binding] = queue
 
     def activate(self, now_ms: int) -> int:
         """What is not durable is gone, and what is open; how many messages without references were left."""
@@ -352,6 +481,7 @@ class PlainStore:
         for txn in self.transactions.values():
             self._keep_durable(txn)
         self.queues = {name: (address, durable) for name, (address, durable) in self.queues.items() if durable}
+        self.bindings = {each: name for each, name in self.bindings.items() if name in self.queues}
         self.references = {key: each for key, each in self.references.items() if each.durable}
         orphans = 0
         for message in list(self.messages):
@@ -366,7 +496,11 @@ class PlainStore:
         for reference in self.references.values():
             reference.due = reference.written_due
             reference.waits = bool(reference.due) and not reference.holder
-        self.absent = {each.holder for each in self.references.values() if each.holder}
+        held = [
+            *self.references.values(),
+            *(each for txn in self.transactions.values() for each in txn.changed.values()),
+        ]
+        self.absent = {each.holder for each in held if each.holder}
         self.grace_until_ms = now_ms + self._grace_ms
         return orphans
 
@@ -379,4 +513,9 @@ class PlainStore:
             self.unrouted.discard(message)
         txn.routed = [each for each in txn.routed if each[2]]
         txn.taken = [(key, holder) for key, holder in txn.taken if self.references[key].durable]
+        txn.changed = {key: each for key, each in txn.changed.items() if each.durable}
+        txn.bound = {each: name for each, name in txn.bound.items() if (self.queues | txn.created)[name][1]}
+        txn.unbound = {each: name for each, name in txn.unbound.items() if (self.queues | txn.destroyed)[name][1]}
+        txn.created = {name: config for name, config in txn.created.items() if config[1]}
+        txn.destroyed = {name: config for name, config in txn.destroyed.items() if config[1]}
         txn.let_go.clear()

@@ -171,21 +171,28 @@ class StoreMachine(RuleBasedStateMachine):
         if expected:
             assert found == expected[0]
 
-    @rule(pick=picks, queue=queue_names, holder=holders)
-    def acquire(self, pick: int, queue: str, holder: str) -> None:
+    @rule(pick=picks, queue=queue_names, holder=holders, transacted=inside, tx_pick=picks)
+    def acquire(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
+        tx = self.tx(tx_pick, transacted)
         self.both(
-            lambda: self.plain.acquire(message, queue, holder, self.node.clock()),
-            lambda: self.node.store.acquire(message, queue, holder),
+            lambda: self.plain.acquire(message, queue, holder, self.node.clock(), tx),
+            lambda: self.node.store.acquire(message, queue, holder, tx),
         )
 
-    @rule(pick=picks, queue=queue_names, holder=st.sampled_from(["", "h", "i", OWN, OWN, OWN]))
-    def release(self, pick: int, queue: str, holder: str) -> None:
+    @rule(
+        pick=picks,
+        queue=queue_names,
+        holder=st.sampled_from(["", "h", "i", OWN, OWN, OWN]),
+        transacted=inside,
+        tx_pick=picks,
+    )
+    def release(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
         message, queue = key = self.reference(pick, queue)
-        holder = self.holder(key, holder)
+        holder, tx = self.holder(key, holder), self.tx(tx_pick, transacted)
         self.both(
-            lambda: self.plain.release(message, queue, holder),
-            lambda: self.node.store.release(message, queue, holder),
+            lambda: self.plain.release(message, queue, holder, tx),
+            lambda: self.node.store.release(message, queue, holder, tx),
         )
 
     @rule(
@@ -203,20 +210,22 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.node.store.acknowledge(message, queue, holder, tx),
         )
 
-    @rule(pick=picks, queue=queue_names, count=st.integers(0, 9))
-    def deliveries(self, pick: int, queue: str, count: int) -> None:
+    @rule(pick=picks, queue=queue_names, count=st.integers(0, 9), transacted=inside, tx_pick=picks)
+    def deliveries(self, pick: int, queue: str, count: int, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
+        tx = self.tx(tx_pick, transacted)
         self.both(
-            lambda: self.plain.deliveries(message, queue, count),
-            lambda: self.node.store.deliveries(message, queue, count),
+            lambda: self.plain.deliveries(message, queue, count, tx),
+            lambda: self.node.store.deliveries(message, queue, count, tx),
         )
 
-    @rule(pick=picks, queue=queue_names, due=st.sampled_from([0, 300, 3000]))
-    def schedule(self, pick: int, queue: str, due: int) -> None:
+    @rule(pick=picks, queue=queue_names, due=st.sampled_from([0, 300, 3000]), transacted=inside, tx_pick=picks)
+    def schedule(self, pick: int, queue: str, due: int, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
-        due = due and self.node.clock() + due
+        due, tx = due and self.node.clock() + due, self.tx(tx_pick, transacted)
         self.both(
-            lambda: self.plain.schedule(message, queue, due), lambda: self.node.store.schedule(message, queue, due)
+            lambda: self.plain.schedule(message, queue, due, tx),
+            lambda: self.node.store.schedule(message, queue, due, tx),
         )
 
     @rule(pick=picks, queue=queue_names)
@@ -261,14 +270,40 @@ class StoreMachine(RuleBasedStateMachine):
         tx = self.tx(pick, True)
         self.both(lambda: self.plain.rollback(tx), lambda: self.node.store.rollback(tx))
 
-    @rule(queue=queue_names)
-    def destroy_or_create_queue(self, queue: str) -> None:
+    @rule(queue=queue_names, transacted=inside, pick=picks)
+    def destroy_or_create_queue(self, queue: str, transacted: bool, pick: int) -> None:
         address, durable = QUEUES[queue]
+        tx = self.tx(pick, transacted)
         if queue in self.plain.queues:
-            self.both(lambda: self.plain.destroy_queue(queue), lambda: self.node.store.destroy_queue(queue))
+            self.both(lambda: self.plain.destroy_queue(queue, tx), lambda: self.node.store.destroy_queue(queue, tx))
         else:
-            self.node.store.create_queue(QueueConfig(queue, address, durable=durable)).wait()
-            self.plain.queues[queue] = QUEUES[queue]
+            self.both(
+                lambda: self.plain.create_queue(queue, QUEUES[queue], tx),
+                lambda: self.node.store.create_queue(QueueConfig(queue, address, durable=durable), tx),
+            )
+
+    @rule(queue=queue_names, transacted=inside, pick=picks)
+    def bind(self, queue: str, transacted: bool, pick: int) -> None:
+        tx = self.tx(pick, transacted)
+        pending = self.both(lambda: self.plain.check_bind(queue, tx), lambda: self.node.store.bind(queue, tx=tx))
+        if pending is not None:
+            self.plain.bind(pending.id, queue, tx)
+
+    @rule(pick=picks, transacted=inside, tx_pick=picks)
+    @precondition(lambda self: self.plain.bindings)
+    def unbind(self, pick: int, transacted: bool, tx_pick: int) -> None:
+        known, tx = sorted(self.plain.bindings), self.tx(tx_pick, transacted)
+        binding = known[pick % len(known)] if pick % SELDOM else 1 << 50
+        self.both(lambda: self.plain.unbind(binding, tx), lambda: self.node.store.unbind(binding, tx))
+
+    @rule(transacted=inside, pick=picks)
+    def destroy_or_create_address(self, transacted: bool, pick: int) -> None:
+        """One without queues."""
+        tx = self.tx(pick, transacted)
+        if self.plain.address:
+            self.both(lambda: self.plain.destroy_address(tx), lambda: self.node.store.destroy_address("c", tx))
+        else:
+            self.both(lambda: self.plain.create_address(tx), lambda: self.node.store.create_address("c", 5, tx))
 
     @rule(passed_ms=st.sampled_from([100, 400, GRACE_MS]))
     def pass_time(self, passed_ms: int) -> None:
@@ -300,9 +335,12 @@ class StoreMachine(RuleBasedStateMachine):
     def queues_are_the_same(self) -> None:
         store, plain = self.node.store, self.plain
         assert {info.config.name for info in store.queues()} == set(plain.queues)
+        assert {entry.name for entry in store.addresses()} == {"a", "b", *(["c"] if plain.address else [])}
         for queue in plain.queues:
             found = [(info.message, info.state.value, info.deliveries, info.holder) for info in store.browse(queue)]
             assert found == plain.browse(queue)
+            bindings = {binding.record_id for binding in store.bindings(queue)}
+            assert bindings == {each for each, name in plain.bindings.items() if name == queue}
 
     def messages_are_the_same(self) -> None:
         store, plain = self.node.store, self.plain
@@ -322,7 +360,10 @@ class StoreMachine(RuleBasedStateMachine):
             assert found[tx].prepared is txn.prepared
             assert set(found[tx].messages) == set(txn.stored)
             assert set(found[tx].references) == {key for key, _, _ in txn.routed}
-            assert set(found[tx].acknowledgements) == {key for key, _ in txn.taken}
+            taken = {key for key, _ in txn.taken}
+            assert set(found[tx].acknowledgements) == taken
+            assert set(found[tx].changes) == txn.changed.keys() - taken
+            assert len(found[tx].declarations) == txn.declarations
 
     def nothing_volatile_is_left_over(self) -> None:
         in_memory, swapped = self.node.store.volatile_bytes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,23 +60,23 @@ class StoreFake:
             id = self._next_id
         return self._do(*call, id, id=id)
 
-    def create_address(self, name: str, duplicate_window: int = 0) -> Pending:
-        return self._do("create_address", name, duplicate_window)
+    def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending:
+        return self._do("create_address", name, duplicate_window, tx)
 
-    def destroy_address(self, name: str) -> Pending:
-        return self._do("destroy_address", name)
+    def destroy_address(self, name: str, tx: int = 0) -> Pending:
+        return self._do("destroy_address", name, tx)
 
-    def create_queue(self, config: QueueConfig) -> Pending:
-        return self._do("create_queue", config)
+    def create_queue(self, config: QueueConfig, tx: int = 0) -> Pending:
+        return self._do("create_queue", config, tx)
 
-    def destroy_queue(self, name: str) -> Pending:
-        return self._do("destroy_queue", name)
+    def destroy_queue(self, name: str, tx: int = 0) -> Pending:
+        return self._do("destroy_queue", name, tx)
 
-    def bind(self, queue: str, key: str = "", filter: str = "", *, id: int = 0) -> Pending:
-        return self._make("bind", queue, key, filter, id=id)
+    def bind(self, queue: str, key: str = "", filter: str = "", tx: int = 0, *, id: int = 0) -> Pending:
+        return self._make("bind", queue, key, filter, tx, id=id)
 
-    def unbind(self, binding_id: int) -> Pending:
-        return self._do("unbind", binding_id)
+    def unbind(self, binding_id: int, tx: int = 0) -> Pending:
+        return self._do("unbind", binding_id, tx)
 
     def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending:
         return self._make("store", message, tx, id=id)
@@ -89,15 +90,15 @@ class StoreFake:
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         return self._do("acknowledge", message_id, queue, holder, tx)
 
-    def acquire(self, message_id: int, queue: str, holder: str) -> Pending:
-        return self._do("acquire", message_id, queue, holder)
+    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
+        return self._do("acquire", message_id, queue, holder, tx)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
         self._do("take", queue, holder)
         return self.deliveries_to_come.pop(0) if self.deliveries_to_come else None
 
-    def release(self, message_id: int, queue: str) -> Pending:
-        return self._do("release", message_id, queue)
+    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
+        return self._do("release", message_id, queue, holder, tx)
 
     def release_holder(self, name: str) -> Pending:
         return self._do("release_holder", name)
@@ -106,19 +107,27 @@ class StoreFake:
         self._do("reattach", holder)
         return [(5 << 10, "q")]
 
-    def deliveries(self, message_id: int, queue: str, count: int) -> Pending:
-        return self._do("deliveries", message_id, queue, count)
+    def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
+        return self._do("deliveries", message_id, queue, count, tx)
 
     def move(
-        self, message_id: int, queue: str, address: str, queues: Sequence[str], reason: str, *, id: int = 0
+        self,
+        message_id: int,
+        queue: str,
+        address: str,
+        queues: Sequence[str],
+        reason: str,
+        *,
+        id: int = 0,
+        tx: int = 0,
     ) -> Pending:
-        return self._make("move", message_id, queue, address, tuple(queues), reason, id=id)
+        return self._make("move", message_id, queue, address, tuple(queues), reason, tx, id=id)
 
-    def expire(self, message_id: int, queue: str, *, id: int = 0) -> Pending:
-        return self._make("expire", message_id, queue, id=id)
+    def expire(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
+        return self._make("expire", message_id, queue, tx, id=id)
 
-    def schedule(self, message_id: int, queue: str, due: int) -> Pending:
-        return self._do("schedule", message_id, queue, due)
+    def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
+        return self._do("schedule", message_id, queue, due, tx)
 
     def begin(self, tx: int = 0) -> int:
         return self._make("begin", id=tx).id
@@ -164,50 +173,53 @@ def commit_all(stores: Sequence[StoreFake]) -> None:
 # ---- order, ids, completion --------------------------------------------------------------------------------------
 
 
-def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_first_one_issued() -> None:
+@pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
+def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_first_one_issued(transacted: bool) -> None:
     chain, (first, *others) = chain_of(3)
+    tx = chain.begin() if transacted else 0
     config = QueueConfig("q", "orders")
-    chain.create_address("orders", 10)
-    chain.create_queue(config)
-    binding = chain.bind("q", "key", "filter").id
-    stored, sent = chain.store(MESSAGE).id, chain.send(MESSAGE, ["q"]).id
-    chain.route(stored, "q", 7)
+    chain.create_address("orders", 10, tx)
+    chain.create_queue(config, tx)
+    binding = chain.bind("q", "key", "filter", tx).id
+    stored, sent = chain.store(MESSAGE, tx).id, chain.send(MESSAGE, ["q"], tx).id
+    chain.route(stored, "q", 7, tx)
     commit_all([first, *others])
-    chain.acquire(stored, "q", "h")
-    chain.deliveries(stored, "q", 3)
-    chain.release(stored, "q")
-    chain.schedule(stored, "q", 9)
-    copy = chain.move(stored, "q", "other", ["o"], "why").id
-    expired = chain.expire(sent, "q").id
+    chain.acquire(stored, "q", "h", tx)
+    chain.deliveries(stored, "q", 3, tx)
+    chain.release(stored, "q", "h", tx)
+    chain.schedule(stored, "q", 9, tx)
+    copy = chain.move(stored, "q", "other", ["o"], "why", tx).id
+    expired = chain.expire(sent, "q", tx).id
     commit_all([first, *others])
-    chain.acknowledge(copy, "o", "h")
+    chain.acknowledge(copy, "o", "h", tx)
     chain.reattach("h")
     chain.release_holder("h")
-    chain.unbind(binding)
-    chain.destroy_queue("q")
-    chain.destroy_address("orders")
+    chain.unbind(binding, tx)
+    chain.destroy_queue("q", tx)
+    chain.destroy_address("orders", tx)
     expected = [
-        ("create_address", "orders", 10),
-        ("create_queue", config),
-        ("bind", "q", "key", "filter", binding),
-        ("store", MESSAGE, 0, stored),
-        ("send", MESSAGE, ("q",), 0, sent),
-        ("route", stored, "q", 7, 0),
-        ("acquire", stored, "q", "h"),
-        ("deliveries", stored, "q", 3),
-        ("release", stored, "q"),
-        ("schedule", stored, "q", 9),
-        ("move", stored, "q", "other", ("o",), "why", copy),
-        ("expire", sent, "q", expired),
-        ("acknowledge", copy, "o", "h", 0),
+        *([("begin", tx)] if tx else []),
+        ("create_address", "orders", 10, tx),
+        ("create_queue", config, tx),
+        ("bind", "q", "key", "filter", tx, binding),
+        ("store", MESSAGE, tx, stored),
+        ("send", MESSAGE, ("q",), tx, sent),
+        ("route", stored, "q", 7, tx),
+        ("acquire", stored, "q", "h", tx),
+        ("deliveries", stored, "q", 3, tx),
+        ("release", stored, "q", "h", tx),
+        ("schedule", stored, "q", 9, tx),
+        ("move", stored, "q", "other", ("o",), "why", tx, copy),
+        ("expire", sent, "q", tx, expired),
+        ("acknowledge", copy, "o", "h", tx),
         ("reattach", "h"),
         ("release_holder", "h"),
-        ("unbind", binding),
-        ("destroy_queue", "q"),
-        ("destroy_address", "orders"),
+        ("unbind", binding, tx),
+        ("destroy_queue", "q", tx),
+        ("destroy_address", "orders", tx),
     ]
-    issued = [binding, stored, sent, copy, expired]
-    assert len(set(issued)) == 5
+    issued = [binding, stored, sent, copy, expired, *([tx] if tx else [])]
+    assert len(set(issued)) == len(issued)
     assert first.calls == expected
     for other in others:
         assert other.calls == as_chained(expected, issued)
@@ -265,11 +277,15 @@ def test_an_operation_is_complete_when_the_last_store_has_completed_it(last: int
     assert asyncio.run(awaited()) == pending.id
 
 
+def _note(told: list[int], number: int, _: JournalError | None) -> None:
+    told.append(number)
+
+
 def test_completions_come_in_order_however_far_one_store_is_ahead() -> None:
     chain, (first, second) = chain_of()
     told: list[int] = []
     for number in range(5):
-        chain.store(MESSAGE).add_callback(lambda _, number=number: told.append(number))
+        chain.store(MESSAGE).add_callback(partial(_note, told, number))
         first.commit_group()
         if number == 1:
             second.commit_group()
@@ -306,6 +322,26 @@ def test_a_rollback_is_no_stores_fault() -> None:
         stored.wait(0)
     assert chain.error is None
     chain.store(MESSAGE)
+
+
+@pytest.mark.parametrize("settle", [MessageStoreChain.commit, MessageStoreChain.rollback], ids=["commit", "rollback"])
+def test_what_a_transaction_had_locked_is_waited_for_until_all_stores_have_settled_it(
+    settle: Callable[[MessageStoreChain, int], Pending],
+) -> None:
+    operations: list[Callable[[MessageStoreChain, int], Pending]] = [
+        lambda chain, tx: chain.acknowledge(5 << 10, "q", "", tx),
+        lambda chain, tx: chain.release(5 << 10, "q", "", tx),
+        lambda chain, tx: chain.move(5 << 10, "q", "other", ["o"], "why", tx),
+        lambda chain, tx: chain.destroy_queue("q", tx),
+    ]
+    for operate in operations:
+        chain, (first, _) = chain_of(lag_timeout_s=0)
+        tx = chain.begin()
+        operate(chain, tx)
+        settle(chain, tx)
+        first.commit_group()
+        with pytest.raises(ChainError, match=r"^store 2 of 2: DeadlineError"):
+            chain.acquire(5 << 10, "q", "h")
 
 
 # ---- refusals and failures ---------------------------------------------------------------------------------------
@@ -381,7 +417,7 @@ def test_what_the_first_store_delivers_is_acquired_in_the_others_once_they_have_
     taking.join()
     assert arrived == [True]
     assert taken == [Delivery(message, 0)]
-    assert second.calls[1:] == [("acquire", chained_id(message), "q", "h")]
+    assert second.calls[1:] == [("acquire", chained_id(message), "q", "h", 0)]
     assert chain.take("q", "h") is None
     assert second.calls[2:] == []
 
@@ -406,7 +442,7 @@ def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
     second.refusals.append(MessageHeldError("held by someone"))
     chain.acquire(5 << 10, "q", "h")
     theirs = chained_id(5 << 10)
-    assert second.calls == [("release", theirs, "q"), ("acquire", theirs, "q", "h")]
+    assert second.calls == [("release", theirs, "q", "", 0), ("acquire", theirs, "q", "h", 0)]
     assert chain.error is None
 
 

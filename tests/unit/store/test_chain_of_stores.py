@@ -78,3 +78,36 @@ def test_the_second_store_knows_a_message_by_an_id_derived_from_the_chains(nodes
     sent = chain.send(Message("orders", b"one"), [QUEUE.name])
     sent.wait(10)
     assert nodes[0].store.message(sent.id).body == nodes[1].store.message(chained_id(sent.id)).body == b"one"
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
+def test_a_transaction_over_the_chain_changes_and_declares_in_both_stores_or_in_none(
+    nodes: list[StoreNode], commit: bool
+) -> None:
+    chain = chain_of(nodes)
+    chain.create_address("orders").wait(10)
+    chain.create_queue(QUEUE).wait(10)
+    held, ready = (chain.send(Message("orders", body), [QUEUE.name]).wait(10) for body in (b"held", b"ready"))
+    chain.acquire(held, QUEUE.name, "h").wait(10)
+    tx = chain.begin()
+    chain.release(held, QUEUE.name, "h", tx)
+    chain.acquire(ready, QUEUE.name, "i", tx)
+    chain.deliveries(ready, QUEUE.name, 4, tx)
+    chain.create_queue(QueueConfig("new", "orders"), tx)
+    chain.bind("new", "key", tx=tx)
+    chain.prepare(tx, b"xid").wait(10)
+    for node in nodes:
+        node.crash()
+    chain = chain_of(nodes)
+    (chain.commit if commit else chain.rollback)(tx).wait(10)
+    for node in nodes:
+        found = [(info.state.value, info.holder, info.deliveries) for info in node.store.browse(QUEUE.name)]
+        if commit:
+            assert found == [("ready", "", 1), ("held", "i", 4)]
+            assert [binding.key for binding in node.store.bindings("new")] == ["key"]
+        else:
+            assert found == [("held", "h", 0), ("ready", "", 0)]
+            assert len(node.store.queues()) == 1
+    delivery = chain.take(QUEUE.name, "h")
+    assert delivery is not None
+    assert delivery.message == (held if commit else ready)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from journal.errors import (
     AddressInUseError,
     DuplicateMessageError,
+    FullError,
     MessageHeldError,
     MessageMissingError,
     QueueInDoubtError,
@@ -16,6 +18,7 @@ from journal.errors import (
     TransactionPreparedError,
     TransactionUnknownError,
 )
+from journal.limits import Limits
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import ADD
@@ -235,6 +238,20 @@ def test_a_prepared_transaction_takes_no_more(store: MessageStore) -> None:
         lambda: store.route(sent, "r", tx=tx),
     )
     store.rollback(tx).wait()
+
+
+def test_a_send_that_a_transaction_has_no_room_for_is_refused_whole_and_the_transaction_goes_on(tmp_path: Path) -> None:
+    limits = Limits(staged_operations_max=4, transaction_buffer_operations_max=2)
+    with StoreNode(tmp_path / "node", limits=limits) as node:
+        store = node.store
+        declare(store, "q", "r", "s")
+        tx = store.begin()
+        send(store, b"first", tx=tx)
+        with pytest.raises(FullError, match="staged_operations_max"):
+            send(store, b"refused", "q", "r", tx=tx)
+        send(store, b"second", tx=tx)
+        store.commit(tx).wait()
+        assert (bodies(store), bodies(store, "r")) == ([b"first", b"second"], [])
 
 
 def test_an_unknown_transaction_is_refused_everywhere(store: MessageStore) -> None:

@@ -1,0 +1,119 @@
+"""What transactions make of references that stay: acquired, given back, counted, scheduled.
+
+The reference is locked from the acceptance of the first such operation on, and the transaction sees it as it has left
+it; everybody else sees it as it was, locked. What became of it is true for all once the commit is durable.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from journal.errors import JournalError, MessageHeldError
+from journal.store.model import ReferenceInfo, ReferenceState
+from journal.store.pending import Pending
+from journal.store.queue_entry import QueueEntry
+from journal.store.queue_state import QueueState
+from journal.store.records import encode_reference
+from journal.store.settling import Settling
+from journal.store.transactions import Changed, StoreTransaction
+from journal.v1.store_pb2 import REFERENCE, Reference
+
+Change: TypeAlias = Reference.Change.ValueType
+
+
+class Changing(Settling):
+    """References inside transactions."""
+
+    def _reference(self, message_id: int, queue: QueueEntry) -> ReferenceInfo:
+        """Raises MessageMissingError for a message that is not in the queue (any more, or yet)."""
+        return self._state.reference(message_id, queue.record_id)
+
+    def _seen_by(self, txn: StoreTransaction, message_id: int, queue: QueueEntry) -> ReferenceInfo:
+        """A reference as a transaction has left it.
+
+        Raises MessageMissingError, MessageHeldError (another transaction locks it, or this one has acknowledged it).
+        """
+        info = self._reference(message_id, queue)
+        changed = txn.changed.get((message_id, queue.record_id))
+        if changed is None:
+            if info.state is ReferenceState.LOCKED:
+                raise MessageHeldError(f"message {message_id} is locked by transaction {info.tx}")
+            return info
+        holder, deliveries, due, _, acknowledged = changed
+        if acknowledged:
+            raise _acknowledged(message_id, txn)
+        waits = ReferenceState.SCHEDULED if due else ReferenceState.READY
+        return info._replace(
+            state=ReferenceState.HELD if holder else waits, holder=holder, deliveries=deliveries, due=due, tx=0
+        )
+
+    def _change_in(
+        self,
+        state: QueueState,
+        txn: StoreTransaction,
+        change: Change,
+        seen: ReferenceInfo,
+        queue: QueueEntry,
+        *,
+        holder: str,
+        deliveries: int,
+        due: int,
+    ) -> Pending:
+        """Write down what a transaction makes of a reference, which it locks."""
+        message_id, queue_id = seen.message, queue.record_id
+        data = encode_reference(change, holder, deliveries, due)
+        durable = queue.config.durable and message_id not in self._volatile
+        key = (message_id, queue_id)
+        newly = key not in txn.changed
+        if newly:
+            state.lock(message_id, queue_id, txn.tx, seen.holder)
+        pending = Pending(message_id)
+        if durable:
+            try:
+                pending.completion = self._journal.update(
+                    message_id, REFERENCE, data, replaceable=True, subject=queue_id, tx=txn.tx
+                )
+            except JournalError:
+                if newly:
+                    state.unlock(message_id, queue_id)
+                raise
+        txn.changed[key] = Changed(holder, deliveries, due, durable)
+        return pending
+
+    def _lock_in(
+        self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str
+    ) -> bool:
+        """Lock a reference for its acknowledgement by a transaction; False if that has changed, and so locked, it.
+
+        Raises what `QueueState.lock` raises, and MessageHeldError for another holder than the transaction has made it.
+        """
+        changed = txn.changed.get((message_id, queue.record_id))
+        if changed is None:
+            state.lock(message_id, queue.record_id, txn.tx, holder)
+            return True
+        if changed.acknowledged:
+            raise _acknowledged(message_id, txn)
+        before = self._reference(message_id, queue).holder
+        for held_by in (changed.holder, before):
+            if held_by not in ("", holder):
+                raise MessageHeldError(f"message {message_id} is held by {held_by!r}")
+        return False
+
+    def _holder_of(self, message_id: int, queue: QueueEntry, tx: int) -> str:
+        """Who has a message, as the transaction has left it."""
+        info = self._reference(message_id, queue)
+        txn = self._transactions.get(tx)
+        changed = None if txn is None else txn.changed.get((message_id, queue.record_id))
+        return info.holder if changed is None else changed.holder or info.holder
+
+    def _require_unchanged(self, message_id: int, queue: QueueEntry, info: ReferenceInfo) -> None:
+        """Raises MessageHeldError for a reference that a transaction changes."""
+        if info.state is not ReferenceState.LOCKED:
+            return
+        for txn in (*self._settling, self._transactions.get(info.tx)):
+            if txn is not None and (message_id, queue.record_id) in txn.changed:
+                raise MessageHeldError(f"message {message_id} is locked by transaction {txn.tx}")
+
+
+def _acknowledged(message_id: int, txn: StoreTransaction) -> MessageHeldError:
+    return MessageHeldError(f"message {message_id} was acknowledged in transaction {txn.tx}")

@@ -1,0 +1,220 @@
+"""What transactions do to addresses, queues and bindings, and what their commit or rollback means for the state.
+
+What a transaction destroys is gone for everybody when that is accepted, and comes back when it is rolled back; what it
+creates is there once it is committed. Until then both are spoken for: nobody else can create or destroy them.
+
+Pure: a state in, the same state changed. The order in which a transaction declared does not matter, as a load may have
+another one: what goes away makes room for what comes, addresses are there for their queues, and queues for bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from journal.errors import QueueMissingError
+from journal.store.model import QueueConfig
+from journal.store.queue_entry import AddressEntry, BindingEntry
+from journal.store.queue_state import QueueState
+
+
+class AddressDeclared(NamedTuple):
+    """An address that a transaction creates (`made`) or destroys."""
+
+    made: bool
+    record_id: int
+    name: str
+    duplicate_window: int
+
+    def __str__(self) -> str:
+        return f"{'create' if self.made else 'destroy'} address {self.name}"
+
+    def entry(self) -> AddressEntry:
+        return AddressEntry(self.record_id, self.name, self.duplicate_window)
+
+
+class QueueDeclared(NamedTuple):
+    """A queue that a transaction creates or destroys; that one has bindings, which go with it."""
+
+    made: bool
+    record_id: int
+    config: QueueConfig
+    bindings: tuple[BindingEntry, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{'create' if self.made else 'destroy'} queue {self.config.name}"
+
+
+class BindingDeclared(NamedTuple):
+    """A binding that a transaction adds or removes."""
+
+    made: bool
+    entry: BindingEntry
+    queue: str
+
+    def __str__(self) -> str:
+        return f"{'bind' if self.made else 'unbind'} queue {self.queue}"
+
+
+Declared: TypeAlias = AddressDeclared | QueueDeclared | BindingDeclared
+
+
+class Declarations:
+    """Those of one transaction."""
+
+    __slots__ = ("addresses", "bindings", "queues")
+
+    def __init__(self, declared: Iterable[Declared] = ()) -> None:
+        self.addresses: list[AddressDeclared] = []
+        self.queues: list[QueueDeclared] = []
+        self.bindings: list[BindingDeclared] = []
+        for each in declared:
+            self.add(each)
+
+    def __bool__(self) -> bool:
+        return bool(self.addresses or self.queues or self.bindings)
+
+    def add(self, declared: Declared) -> None:
+        match declared:
+            case AddressDeclared():
+                self.addresses.append(declared)
+            case QueueDeclared():
+                self.queues.append(declared)
+            case BindingDeclared():
+                self.bindings.append(declared)
+
+    def in_words(self) -> tuple[str, ...]:
+        """What each of them does, but for bindings that go with their queue."""
+        going = {queue.record_id for queue in self.queues if not queue.made}
+        bindings = [each for each in self.bindings if each.made or each.entry.queue_id not in going]
+        return tuple(map(str, (*self.addresses, *self.queues, *bindings)))
+
+    def not_durable(self) -> tuple[str, ...]:
+        """Those of queues that live in this process only."""
+        return tuple(str(each) for each in self.queues if not each.config.durable)
+
+    # ---- what it speaks for ----------------------------------------------------------------------------------------
+
+    def made_address(self, name: str) -> AddressEntry | None:
+        """An address that it creates."""
+        return next((each.entry() for each in self.addresses if each.made and each.name == name), None)
+
+    def made_queue(self, name: str) -> QueueDeclared | None:
+        """A queue that it creates."""
+        return next((each for each in self.queues if each.made and each.config.name == name), None)
+
+    def claims_address(self, name: str, *, own: bool) -> bool:
+        """Whether no address of that name can be created; `own`: by the transaction itself."""
+        return any(each.name == name and (each.made or not own) for each in self.addresses)
+
+    def claims_queue(self, config: QueueConfig, *, own: bool) -> bool:
+        """Whether no such queue can be created."""
+        wanted = _subscription(config)
+        return any(
+            (each.made or not own)
+            and (each.config.name == config.name or (wanted is not None and _subscription(each.config) == wanted))
+            for each in self.queues
+        )
+
+    def needs_address(self, name: str, *, own: bool) -> bool:
+        """Whether an address cannot be destroyed: it has queues once this is committed, or rolled back."""
+        return any(each.config.address == name and (each.made or not own) for each in self.queues)
+
+    def needs_queue(self, queue_id: int, *, own: bool) -> bool:
+        """Whether a queue cannot be destroyed: it has bindings once this is committed, or rolled back."""
+        return any(each.entry.queue_id == queue_id and (each.made or not own) for each in self.bindings)
+
+
+def _subscription(config: QueueConfig) -> tuple[str, str, str] | None:
+    if not (config.client_id or config.subscription):
+        return None
+    return config.address, config.client_id, config.subscription
+
+
+def require_creatable(state: QueueState, record_id: int, config: QueueConfig, made: AddressEntry | None) -> None:
+    """Raises what refuses a queue; `made` is its address if that is still to be created."""
+    if made is not None:
+        state.add_address(made.record_id, made.name)
+    try:
+        state.add_queue(record_id, config)
+        state.remove_queue(config.name)
+    finally:
+        if made is not None:
+            state.remove_address(made.name)
+
+
+def lay_out(state: QueueState, declarations: Declarations) -> None:
+    """What it destroys is gone, for good or not. What is in its queues stays where it is."""
+    for binding in declarations.bindings:
+        if not binding.made:
+            state.remove_binding(binding.entry.record_id)
+    for queue in declarations.queues:
+        if not queue.made:
+            state.unlist_queue(state.queue(queue.config.name))
+    for address in declarations.addresses:
+        if not address.made:
+            state.remove_address(address.name)
+
+
+def bring_back(state: QueueState, declarations: Declarations) -> None:
+    """Undo `lay_out`."""
+    for address in declarations.addresses:
+        if not address.made:
+            state.add_address(address.record_id, address.name, address.duplicate_window)
+    for queue in declarations.queues:
+        if not queue.made:
+            state.add_queue(queue.record_id, queue.config)
+            for binding in queue.bindings:
+                state.add_binding(*binding)
+    for each in declarations.bindings:
+        if not each.made:
+            state.add_binding(*each.entry)
+
+
+def carry_out(state: QueueState, declarations: Declarations) -> Sequence[int]:
+    """It is committed, behind `lay_out`. Messages that have no reference left, as `QueueState.remove_queue`."""
+    bring_back(state, declarations)
+    orphans: list[int] = []
+    for binding in declarations.bindings:
+        if not binding.made:
+            state.remove_binding(binding.entry.record_id)
+    for queue in declarations.queues:
+        if not queue.made:
+            orphans += state.remove_queue(queue.config.name)
+    for address in declarations.addresses:
+        if not address.made:
+            state.remove_address(address.name)
+    for address in declarations.addresses:
+        if address.made:
+            state.add_address(address.record_id, address.name, address.duplicate_window)
+    for queue in declarations.queues:
+        if queue.made:
+            state.add_queue(queue.record_id, queue.config)
+    for binding in declarations.bindings:
+        if binding.made:
+            state.add_binding(*binding.entry)
+    return orphans
+
+
+def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:
+    """What records of a state are, as a transaction destroys them; those of other kinds are left out."""
+    going = set(record_ids)
+    found: list[Declared] = [
+        AddressDeclared(False, entry.record_id, entry.name, entry.duplicate_window)
+        for entry in state.addresses()
+        if entry.record_id in going
+    ]
+    for queue in state.queues():
+        bindings = state.bindings(queue.record_id)
+        found += [BindingDeclared(False, each, queue.config.name) for each in bindings if each.record_id in going]
+        if queue.record_id in going:
+            found.append(QueueDeclared(False, queue.record_id, queue.config))
+    return found
+
+
+def queue_name(state: QueueState, queue_id: int) -> str:
+    """A queue's name, empty if it is not there (any more)."""
+    try:
+        return state.queue_of(queue_id).config.name
+    except QueueMissingError:
+        return ""

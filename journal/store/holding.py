@@ -1,0 +1,88 @@
+"""What holders have: all of it given back when they let go, or do not come back after a load; theirs when they do."""
+
+from __future__ import annotations
+
+from journal.acceptance import PlainOperation
+from journal.errors import FullError, MessageMissingError, QueueMissingError
+from journal.store.changing import Changing
+from journal.store.model import ReferenceState
+from journal.store.pending import Pending
+from journal.store.queue_state import QueueState
+from journal.store.records import encode_reference
+from journal.v1.journal_pb2 import UPDATE
+from journal.v1.store_pb2 import REFERENCE, Reference
+
+
+class Holding(Changing):
+    """Operations on all that a holder has."""
+
+    def release_holder(self, name: str) -> Pending:
+        """Give back everything that a holder holds, in bounded groups; done when the last of them is.
+
+        After a FullError the rest is still held: call it again.
+        """
+        with self._lock:
+            state = self._enter()
+            pending = Pending(0)
+            held = state.reattach(name)
+            batch = self._settings.release_operations_max
+            for start in range(0, len(held), batch):
+                pending = self._release_all(state, held[start : start + batch]) or pending
+            self._absent.discard(name)
+            for txn in (*self._transactions.values(), *self._settling):
+                txn.let_go.add(name)
+            return pending
+
+    def _release_all(self, state: QueueState, held: list[tuple[int, int]]) -> Pending | None:
+        operations: list[PlainOperation] = []
+        for message_id, queue_id in held:
+            queue = state.queue_of(queue_id)
+            if queue.config.durable and message_id not in self._volatile:
+                info = self._reference(message_id, queue)
+                data = encode_reference(Reference.RELEASED, "", info.deliveries + 1, info.due)
+                operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
+        pending = None
+        if operations:
+            pending = Pending(0, self._journal.append_all(operations))
+        for message_id, queue_id in held:
+            state.release(message_id, queue_id)
+        return pending
+
+    def reattach(self, holder: str) -> list[tuple[int, str]]:
+        """(message, queue) that a holder has from before a load: they stay its own. In order of acquisition."""
+        with self._lock:
+            state = self._enter()
+            self._let_go_of_absent(self._clock_ms())
+            self._absent.discard(holder)
+            for txn in (*self._transactions.values(), *self._settling):
+                txn.let_go.discard(holder)
+            return [(message, state.queue_of(queue).config.name) for message, queue in state.reattach(holder)]
+
+    def _collect(self) -> None:
+        super()._collect()
+        if not self._let_go:
+            return
+        batch = [self._let_go.popleft() for _ in range(min(len(self._let_go), self._settings.release_operations_max))]
+        try:
+            self._release_all(self._state, [held for held in batch if self._is_held(*held)])
+        except FullError:
+            self._let_go.extendleft(reversed(batch))
+
+    def _is_held(self, message_id: int, queue_id: int) -> bool:
+        try:
+            info = self._reference(message_id, self._state.queue_of(queue_id))
+        except (QueueMissingError, MessageMissingError):
+            return False
+        return info.state is ReferenceState.HELD
+
+    def holders(self) -> list[str]:
+        """Those who hold messages."""
+        with self._lock:
+            return self._enter().holders()
+
+    def _let_go_of_absent(self, now_ms: int) -> None:
+        """Give back what is held by those who have not come back within their time."""
+        if not self._absent or now_ms < self._grace_until_ms:
+            return
+        for holder in sorted(self._absent):
+            self.release_holder(holder)

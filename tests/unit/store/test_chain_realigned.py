@@ -1,0 +1,182 @@
+"""Stores of a chain that a crash left apart hold the same again, whichever of them was behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from journal.store.chain import MessageStoreChain
+from journal.store.lockstep import chained_id
+from journal.store.model import Message, QueueConfig
+from journal.store.realigning import Realigned, realign
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from tests.support.stores import StoreNode, copy_living
+
+SETTINGS = StoreSettings(inline_bytes_max=100, chunk_bytes=100)
+WAIT_S = 30
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[list[StoreNode]]:
+    with ExitStack() as open_nodes:
+        found = [StoreNode(tmp_path / name, SETTINGS) for name in ("first", "second")]
+        for node in found:
+            open_nodes.callback(node.close)
+        chain = chain_of(found)
+        chain.create_address("orders", 5)
+        for name in "qr":
+            chain.create_queue(QueueConfig(name, "orders")).wait(WAIT_S)
+        yield found
+
+
+def chain_of(nodes: list[StoreNode]) -> MessageStoreChain:
+    return MessageStoreChain([node.store for node in nodes])
+
+
+def realigned(nodes: list[StoreNode]) -> Realigned:
+    (done,) = realign([node.store for node in nodes])
+    return done
+
+
+def contents(store: MessageStore, to_id: Callable[[int], int] = int) -> Any:
+    """Everything but places; ids as `to_id` makes them."""
+    queues = {}
+    for info in store.queues():
+        name = info.config.name
+        references = {
+            (to_id(each.message), store.message(each.message).body, each.state, each.holder, each.deliveries, each.due)
+            for each in store.browse(name)
+        }
+        bindings = {(to_id(each.record_id), each.key, each.filter) for each in store.bindings(name)}
+        queues[name] = (info.config, references, bindings)
+    return queues, {(entry.name, entry.duplicate_window) for entry in store.addresses()}
+
+
+def require_same(nodes: list[StoreNode]) -> None:
+    first, second = (node.store for node in nodes)
+    assert contents(first, chained_id) == contents(second)
+
+
+def test_stores_that_hold_the_same_are_left_alone(nodes: list[StoreNode]) -> None:
+    chain = chain_of(nodes)
+    chain.send(Message("orders", b"one"), ["q", "r"]).wait(WAIT_S)
+    chain.take("q", "h")
+    assert not realigned(nodes)
+    for node in nodes:
+        node.crash()
+    assert not realigned(nodes)
+
+
+def test_what_only_the_first_store_got_the_other_gets_too(nodes: list[StoreNode]) -> None:
+    chain, first = chain_of(nodes), nodes[0].store
+    both = chain.send(Message("orders", b"both"), ["q"]).wait(WAIT_S)
+    first.send(Message("orders", b"x" * 1000, duplicate_id=b"id"), ["q", "r"])
+    first.route(both, "r")
+    first.deliveries(both, "q", 4)
+    first.take("q", "h")
+    first.create_address("new")
+    first.create_queue(QueueConfig("new/q", "new"))
+    first.bind("q", "key").wait(WAIT_S)
+    done = realigned(nodes)
+    assert (done.added, done.removed, done.declared, done.changed) == (3, 0, 3, 1)
+    require_same(nodes)
+    assert not realigned(nodes)
+
+
+def test_what_only_another_store_got_is_undone_there(nodes: list[StoreNode]) -> None:
+    chain, (_, second) = chain_of(nodes), (node.store for node in nodes)
+    kept, acquired = (chain.send(Message("orders", body), ["q"]).wait(WAIT_S) for body in (b"kept", b"acquired"))
+    second.send(Message("orders", b"extra"), ["q", "r"])
+    second.acknowledge(chained_id(kept), "q")
+    second.acquire(chained_id(acquired), "q", "h")
+    second.create_queue(QueueConfig("extra", "orders"))
+    second.destroy_queue("r")
+    second.bind("q", "key")
+    second.prepare(second.begin(), b"never told")
+    second.flush().wait()
+    done = realigned(nodes)
+    assert (done.rolled_back, done.removed, done.added, done.changed) == (1, 1, 1, 1)
+    require_same(nodes)
+
+
+def test_a_message_whose_duplicate_id_the_other_store_has_seen_is_put_back_without_it(nodes: list[StoreNode]) -> None:
+    chain, (first, second) = chain_of(nodes), (node.store for node in nodes)
+    sent = chain.send(Message("orders", b"one", duplicate_id=b"id"), ["q"]).wait(WAIT_S)
+    second.acknowledge(chained_id(sent), "q").wait(WAIT_S)
+    assert realigned(nodes).added == 1
+    assert first.message(sent).duplicate_id == b"id"
+    assert second.message(chained_id(sent)).duplicate_id == b""
+
+
+@pytest.mark.parametrize("settle", [MessageStore.commit, MessageStore.rollback], ids=["commit", "rollback"])
+def test_what_another_store_has_settled_already_is_settled_in_the_first_when_its_coordinator_says_so_again(
+    nodes: list[StoreNode], settle: Callable[[MessageStore, int], Any]
+) -> None:
+    chain = chain_of(nodes)
+    acknowledged = chain.send(Message("orders", b"acknowledged"), ["q"]).wait(WAIT_S)
+    tx = chain.begin()
+    chain.send(Message("orders", b"added"), ["r"], tx)
+    chain.acknowledge(acknowledged, "q", tx=tx)
+    chain.prepare(tx, b"xid").wait(WAIT_S)
+    settle(nodes[1].store, chained_id(tx)).wait(WAIT_S)
+    for node in nodes:
+        node.crash()
+    assert not realigned(nodes)
+    chain = chain_of(nodes)
+    (chain.commit if settle is MessageStore.commit else chain.rollback)(tx).wait(WAIT_S)
+    require_same(nodes)
+    chain.send(Message("orders", b"goes on"), ["q"]).wait(WAIT_S)
+    require_same(nodes)
+
+
+@pytest.mark.parametrize("behind", [0, 1], ids=["first-behind", "second-behind"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_store_that_lost_the_last_operations_is_brought_in_line(
+    nodes: list[StoreNode], tmp_path: Path, seed: int, behind: int
+) -> None:
+    random, chain = Random(seed), chain_of(nodes)
+    operate(chain, random, 30)
+    old = tmp_path / "old"
+    old.mkdir()
+    copy_living(nodes[behind].directory, old / "0")
+    operate(chain, random, 10)
+    with StoreNode(old, SETTINGS) as returned:
+        left = [returned, nodes[1]] if behind == 0 else [nodes[0], returned]
+        left[1 - behind].crash()
+        realigned(left)
+        require_same(left)
+        assert not realigned(left)
+        operate(chain_of(left), random, 10)
+        require_same(left)
+
+
+def operate(chain: MessageStoreChain, random: Random, count: int) -> None:
+    """Operations that the first store allows."""
+    for _ in range(count):
+        queue = random.choice("qr")
+        there = [info for info in chain.browse(queue) if info.state.value in ("ready", "held")]
+        if len(there) < 3 or random.random() < 0.4:
+            queues = random.choice([["q"], ["r"], ["q", "r"]])
+            chain.send(Message("orders", random.randbytes(random.choice([5, 300]))), queues).wait(WAIT_S)
+            continue
+        info = random.choice(there)
+        match random.randrange(5):
+            case 0:
+                chain.acknowledge(info.message, queue, info.holder).wait(WAIT_S)
+            case 1:
+                chain.acquire(info.message, queue, info.holder or "h").wait(WAIT_S)
+            case 2:
+                chain.deliveries(info.message, queue, random.randrange(5)).wait(WAIT_S)
+            case 3:
+                chain.bind(queue, str(random.random())).wait(WAIT_S)
+            case 4:
+                tx = chain.begin()
+                chain.acknowledge(info.message, queue, info.holder, tx)
+                chain.send(Message("orders", b"in a transaction"), [queue], tx)
+                chain.commit(tx).wait(WAIT_S)
