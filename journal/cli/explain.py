@@ -8,19 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_facts, print_json
-from journal.cli.explaining import Explaining
-from journal.cli.store import loaded_queues
+from journal.cli.operations.places import NodeOption, looking
 from journal.cli.text import duration, moment
-from journal.errors import RecordMissingError
 from journal.limits import ID_MAX
-from journal.runtime import wall_ms
-from journal.wire.ids import sequence_of
+
+_BESIDE_FACTS = ("id", "what", "references", "transactions", "why")
 
 
 @journal_command
 def explain(
     chosen: Chosen,
     record_id: Annotated[int, typer.Argument(metavar="ID", min=1, max=ID_MAX, help="A record's id: a message's, say.")],
+    node: NodeOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Why a record is still there: its queues, holders and transactions.
@@ -28,29 +27,15 @@ def explain(
     Of a message, or of anything else that has an id. Needs no worker and disturbs nobody.
     """
     settings = chosen.settings()
-    with loaded_queues(settings) as (loaded, state, progress):
-        issued = max(mark.issued for mark in state.marks.values())
-        explaining = Explaining(record_id, loaded, state.base, len(state.marks), wall_ms(), progress)
-        found = explaining.explanation()
-    if found is None:
-        raise RecordMissingError(_missing(record_id, issued, settings.journal))
+    with looking(settings, node) as looks:
+        found = looks.explain(record_id)
     if as_json:
-        print_json(
-            {"id": found.id, "what": found.what, **found.facts}
-            | {"references": found.references, "transactions": found.transactions, "why": found.why}
-        )
+        print_json(found)
         return
-    print_facts(f"{found.what} {record_id} of journal {settings.journal}", _shown(found.facts))
-    for line in found.why:
+    facts = {name: value for name, value in found.items() if name not in _BESIDE_FACTS}
+    print_facts(f"{found['what']} {record_id} of journal {settings.journal}", _shown(facts))
+    for line in found["why"]:
         typer.echo(line)
-
-
-def _missing(record_id: int, issued: int, journal: str) -> str:
-    if sequence_of(record_id) <= issued:
-        why = "it was deleted (a message: acknowledged everywhere), or it never came to be"
-    else:
-        why = "the journal has not issued that id yet"
-    return f"there is no record {record_id}: {why}; kafka-journal messages -j {journal} QUEUE shows ids that there are"
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from journal.cli.optional_value import OptionalValueCommand
+
 
 class Command(NamedTuple):
     """Where a command (a function, or a `Typer` of several) is, and its line in the overview."""
@@ -22,6 +24,7 @@ COMMANDS: Mapping[str, Command] = {
     "kafka": Command("kafka", "app", "The embedded Apache Kafka: start, stop, status."),
     "init": Command("init", "init", "Make and check the journal's topics and control rows."),
     "worker": Command("worker", "worker", "Run the worker, which applies the WAL to the tables."),
+    "node": Command("node", "app", "Serve the journal as one of several nodes; hand-over to another."),
     "up": Command("worker", "up", "Run the embedded broker, the journal's topics and a worker, until Ctrl-C."),
     "queues": Command("queues", "queues", "The queues, and what is in them."),
     "messages": Command("queues", "messages", "The messages of a queue, in delivery order; nothing is consumed."),
@@ -59,7 +62,7 @@ def load_command(name: str) -> Any:
     if isinstance(found, typer.Typer):
         return typer.main.get_group(found)
     alone = typer.Typer(add_completion=False)
-    alone.command(name)(found)
+    alone.command(name, cls=OptionalValueCommand)(found)
     return typer.main.get_command(alone)
 
 

@@ -1,4 +1,4 @@
-"""`kafka-journal status`: where every shard stands, who is active, and what stopped. Reads ends, not tables."""
+"""`kafka-journal status`: where every shard stands, the nodes, who is active, what stopped. Reads ends, not tables."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.control import ControlRows, table_topic, wal_topic, worker_group
@@ -63,6 +64,8 @@ class JournalStatus:
     silent_after_ms: int
     shards: Sequence[ShardStatus]
     workers: Sequence[GroupMember]
+    nodes: Sequence[dict[str, Any]] = ()
+    """As `--json` prints them."""
 
     @property
     def newest_timestamp(self) -> int:
@@ -84,7 +87,7 @@ class JournalStatus:
 
 @journal_command
 def status(chosen: Chosen, as_json: JsonOption = False) -> None:
-    """Where each shard stands, the active node, the workers, and any shard that is stopped. Needs no worker."""
+    """Where each shard stands, the nodes, the last failover, the workers, and what is stopped. Needs no worker."""
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
         found = read_status(kafka, settings, rows)
@@ -136,7 +139,9 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
         wal.close()
         unfiltered.close()
     silent_after_ms = 2 * settings.fence_check_ms
-    return JournalStatus(settings.journal, identity, wall_ms(), last_active(rows), silent_after_ms, shards, workers)
+    now_ms = wall_ms()
+    nodes = node_lines(rows, now_ms)
+    return JournalStatus(settings.journal, identity, now_ms, last_active(rows), silent_after_ms, shards, workers, nodes)
 
 
 # ---- showing -----------------------------------------------------------------------------------------------
@@ -154,6 +159,7 @@ def to_json(found: JournalStatus) -> dict[str, Any]:
             "epoch": active.epoch if active else 0,
             "last_seen_seconds": round(found.last_seen_s, 3) if active else None,
         },
+        "nodes": list(found.nodes),
         "workers": [
             {"name": worker.client_id, "host": worker.host, "shards": sorted(shard for _, shard in worker.partitions)}
             for worker in found.workers
@@ -194,6 +200,8 @@ _COLUMNS = (
 
 def _show(found: JournalStatus) -> None:
     print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
+    if found.nodes:
+        print_table("nodes", NODE_COLUMNS, [node_row(line, found.now_ms) for line in found.nodes])
     for line in notes(found):
         Console(soft_wrap=True, markup=False, highlight=False).print(line)
 
@@ -221,6 +229,9 @@ def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
 def notes(found: JournalStatus) -> list[str]:
     """What the table does not say, a line each: the node, the workers, what is stopped and how to mend it."""
     lines = [_node_line(found)]
+    failover = failover_note(found.nodes, found.now_ms)
+    if failover is not None:
+        lines.append(failover)
     for worker in found.workers:
         shards = ", ".join(str(shard) for shard in sorted(shard for _, shard in worker.partitions)) or "none"
         lines.append(f"worker {worker.client_id} at {worker.host}: shards {shards}")

@@ -20,7 +20,7 @@ from journal.store.model import Message, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import ADD
-from journal.v1.store_pb2 import OUTCOME, Outcome
+from journal.v1.store_pb2 import MESSAGE, OUTCOME, Outcome
 from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from loaders.queues import QueueLoader
@@ -208,3 +208,26 @@ def test_messages_are_sent_and_received_and_a_settled_transaction_lets_go(cli: C
     assert "--property x: expected KEY=VALUE" in cli.fails("send", "new", "body", "-p", "x", code=2)
     (kept,) = [line for line in cli.dump() if line["kind"] == OUTCOME and line["id"] != left.ids["outcome"]]
     assert "heuristic commit" in cli.ok("explain", kept["id"])
+
+
+def test_what_a_transaction_settled_by_hand_leaves_without_references_goes_with_it(cli: Cli) -> None:
+    """One without an xid, which only its broker knows."""
+    loader = QueueLoader(references_in_memory_max=1000, queue_references_in_memory_max=1000)
+    settings = load_settings(bootstrap_servers=cli.bootstrap, journal=cli.journal, directory=cli.directory / "hand")
+    settled = {}
+    with BlockingJournal(settings) as journal:
+        journal.activate(loader)
+        with MessageStore(journal) as store:
+            store.start(loader.loaded)
+            store.create_address("hand")
+            store.create_queue(QueueConfig("hand", "hand"))
+            for outcome in ("commit", "rollback"):
+                sent = store.send(Message("hand", outcome.encode()), ["hand"]).wait()
+                tx = store.begin()
+                store.acknowledge(sent, "hand", tx=tx)
+                store.prepare(tx, b"no xid").wait()
+                settled[outcome] = sent, tx
+    for outcome, (_, tx) in settled.items():
+        cli.ok("tx", outcome, tx, "--yes")
+    left = {line["id"] for line in cli.dump() if line.get("kind") == MESSAGE}
+    assert left & {sent for sent, _ in settled.values()} == {settled["rollback"][0]}

@@ -23,7 +23,7 @@ from journal.cli.flights.node import REFERENCES_IN_MEMORY_MAX
 from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
 from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
-from journal.cli.queues import read_message
+from journal.cli.operations.views import read_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import DemoError

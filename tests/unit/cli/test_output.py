@@ -8,10 +8,10 @@ import logging
 import pytest
 
 from journal.cli.common import JsonLines, print_json, print_table
+from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
 from journal.cli.status import JournalStatus, ShardStatus, notes, to_json
 from journal.cli.text import duration, printable
-from journal.cli.tx import in_doubt, summary
 from journal.engine import Fold
 from journal.kafka.ports import GroupMember, LogRecord
 from journal.liveness import LastActive

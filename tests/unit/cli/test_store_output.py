@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from journal.cli.explaining import Explaining, Explanation
-from journal.cli.queues import message_line, queue_lines
-from journal.cli.trying import parse_properties, routed_to
-from journal.cli.tx import in_doubt, summary
+from journal.cli.operations.acting import routed_to
+from journal.cli.operations.explaining import Explaining, Explanation
+from journal.cli.operations.in_doubt import in_doubt, summary
+from journal.cli.operations.queue_lines import message_line
+from journal.cli.operations.views import LoadedQueues, queue_lines
+from journal.cli.trying import parse_properties
 from journal.engine import Fold
 from journal.errors import ConfigError
 from journal.loading import load
@@ -82,7 +84,7 @@ def loaded(*operations: Operation) -> tuple[LoadedStore, DictBase]:
 
 def explained(id: int, *operations: Operation) -> Explanation:
     store, base = loaded(*operations)
-    found = Explaining(id, store, base, 1, NOW_MS, no_progress).explanation()
+    found = Explaining(id, LoadedQueues(store, base), base, 1, NOW_MS, no_progress).explanation()
     assert found is not None
     return found
 
@@ -172,7 +174,7 @@ def test_a_record_of_another_kind_is_told_as_it_is_and_none_as_none() -> None:
     found = explained(4096, add(4096, b"x", kind=200), update(4096, b"y", kind=201))
     assert (found.what, found.facts["kind"], found.facts["updates"]) == ("record", 200, 1)
     store, base = loaded()
-    assert Explaining(4096, store, base, 1, NOW_MS, no_progress).explanation() is None
+    assert Explaining(4096, LoadedQueues(store, base), base, 1, NOW_MS, no_progress).explanation() is None
 
 
 # ---- transactions --------------------------------------------------------------------------------------------

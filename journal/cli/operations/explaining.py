@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from journal.activation import Progress
-from journal.cli.queues import age_s, queue_lines, shown_values
+from journal.cli.operations.in_doubt import InDoubt, in_doubt, queue_name
+from journal.cli.operations.queue_lines import age_s, shown_values
+from journal.cli.operations.views import QueuesView
 from journal.cli.text import duration, printable
-from journal.cli.tx import InDoubt, in_doubt, queue_name
 from journal.engine import Base
 from journal.loading import LoadedUpdate, NullLoader, load
-from journal.store.loaded import LoadedStore
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
@@ -47,10 +47,10 @@ class Explaining:
     """One record looked up in a state."""
 
     def __init__(
-        self, record_id: int, loaded: LoadedStore, base: Base, shards: int, now_ms: float, progress: Progress
+        self, record_id: int, queues: QueuesView, base: Base, shards: int, now_ms: float, progress: Progress
     ) -> None:
         self._id = record_id
-        self._loaded = loaded
+        self._queues = queues
         self._base = base
         self._shards = shards
         self._now_ms = now_ms
@@ -113,9 +113,9 @@ class Explaining:
             "text": printable(message.body),
             "acknowledged": [self._queue_called(each) for each in self._acknowledged()],
         }
-        if any(self._id in together for together in self._loaded.orphans):
-            return self._explained("message", facts, "no queue refers to it any more: the next activation deletes it")
-        infos = self._loaded.state.explain(self._id)
+        infos = self._queues.references(self._id)
+        if not infos:
+            return self._explained("message", facts, f"no queue refers to it any more: {self._queues.deleted_by}")
         found = self._explained("message", facts, *(self._why(info, message.expires) for info in infos))
         for info in infos:
             line = {"queue": info.queue, "state": info.state.value, "holder": info.holder}
@@ -132,6 +132,8 @@ class Explaining:
         match info.state:
             case ReferenceState.HELD:
                 why = f"held by {info.holder}{before}, until that acknowledges or releases it, or its broker lets it go"
+            case ReferenceState.LOCKED if info.tx not in self._touching:
+                why = f"transaction {info.tx}, which is still open, may acknowledge it or add it there"
             case ReferenceState.LOCKED:
                 transaction = self._touching[info.tx]
                 adds = (info.queue, self._id, "adds") in transaction.references
@@ -139,7 +141,9 @@ class Explaining:
                 why = f"{_named(transaction)} {does}, or not: {_look_at(info.tx)}"
             case ReferenceState.SCHEDULED:
                 why = f"scheduled, due in {duration((info.due - self._now_ms) / 1000)}{before}"
-            case _:
+            case ReferenceState.SETTLING:
+                why = "acknowledged, which is about to be durable"
+            case ReferenceState.READY:
                 why = f"ready, and nobody has taken it{before}"
         if expires and expires <= self._now_ms:
             why += f"; it expired {duration((self._now_ms - expires) / 1000)} ago, and its broker has not moved it"
@@ -149,7 +153,9 @@ class Explaining:
 
     def _queue(self, record: Record) -> Explanation:
         name = decode_queue(record.data).name
-        line = next(line for line in queue_lines(self._loaded.state, self._now_ms) if line["queue"] == name)
+        line = next((line for line in self._queues.lines(self._now_ms) if line["queue"] == name), None)
+        if line is None:
+            return self._explained("queue", {"queue": name}, "it has just been destroyed")
         why = [f"a queue stays until its broker destroys it; messages in it: {line['depth']:,}"]
         why += [f"{holder} holds {count:,} of them" for holder, count in line["holders"].items()]
         for transaction in in_doubt(self._base):
@@ -160,7 +166,7 @@ class Explaining:
 
     def _address(self, record: Record) -> Explanation:
         name, window = decode_address(record.data)
-        queues = sorted(each.config.name for each in self._loaded.state.queues() if each.config.address == name)
+        queues = [line["queue"] for line in self._queues.lines(self._now_ms) if line["address"] == name]
         facts = {"address": name, "duplicate_window": window, "queues": queues}
         before = ", and its queues before it" if queues else ""
         return self._explained("address", facts, "an address stays until its broker destroys it" + before)

@@ -1,0 +1,41 @@
+"""Typed errors on their way through a socket: the class by its name, the text, and what else it carries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from journal.errors import JournalError
+
+
+def _all(root: type[JournalError]) -> Iterator[type[JournalError]]:
+    yield root
+    for each in root.__subclasses__():
+        yield from _all(each)
+
+
+def error_classes() -> Mapping[str, type[JournalError]]:
+    """By name: those of `journal.errors`, of which no two share one."""
+    return {each.__name__: each for each in _all(JournalError) if each.__module__ == JournalError.__module__}
+
+
+def encode_error(error: JournalError) -> dict[str, Any]:
+    """An error's class that the other side knows, its text and its fields."""
+    known = error_classes()
+    name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in known)
+    fields = {name: value for name, value in vars(error).items() if isinstance(value, (str, int, float))}
+    return {"type": name, "message": str(error), "fields": fields}
+
+
+def decode_error(value: object) -> JournalError:
+    """The same error; a JournalError that names its class if this side does not know it."""
+    said = value if isinstance(value, dict) else {}
+    name, message, fields = said.get("type"), str(said.get("message", value)), said.get("fields")
+    made_of = error_classes().get(str(name))
+    if made_of is None:
+        return JournalError(f"{name}: {message}")
+    # not by its constructor, which may make the text of other arguments
+    error = made_of.__new__(made_of, message)
+    if isinstance(fields, dict):
+        vars(error).update(fields)
+    return error

@@ -1,0 +1,153 @@
+"""Where control sockets are: `<directory>/<journal>/nodes/<name>.sock`, for the user who runs the node only.
+
+A socket's address has little room, less than a path; where a path does not fit, the directory's descriptor stands for
+it. A node holds a lock beside its socket while it lives, so that what a killed one left is known to be stale.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from journal.config import Settings
+from journal.errors import NodeSocketError
+
+ADDRESS_BYTES_MAX = 107
+"""Linux' sun_path, with its final zero."""
+
+_FILE_BYTES_MAX = 72
+_HASH_DIGITS = 16
+_SUFFIX = ".sock"
+
+
+def sockets_directory(settings: Settings) -> Path:
+    return settings.directory / settings.journal / "nodes"
+
+
+def socket_path(settings: Settings, node: str) -> Path:
+    """A node may have any name; a long one's end becomes its hash."""
+    name = quote(node, safe="")
+    if len(name) + len(_SUFFIX) > _FILE_BYTES_MAX:
+        digest = hashlib.sha256(node.encode()).hexdigest()[:_HASH_DIGITS]
+        name = name[: _FILE_BYTES_MAX - len(_SUFFIX) - _HASH_DIGITS - 1] + "-" + digest
+    return sockets_directory(settings) / (name + _SUFFIX)
+
+
+def sockets_of(settings: Settings) -> list[Path]:
+    """Sockets of this journal's nodes, of those that live and those that were killed. Raises NodeSocketError."""
+    directory = sockets_directory(settings)
+    try:
+        return sorted(path for path in directory.iterdir() if path.suffix == _SUFFIX)
+    except FileNotFoundError:
+        return []
+    except PermissionError as error:
+        raise NodeSocketError(f"{directory} is another user's ({owner_of(directory)}): ask as that one") from error
+
+
+def node_of(path: Path) -> str:
+    """A socket's node, as far as the file's name says it."""
+    return unquote(path.stem)
+
+
+@contextmanager
+def address_of(path: Path) -> Iterator[str]:
+    """The address by which to bind or connect to a path, of any length. Raises OSError."""
+    if len(os.fsencode(path)) <= ADDRESS_BYTES_MAX:
+        yield str(path)
+        return
+    descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)
+
+
+def owner_of(path: Path) -> str:
+    """The owner of a file, or of the directory that hides it; `?` if that cannot be seen."""
+    for each in (path, path.parent):
+        with suppress(OSError, KeyError):
+            return each.owner()
+    return "?"
+
+
+class OwnSocket:
+    """A listening socket and its lock, until `close`."""
+
+    def __init__(self, path: Path) -> None:
+        """Replaces what a killed node left. Raises NodeSocketError if a node of this name lives, or it cannot be."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.parent.chmod(0o700)
+            self._lock = _locked(path)
+        except OSError as error:
+            raise NodeSocketError(f"cannot use {path.parent} for a control socket: {error}") from error
+        try:
+            self.listening = _listen(path)
+        except OSError as error:
+            os.close(self._lock)
+            raise NodeSocketError(f"cannot open the control socket {path}: {error}") from error
+
+    def close(self) -> None:
+        self.listening.close()
+        self.path.unlink(missing_ok=True)
+        os.close(self._lock)
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise NodeSocketError(
+            f"a node named {node_of(path)} runs on this machine already: stop it, or give this one another name"
+        ) from None
+    return lock
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with address_of(path) as address:
+            listening.bind(address)
+        path.chmod(0o600)  # before it listens: nobody could connect yet
+        listening.listen()
+    except OSError:
+        listening.close()
+        raise
+    return listening
+
+
+def connect(path: Path, timeout_s: float) -> socket.socket:
+    """A connection to a node's socket. Raises NodeSocketError, which says why there is none."""
+    node = node_of(path)
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connected.settimeout(timeout_s)
+    try:
+        with address_of(path) as address:
+            connected.connect(address)
+    except OSError as error:
+        connected.close()
+        raise NodeSocketError(_why(node, path, error)) from error
+    return connected
+
+
+def _why(node: str, path: Path, error: OSError) -> str:
+    if isinstance(error, FileNotFoundError):
+        return f"no node named {node} runs on this machine: there is no {path}"
+    if isinstance(error, ConnectionRefusedError):
+        return f"node {node} does not run any more: it was killed, and left {path}"
+    if isinstance(error, PermissionError):
+        return f"{path} is another user's ({owner_of(path)}): ask as that one"
+    if isinstance(error, TimeoutError) or error.errno == errno.EAGAIN:
+        return f"node {node} does not answer: it takes no connection at {path}"
+    return f"node {node} does not answer at {path}: {error}"

@@ -1,0 +1,194 @@
+"""A node's side of one connection: requests become calls of its operations, one after the other."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from journal.cli.operations.ports import Json, NodeOperations, Receiving, SendOrder
+from journal.errors import InvalidOperationError, StateError
+from journal.limits import ID_MAX
+from journal.script import encode_data
+from journal.store.model import Message
+
+SEND_MESSAGES_MAX = 1000
+"""Of one request: a node does not go on for long for a peer that is gone."""
+
+_T = TypeVar("_T")
+
+
+class Params:
+    """A request's parameters, which anybody may have written. Raises InvalidOperationError."""
+
+    def __init__(self, given: object) -> None:
+        if not isinstance(given, dict):
+            raise InvalidOperationError("params are no object")
+        self._given = given
+
+    def _of(self, name: str, kind: type[_T]) -> _T:
+        value = self._given.get(name)
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise InvalidOperationError(f"parameter {name} is no {kind.__name__}")
+        return value
+
+    def text(self, name: str) -> str:
+        return self._of(name, str)
+
+    def flag(self, name: str) -> bool:
+        return self._of(name, bool)
+
+    def number(self, name: str) -> int:
+        """0 or more."""
+        value = self._of(name, int)
+        if not 0 <= value <= ID_MAX:
+            raise InvalidOperationError(f"parameter {name} is out of range")
+        return value
+
+    def texts(self, name: str) -> list[str]:
+        values = self._of(name, list)
+        if not all(isinstance(value, str) for value in values):
+            raise InvalidOperationError(f"parameter {name} is no list of texts")
+        return values
+
+    def order(self) -> SendOrder:
+        """What `order_params` has encoded."""
+        try:
+            body = base64.b64decode(self.text("body"), validate=True)
+        except binascii.Error as error:
+            raise InvalidOperationError(f"parameter body is no base64: {error}") from None
+        properties = self._of("properties", dict)
+        if not all(isinstance(value, str) for value in properties.values()):
+            raise InvalidOperationError("a property is no text")
+        message = Message(
+            self.text("address"),
+            body,
+            properties=properties,
+            priority=self.number("priority"),
+            timestamp=self.number("timestamp"),
+            expires=self.number("expires"),
+            due=self.number("due"),
+        )
+        count = self.number("count")
+        if count > SEND_MESSAGES_MAX:
+            raise InvalidOperationError(f"a request sends up to {SEND_MESSAGES_MAX} messages, and this one {count}")
+        return SendOrder(message, self.texts("queues"), count, self.flag("create"))
+
+
+def order_params(order: SendOrder) -> Json:
+    """A `SendOrder` of the command line: of a message only what `send` can say."""
+    message = order.message
+    return {
+        "address": message.address,
+        "body": encode_data(message.body),
+        "properties": dict(message.properties),
+        "priority": message.priority,
+        "timestamp": message.timestamp,
+        "expires": message.expires,
+        "due": message.due,
+        "queues": list(order.queues),
+        "count": order.count,
+        "create": order.create,
+    }
+
+
+Part = Callable[[Any], None]
+"""Sends a part of the reply."""
+
+
+class Requests:
+    """What one connection asks. Used by its thread."""
+
+    def __init__(self, operations: NodeOperations) -> None:
+        self._operations = operations
+        self._receiving: Receiving | None = None
+
+    def answer(self, request: Mapping[str, Any], part: Part) -> Any:
+        """The result. Raises JournalError."""
+        method = _METHODS.get(str(request.get("method")))
+        if method is None:
+            raise InvalidOperationError(
+                f"this node knows no method {request.get('method')!r}: it is of another version"
+            )
+        return method(self, Params(request.get("params", {})), part)
+
+    def close(self) -> None:
+        """Give back what was taken through this connection."""
+        receiving, self._receiving = self._receiving, None
+        if receiving is not None:
+            receiving.close()
+
+    # ---- methods ---------------------------------------------------------------------------------------------------
+
+    def _status(self, params: Params, part: Part) -> Any:
+        return dict(self._operations.status())
+
+    def _hand_over(self, params: Params, part: Part) -> Any:
+        return dict(self._operations.hand_over(params.text("to")))
+
+    def _queues(self, params: Params, part: Part) -> Any:
+        return self._operations.queues()._asdict()
+
+    def _messages(self, params: Params, part: Part) -> Any:
+        total, lines = self._operations.messages(params.text("queue"), params.number("limit"))
+        part(total)
+        for line in lines:
+            part(line)
+        return None
+
+    def _explain(self, params: Params, part: Part) -> Any:
+        return self._operations.explain(params.number("id"))
+
+    def _in_doubt(self, params: Params, part: Part) -> Any:
+        return self._operations.in_doubt()
+
+    def _transaction(self, params: Params, part: Part) -> Any:
+        return self._operations.transaction(params.number("tx"))._asdict()
+
+    def _send(self, params: Params, part: Part) -> Any:
+        return self._operations.send(params.order())._asdict()
+
+    def _settle(self, params: Params, part: Part) -> Any:
+        tx, operator = params.number("tx"), params.text("operator")
+        return self._operations.settle(tx, commit=params.flag("commit"), operator=operator)
+
+    def _receive(self, params: Params, part: Part) -> Any:
+        if self._receiving is not None:
+            raise StateError("this connection receives already")
+        self._receiving = self._operations.receiving(params.text("queue"), params.text("receiver"))
+
+    def _take(self, params: Params, part: Part) -> Any:
+        return self._received().take()
+
+    def _acknowledge(self, params: Params, part: Part) -> Any:
+        self._received().acknowledge(params.number("message"))
+
+    def _finish(self, params: Params, part: Part) -> Any:
+        return self._received().finish()
+
+    def _close(self, params: Params, part: Part) -> Any:
+        self.close()
+
+    def _received(self) -> Receiving:
+        if self._receiving is None:
+            raise StateError("this connection does not receive: `receive` comes first")
+        return self._receiving
+
+
+_METHODS: Mapping[str, Callable[[Requests, Params, Part], Any]] = {
+    "status": Requests._status,
+    "hand_over": Requests._hand_over,
+    "queues": Requests._queues,
+    "messages": Requests._messages,
+    "explain": Requests._explain,
+    "in_doubt": Requests._in_doubt,
+    "transaction": Requests._transaction,
+    "send": Requests._send,
+    "settle": Requests._settle,
+    "receive": Requests._receive,
+    "take": Requests._take,
+    "acknowledge": Requests._acknowledge,
+    "finish": Requests._finish,
+    "close": Requests._close,
+}

@@ -1,0 +1,163 @@
+"""The node's side of its control socket: a thread that accepts, and one for each connection, bounded in number.
+
+None of the node's own threads ever waits for a connection. A peer that says nothing, takes nothing, says nonsense or
+disappears costs its connection; what it had taken is given back.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from journal.cli.control_socket.errors import encode_error
+from journal.cli.control_socket.lines import Lines, SocketLimits, encode_line
+from journal.cli.control_socket.paths import OwnSocket
+from journal.cli.control_socket.requests import Requests
+from journal.cli.operations.ports import NodeOperations
+from journal.errors import DeadlineError, FullError, InvalidOperationError, JournalError
+
+log = logging.getLogger(__name__)
+
+HELLO = "hello"
+"""Answered by the server itself, whatever the node is doing: who it is."""
+
+_NO_DESCRIPTORS_PAUSE_S = 1.0
+
+
+class ControlSocketServer:
+    """Serves from construction until `close`."""
+
+    def __init__(self, path: Path, node: str, operations: NodeOperations, limits: SocketLimits) -> None:
+        """Raises NodeSocketError."""
+        self._node = node
+        self._operations = operations
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._connections: dict[threading.Thread, Lines] = {}
+        self._closing = threading.Event()
+        self._socket = OwnSocket(path)
+        self._accepting = threading.Thread(target=self._accept, name="kafka-journal-control-socket", daemon=True)
+        self._accepting.start()
+
+    @property
+    def path(self) -> Path:
+        return self._socket.path
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        with self._lock:
+            return len(self._connections)
+
+    def close(self) -> None:
+        """Take no more requests, end the connections, and remove the socket. Waits a bounded time for what they do."""
+        self._closing.set()
+        self._socket.listening.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        with self._lock:
+            connections = dict(self._connections)
+        for lines in connections.values():
+            lines.shut()
+        until = time.monotonic() + self._limits.close_s
+        for thread in connections:
+            thread.join(max(0.0, until - time.monotonic()))
+        self._socket.close()
+
+    # ---- accepting -------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        while not self._closing.is_set():
+            try:
+                connected, _ = self._socket.listening.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    log.warning("the control socket takes no connection: %s", error)
+                    self._closing.wait(_NO_DESCRIPTORS_PAUSE_S)
+                continue  # closing, or a peer that gave up before it was accepted
+            self._take_on(connected)
+
+    def _take_on(self, connected: socket.socket) -> None:
+        limits = self._limits
+        with self._lock:
+            full = len(self._connections) >= limits.connections_max
+            if not full:
+                lines = Lines(connected, bytes_max=limits.request_bytes_max, line_s=limits.line_s)
+                thread = threading.Thread(
+                    target=self._serve, args=(lines,), name="kafka-journal-control-connection", daemon=True
+                )
+                self._connections[thread] = lines
+        if full:
+            _refuse(connected, limits.connections_max)
+        else:
+            thread.start()
+
+    # ---- one connection --------------------------------------------------------------------------------------------
+
+    def _serve(self, lines: Lines) -> None:
+        requests = Requests(self._operations)
+        try:
+            while not self._closing.is_set() and self._answer(lines, requests):
+                pass
+        except _PeerGoneError as gone:
+            log.debug("a connection of the control socket ended: %s", gone)
+        except Exception:
+            # the thread's edge: whatever is wrong with one request must not go unnoticed, nor end the node
+            log.exception("a connection of the control socket failed")
+        finally:
+            try:
+                requests.close()
+            finally:
+                with self._lock:
+                    del self._connections[threading.current_thread()]
+                lines.close()
+
+    def _answer(self, lines: Lines, requests: Requests) -> bool:
+        """Take one request and reply to it; False at the connection's end."""
+        try:
+            request = lines.read(self._limits.idle_s)
+        except InvalidOperationError as error:
+            _write(lines, {"id": None, "error": encode_error(error)})
+            return False
+        except (OSError, DeadlineError) as error:
+            raise _PeerGoneError(str(error)) from error
+        if request is None:
+            return False
+        number = request.get("id")
+        try:
+            if request.get("method") == HELLO:
+                result: object = {"node": self._node}
+            else:
+                result = requests.answer(request, lambda part: _write(lines, {"id": number, "part": part}))
+        except JournalError as error:
+            _write(lines, {"id": number, "error": encode_error(error)})
+        else:
+            _write(lines, {"id": number, "result": result})
+        return True
+
+
+class _PeerGoneError(Exception):
+    """The other side disappeared, or hangs: its connection ends, whatever it had asked."""
+
+
+def _write(lines: Lines, value: Mapping[str, object]) -> None:
+    try:
+        lines.write(value)
+    except (OSError, DeadlineError) as error:
+        raise _PeerGoneError(str(error)) from error
+
+
+def _refuse(connected: socket.socket, connections_max: int) -> None:
+    """Say so if that is possible at once."""
+    error = FullError(f"{connections_max} commands use this node's control socket: try again")
+    connected.setblocking(False)
+    try:
+        connected.send(encode_line({"id": None, "error": encode_error(error)}))
+    except OSError as gone:
+        log.debug("a refused connection is gone: %s", gone)
+    finally:
+        connected.close()

@@ -1,0 +1,129 @@
+"""What a node calls to have a control socket:
+
+    with control_socket(settings, node, limits=...):
+        ...
+
+`node` is the node as the socket sees it: callables, asked anew for every request, from threads of the socket's.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from journal.cli.control_socket.lines import SocketLimits
+from journal.cli.control_socket.paths import socket_path
+from journal.cli.control_socket.server import ControlSocketServer
+from journal.cli.operations.acting import WAIT_S, Served, StoreActing
+from journal.cli.operations.looking import Rows, RowsOf, ServedStates, StateLooking, rows_of_a_load
+from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, Receiving, SendOrder, Sent, TransactionFound
+from journal.config import Settings
+from journal.errors import FullError, NotActiveError
+from journal.roles import Role
+
+
+@dataclass(frozen=True, slots=True)
+class ServedNode:
+    """A node as its control socket sees it. The callables are called by any thread and must not block for long."""
+
+    served: Callable[[], Served | None]
+    """The activation that commands may use; None while the node is not active."""
+    role: Callable[[], Role]
+    status: Callable[[], Mapping[str, Any]]
+    """What `status` answers: values that JSON can say."""
+    hand_over: Callable[[str], Mapping[str, Any]]
+    """Have the named node (empty: any) become active; what to answer. It may raise a JournalError."""
+    active_node: Callable[[], str] = lambda: ""
+    """The name of the node that is active, as far as this one knows."""
+    rows: RowsOf | None = None
+    """Rows as of the WAL's committed end, for `tx list`, `tx show` and `explain`; None: a read-only load's."""
+
+
+@contextmanager
+def control_socket(
+    settings: Settings, node: ServedNode, *, limits: SocketLimits | None = None
+) -> Iterator[ControlSocketServer]:
+    """Serve until the context ends, which is before the node's store and journal close. Raises NodeSocketError."""
+    path = socket_path(settings, settings.node)
+    server = ControlSocketServer(path, settings.node, NodeService(settings, node), limits or SocketLimits())
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+class NodeService:
+    """`NodeOperations` of a running node. Thread-safe."""
+
+    def __init__(self, settings: Settings, node: ServedNode) -> None:
+        self._journal = settings.journal
+        self._name = settings.node
+        self._node = node
+        self._open_rows = node.rows or partial(rows_of_a_load, settings)
+        self._reading = threading.Lock()
+
+    # ---- any role --------------------------------------------------------------------------------------------------
+
+    def status(self) -> Mapping[str, Any]:
+        return {"node": self._name, "role": self._node.role().value, **self._node.status()}
+
+    def hand_over(self, to: str) -> Mapping[str, Any]:
+        return self._node.hand_over(to)
+
+    # ---- active ----------------------------------------------------------------------------------------------------
+
+    def queues(self) -> QueuesFound:
+        return self._looking().queues()
+
+    def messages(self, queue: str, limit: int) -> MessagesFound:
+        return self._looking().messages(queue, limit)
+
+    def explain(self, record_id: int) -> Json:
+        return self._looking().explain(record_id)
+
+    def in_doubt(self) -> list[Json]:
+        return self._looking().in_doubt()
+
+    def transaction(self, tx: int) -> TransactionFound:
+        return self._looking().transaction(tx)
+
+    def send(self, order: SendOrder) -> Sent:
+        return self._acting().send(order)
+
+    def receiving(self, queue: str, receiver: str) -> Receiving:
+        return self._acting().receiving(queue, receiver)
+
+    def settle(self, tx: int, *, commit: bool, operator: str) -> int:
+        return self._acting().settle(tx, commit=commit, operator=operator)
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _served(self) -> Served:
+        served = self._node.served()
+        if served is not None:
+            return served
+        role, active = self._node.role(), self._node.active_node()
+        is_another = active not in ("", self._name)
+        who = f"{active} is: ask it, on its machine" if is_another else "kafka-journal status names the one that is"
+        raise NotActiveError(f"node {self._name} of journal {self._journal} is {role.value}, not active; {who}")
+
+    def _looking(self) -> StateLooking:
+        return StateLooking(self._journal, ServedStates(self._served().store, self._rows))
+
+    def _acting(self) -> StoreActing:
+        return StoreActing(self._served(), self._journal)
+
+    @contextmanager
+    def _rows(self) -> Iterator[Rows]:
+        """One at a time: a node has other things to do."""
+        if not self._reading.acquire(timeout=WAIT_S):
+            raise FullError("others are reading this node's tables: try again")
+        try:
+            with self._open_rows() as state:
+                yield state
+        finally:
+            self._reading.release()

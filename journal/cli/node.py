@@ -1,0 +1,174 @@
+"""`kafka-journal node`: a node with a message store, until Ctrl-C or SIGTERM; and `node hand-over`."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from journal.cli.common import (
+    PROGRESS_AFTER_S,
+    Chosen,
+    JsonOption,
+    journal_command,
+    log_progress,
+    print_facts,
+    print_json,
+)
+from journal.cli.worker import LogJsonOption
+
+if TYPE_CHECKING:
+    from journal.cli.control_socket.serving import ServedNode
+    from journal.cli.node_store import StoreOwner
+    from journal.config import Settings
+    from loaders.node import Node
+
+log = logging.getLogger(__name__)
+
+app = typer.Typer(invoke_without_command=True, no_args_is_help=False)
+
+_LOOK_S = 0.2
+
+NameOption = Annotated[str | None, typer.Option(help="This node's name: another one for each.")]
+PreferredOption = Annotated[
+    bool, typer.Option("--preferred", help="Be chosen before others; with fail_back, ask for the journal back.")
+]
+WithWorkerOption = Annotated[bool, typer.Option("--with-worker", help="Run a worker too, in a child process.")]
+ToOption = Annotated[str, typer.Option(help="The standby that is to follow.", show_default="the best")]
+
+
+@app.callback()
+@journal_command
+def node(
+    chosen: Chosen,
+    context: typer.Context,
+    name: NameOption = None,
+    preferred: PreferredOption = False,
+    with_worker: WithWorkerOption = False,
+    as_json: LogJsonOption = False,
+) -> None:
+    """Serve the journal's message store as one of several nodes, until SIGTERM or Ctrl-C: then hand over, and end.
+
+    One is active, the others are standbys that take over when it dies, hangs or leaves. `kafka-journal status` shows
+    them. Commands with --node act through this one.
+    """
+    if context.invoked_subcommand is not None:
+        if chosen != Chosen() or name or preferred or with_worker or as_json:
+            raise typer.BadParameter(f"options of {context.invoked_subcommand} come behind its name")
+        return
+    settings = chosen.settings(node=name, preferred=preferred or None)
+    log_progress(as_json=as_json)
+    with signals() as stop:
+        _serve(settings, chosen, stop, with_worker=with_worker)
+
+
+def _serve(settings: Settings, chosen: Chosen, stop: threading.Event, *, with_worker: bool) -> None:
+    # the command line is the one place of `journal` that knows the parts above it
+    from journal.cli.control_socket.serving import control_socket
+    from journal.cli.node_store import StoreOwner
+    from journal.cli.node_worker import running_worker
+    from journal.errors import StateError
+    from journal.roles import Role
+    from loaders.node import Node
+
+    with ExitStack() as ending:
+        owner = ending.enter_context(StoreOwner(settings.journal))
+        if with_worker:
+            ending.enter_context(running_worker(settings, chosen))
+        serving = Node(
+            settings,
+            loader=owner.loader,
+            on_active=owner.on_active,
+            on_standby=owner.on_standby,
+            on_fenced=owner.on_fenced,
+            progress=LoggedProgress(),
+        )
+        ending.enter_context(serving)
+        ending.enter_context(control_socket(settings, _as_served(serving, owner)))
+        while not stop.wait(_LOOK_S):
+            if serving.role is Role.STOPPED:
+                raise StateError(f"the node ended: {serving.status().reason}")
+
+
+def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
+    """The node as its control socket sees it."""
+    from google.protobuf.json_format import MessageToDict
+
+    from journal.cli.control_socket.serving import ServedNode
+
+    def status() -> dict[str, Any]:
+        return MessageToDict(
+            serving.status(), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+
+    def hand_over(to: str) -> dict[str, Any]:
+        serving.hand_over(to)
+        return status()
+
+    return ServedNode(
+        served=lambda: owner.served,
+        role=lambda: serving.role,
+        status=status,
+        hand_over=hand_over,
+        active_node=lambda: serving.active_node,
+    )
+
+
+class LoggedProgress:
+    """How far an activation is that takes long, a line now and then."""
+
+    def __init__(self) -> None:
+        self._step = ""
+        self._say_at = 0.0
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if step != self._step:
+            self._step, self._say_at = step, now + PROGRESS_AFTER_S
+        elif now >= self._say_at:
+            self._say_at = now + PROGRESS_AFTER_S
+            log.info("activating: %s, %d of %s", step, done, total or "?")
+
+
+@contextmanager
+def signals() -> Iterator[threading.Event]:
+    """Set by SIGTERM or Ctrl-C. A second one ends the process at once: whatever it was doing is safe."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def on_signal(*_: object) -> None:
+        stop.set()
+        for number in before:
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ---- hand-over ---------------------------------------------------------------------------------------------
+
+
+@app.command("hand-over")
+@journal_command
+def hand_over(chosen: Chosen, to: ToOption = "", as_json: JsonOption = False) -> None:
+    """Have the active node hand the journal over to a standby that is fit, from anywhere; wait until that is active."""
+    from journal.cli.node_handover import ask_for_hand_over
+
+    began = time.monotonic()
+    found = ask_for_hand_over(chosen.settings(), to)
+    took_s = round(time.monotonic() - began, 3)
+    if as_json:
+        print_json({"node": found.name, "epoch": found.epoch, "took_seconds": took_s})
+    else:
+        print_facts("handed over", {"active": found.name, "epoch": found.epoch, "took": f"{took_s:.1f} s"})

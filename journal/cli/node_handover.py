@@ -1,0 +1,70 @@
+"""Asking the active node, by a control row, to hand over: from anywhere that reaches Kafka."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+
+from journal.cli.reading import opened_journal
+from journal.config import Settings
+from journal.errors import DeadlineError, NotActiveError, StateError
+from journal.kafka.control import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row
+from journal.kafka.ports import Kafka
+from journal.liveness import LastActive, fit_standbys, is_gone, last_active
+from journal.roles import Role
+from journal.runtime import wall_ms
+from journal.v1.journal_pb2 import HandOver, NodeStatus
+from loaders.duty import nobody_fit
+
+_POLL_S = 0.1
+_ACTIVATION_S = 30.0
+
+
+def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
+    """The node that followed, once it is active.
+
+    Raises NotActiveError if no node is active, StateError if nobody could follow, DeadlineError if nobody did in time.
+    """
+    timeout_s = settings.request_timeout_ms / 1000
+    with (
+        opened_journal(settings) as (kafka, _),
+        closing(ControlWatcher(kafka, settings.journal, time.monotonic)) as rows,
+    ):
+        active = _require_possible(rows.catch_up(timeout_s), settings.journal, to)
+        _ask(kafka, settings, rows.rows, active, to, timeout_s)
+        until = time.monotonic() + settings.handover_timeout_ms / 1000 + _ACTIVATION_S
+        while time.monotonic() < until:
+            rows.poll(_POLL_S)
+            for row in rows.rows.nodes.values():
+                if row.status.epoch > active.epoch and row.status.role == Role.ACTIVE.value:
+                    return row.status
+    raise DeadlineError(f"node {active.node} was asked and did not hand over in time: kafka-journal status says more")
+
+
+def _require_possible(rows: ControlRows, journal: str, to: str) -> LastActive:
+    active = last_active(rows)
+    if active is None or active.released:
+        raise NotActiveError(f"no node of journal {journal} is active: a standby takes over by itself")
+    fit = [name for name in fit_standbys(rows, wall_ms()) if name != active.node]
+    if (to and to not in fit) or not fit:
+        raise StateError(f"{nobody_fit(to)} from {active.node}: {_why_not(rows, active)}")
+    return active
+
+
+def _why_not(rows: ControlRows, active: LastActive) -> str:
+    """What is known of the other nodes."""
+    known = []
+    for name, (status, timestamp) in sorted(rows.nodes.items()):
+        if name != active.node:
+            gone = is_gone(rows.nodes[name], wall_ms())
+            last_s = (wall_ms() - timestamp) / 1000
+            state = f"gone for {last_s:.0f} s" if gone else "fit" if status.fit else status.why_not or status.role
+            known.append(f"{name} is {state}")
+    return "; ".join(known) or "there is no other node"
+
+
+def _ask(kafka: Kafka, settings: Settings, rows: ControlRows, active: LastActive, to: str, timeout_s: float) -> None:
+    uuid = rows.require_identity(settings.journal).journal
+    row = HandOver(journal=uuid, epoch=active.epoch, to=to, timestamp=int(wall_ms()))
+    with closing(kafka.plain_producer()) as producer:
+        producer.send([control_row(settings.journal, HAND_OVER_KEY, row)], timeout_s)

@@ -1,0 +1,75 @@
+"""The owner of `kafka-journal node`: a message store over whatever journal is active here."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+from types import TracebackType
+
+from journal.cli.operations.acting import Served
+from journal.cli.reading import cached_directory, copies_directory
+from journal.cli.store import REFERENCES_IN_MEMORY_MAX
+from journal.errors import JournalError
+from journal.local.references import RocksReferenceIndex
+from journal.store.store import MessageStore
+from loaders.node import ActiveNode
+from loaders.queues import QueueLoader
+
+log = logging.getLogger(__name__)
+
+
+class StoreOwner:
+    """Its callbacks run in the node's thread; `served` may be read by any."""
+
+    def __init__(self, journal: str) -> None:
+        self._journal = journal
+        self._ending = ExitStack()
+        self._index: RocksReferenceIndex | None = None
+        self.served: Served | None = None
+        """The active store, for the control socket; None while there is none."""
+
+    def __enter__(self) -> StoreOwner:
+        # a node holds one loader at a time, so they may have the same directory one after the other
+        self._directory = self._ending.enter_context(cached_directory(copies_directory() / self._journal, "references"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close_store()
+        self._close_index()
+        self._ending.close()
+
+    def loader(self) -> QueueLoader:
+        """A loader that takes a bounded part of memory, and the directory for the rest. The last one is done for."""
+        self._close_index()
+        self._index = RocksReferenceIndex(self._directory)
+        return QueueLoader(
+            references_in_memory_max=REFERENCES_IN_MEMORY_MAX,
+            queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX,
+            index=self._index,
+        )
+
+    def on_active(self, active: ActiveNode) -> None:
+        assert isinstance(active.loader, QueueLoader)
+        loaded = active.loader.loaded
+        store = MessageStore(active.journal)
+        store.start(loaded)
+        self.served = Served(store, active.journal, loaded.outcomes)
+        log.info("%d queues are served", len(list(store.queues())))
+
+    def on_standby(self) -> None:
+        self._close_store()
+
+    def on_fenced(self, error: JournalError) -> None:
+        self._close_store()
+
+    def _close_store(self) -> None:
+        served, self.served = self.served, None
+        if served is not None:
+            served.store.close()
+
+    def _close_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+            self._index = None

@@ -1,0 +1,91 @@
+"""`kafka-journal node --with-worker`: a worker in a child process, started again when it dies, gone with the node."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from journal.cli.common import Chosen
+from journal.config import Settings
+
+log = logging.getLogger(__name__)
+
+STOP_S = 30.0
+_PAUSE_S = 1.0
+_PAUSE_MAX_S = 30.0
+_LASTING_S = 60.0
+"""A worker that ran for so long did not die of what it was started with."""
+
+
+@contextmanager
+def running_worker(settings: Settings, chosen: Chosen) -> Iterator[None]:
+    """A worker with the node's settings for as long as the context lasts."""
+    child = WorkerChild(worker_command(settings, chosen))
+    try:
+        yield
+    finally:
+        child.close()
+
+
+def worker_command(settings: Settings, chosen: Chosen) -> list[str]:
+    """The child's command line. What is not on it comes from the same environment and file as the node's."""
+    # this module ends its process when the pipe that is its standard input does, however the parent went
+    command = [sys.executable, "-m", "journal.cli.flights.child", "worker"]
+    command += ["-b", settings.bootstrap_servers, "-j", settings.journal]
+    for key, value in settings.client_properties.items():
+        command += ["-X", f"{key}={value}"]
+    if chosen.config is not None:
+        command += ["--config", str(chosen.config)]
+    return command
+
+
+class WorkerChild:
+    """Starts the command, and starts it again, until `close`."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = list(command)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-worker-child", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Have it checkpoint and end; killed if that takes longer than `STOP_S`."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pause_s = _PAUSE_S
+        while not self._stop.is_set():
+            began = time.monotonic()
+            status = self._run_once()
+            if self._stop.is_set():
+                return
+            pause_s = _PAUSE_S if time.monotonic() - began > _LASTING_S else min(2 * pause_s, _PAUSE_MAX_S)
+            log.error("the worker ended with %d; it is started again in %g s", status, pause_s)
+            self._stop.wait(pause_s)
+
+    def _run_once(self) -> int:
+        # a session of its own: Ctrl-C reaches the node alone, which needs the worker for handing over
+        process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True)
+        log.info("the worker runs, pid %d", process.pid)
+        try:
+            while not self._stop.is_set():
+                try:
+                    return process.wait(0.2)
+                except subprocess.TimeoutExpired:
+                    continue
+            process.terminate()
+            try:
+                return process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                log.error("the worker did not end in %g s and is killed", STOP_S)
+                process.kill()
+                return process.wait()
+        finally:
+            if process.stdin is not None:
+                process.stdin.close()

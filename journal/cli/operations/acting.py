@@ -1,0 +1,244 @@
+"""Acting on a journal as its active node: the same inside a running node and in a command that is one for its time."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from journal.activation import ActivationReport, Progress
+from journal.cli.operations.in_doubt import unknown
+from journal.cli.operations.looking import missing_queue
+from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
+from journal.cli.operations.queue_lines import depth_of
+from journal.errors import (
+    AddressMissingError,
+    FullError,
+    JournalError,
+    QueueMissingError,
+    StateError,
+)
+from journal.journal import BlockingJournal
+from journal.runtime import no_progress, wall_ms
+from journal.script import encode_data
+from journal.store.looking import QueueInfo
+from journal.store.model import Delivery, Message, QueueConfig, Routing
+from journal.store.pending import Pending
+from journal.store.store import MessageStore
+from journal.xa.loading import PreparedFound, XaRows
+from journal.xa.ports import LoadedRows, OutcomeRecords, OutcomeRow, Transactions
+from journal.xa.resource import XaResource
+
+log = logging.getLogger(__name__)
+
+RECEIVER = "kafka-journal receive"
+"""How the holders of `receive` begin."""
+
+WAIT_S = 60.0
+"""Bound of each wait for durability."""
+
+_BATCH_MESSAGES = 256
+"""Durable before the next are accepted: whoever else uses the store finds room in its queue."""
+
+
+class ServedJournal(OutcomeRecords, Protocol):
+    """A journal of any kind that was activated."""
+
+    @property
+    def current(self) -> bool: ...
+
+    @property
+    def report(self) -> ActivationReport | None: ...
+
+
+class Served(NamedTuple):
+    """An activation that commands may use."""
+
+    store: MessageStore
+    journal: ServedJournal
+    outcomes: Sequence[OutcomeRow] = ()
+    """The XA outcomes that its load found (`LoadedStore.outcomes`)."""
+    resource: XaResource | None = None
+    """The broker's own, if it has one: it must hear of what is settled by hand."""
+
+
+class StoreActing:
+    """`Acting` on an activation."""
+
+    def __init__(self, served: Served, journal_name: str, progress: Progress = no_progress) -> None:
+        self._served = served
+        self._name = journal_name
+        self._progress = progress
+
+    def send(self, order: SendOrder) -> Sent:
+        store, address = self._served.store, order.message.address
+        if order.create:
+            _create(store, address)
+        queues = list(order.queues or _queues_of(store, address))
+        ids: list[int] = []
+        while len(ids) < order.count:
+            self._progress("send", len(ids), order.count)
+            batch = min(_BATCH_MESSAGES, order.count - len(ids))
+            ids += [store.send(order.message, queues).id for _ in range(batch)]
+            store.flush().wait(WAIT_S)
+        return Sent(queues, ids)
+
+    def receiving(self, queue: str, receiver: str) -> Receiving:
+        store = self._served.store
+        if all(info.config.name != queue for info in store.queues()):
+            raise missing_queue(queue, self._name)
+        # a name of its own: two receivers at once must not give back each other's messages
+        return StoreReceiving(self._served, queue, f"{RECEIVER} {receiver} {uuid.uuid4().hex[:8]}")
+
+    def settle(self, tx: int, *, commit: bool, operator: str) -> int:
+        store, journal, outcomes, resource = self._served
+        rows = XaRows(prepared=[PreparedFound(info.tx, info.data) for info in store.in_doubt()])
+        if all(row.tx != tx for row in rows.prepared):
+            raise unknown(self._name, tx)
+        if resource is None:
+            settle(store, journal, _Loaded(rows.prepared, outcomes), tx, commit=commit)
+        else:
+            settle_with(resource, store, tx, commit=commit)
+        note_settled(tx, commit=commit, operator=operator)
+        return epoch_of(journal)
+
+
+class JournalActing:
+    """Settling on a journal without a store: what is in doubt may be any broker's."""
+
+    def __init__(self, journal: BlockingJournal, loaded: LoadedRows, journal_name: str) -> None:
+        self._journal = journal
+        self._loaded = loaded
+        self._name = journal_name
+
+    def settle(self, tx: int, *, commit: bool, operator: str) -> int:
+        """As `Acting.settle`."""
+        if all(row.tx != tx for row in self._loaded.prepared):
+            raise unknown(self._name, tx)
+        settle(self._journal, self._journal, self._loaded, tx, commit=commit)
+        note_settled(tx, commit=commit, operator=operator)
+        return epoch_of(self._journal)
+
+
+def epoch_of(journal: ServedJournal) -> int:
+    if journal.report is None:
+        raise StateError("the journal was never activated")
+    return journal.report.epoch
+
+
+def note_settled(tx: int, *, commit: bool, operator: str) -> None:
+    done = "committed" if commit else "rolled back"
+    log.warning("transaction %d was %s by hand, by %s", tx, done, operator)
+
+
+# ---- settling ----------------------------------------------------------------------------------------------
+
+
+class _Loaded(NamedTuple):
+    """What XA is told."""
+
+    prepared: Sequence[PreparedFound]
+    outcomes: Sequence[OutcomeRow]
+
+
+def settle(transactions: Transactions, records: OutcomeRecords, loaded: LoadedRows, tx: int, *, commit: bool) -> None:
+    """With an xid the outcome is kept, too, until the coordinator has heard of it."""
+    settle_with(XaResource(transactions, records, loaded, clock_ms=wall_ms), transactions, tx, commit=commit)
+
+
+def settle_with(resource: XaResource, transactions: Transactions, tx: int, *, commit: bool) -> None:
+    for line in resource.in_doubt():
+        if line.tx == tx:
+            resource.settle(line.xid, commit=commit)
+            return
+    (transactions.commit(tx) if commit else transactions.rollback(tx)).wait(WAIT_S)
+
+
+# ---- sending -----------------------------------------------------------------------------------------------
+
+
+def _create(store: MessageStore, address: str) -> None:
+    if all(entry.name != address for entry in store.addresses()):
+        store.create_address(address).wait(WAIT_S)
+    if all(info.config.address != address for info in store.queues()):
+        store.create_queue(QueueConfig(address, address)).wait(WAIT_S)
+
+
+def _queues_of(store: MessageStore, address: str) -> list[str]:
+    if all(entry.name != address for entry in store.addresses()):
+        raise AddressMissingError(f"there is no address {address}: --create makes it, with a queue of its name")
+    queues = routed_to([info for info in store.queues() if info.config.address == address])
+    if not queues:
+        raise QueueMissingError(f"address {address} has no queue: --create makes one of its name")
+    return queues
+
+
+def routed_to(infos: Sequence[QueueInfo]) -> list[str]:
+    """Of an address' queues all that are multicast, and the anycast one with the fewest messages."""
+    names = [info.config.name for info in infos if info.config.routing is Routing.MULTICAST]
+    anycast = [info for info in infos if info.config.routing is Routing.ANYCAST]
+    if anycast:
+        names.append(min(anycast, key=lambda info: depth_of(info) + info.arriving).config.name)
+    return names
+
+
+# ---- receiving ---------------------------------------------------------------------------------------------
+
+
+class StoreReceiving:
+    """`Receiving` from a queue of a store."""
+
+    def __init__(self, served: Served, queue: str, holder: str) -> None:
+        self._store = served.store
+        self._journal = served.journal
+        self._queue = queue
+        self._holder = holder
+
+    def take(self) -> Json | None:
+        delivery = self._store.take(self._queue, self._holder)
+        return None if delivery is None else _received_line(delivery, self._store.message(delivery.message))
+
+    def acknowledge(self, message: int) -> None:
+        self._store.acknowledge(message, self._queue, self._holder)
+
+    def finish(self) -> int:
+        self._store.flush().wait(WAIT_S)
+        if not self._journal.current:
+            raise StateError("this node did not know that it was still the active one: call again")
+        return self._store.queue(self._queue).ready
+
+    def close(self) -> None:
+        """What was taken and not acknowledged is ready again, with its redelivery count raised."""
+        try:
+            give_back(self._store, self._holder)
+        except JournalError as error:
+            # the next activation gives back what nobody comes for
+            log.info("%s holds what it took until the next activation: %s", self._holder, error)
+
+
+def give_back(store: MessageStore, holder: str) -> Pending:
+    """Everything that a holder has, however full the journal is now."""
+    while True:
+        try:
+            return store.release_holder(holder)
+        except FullError:
+            store.room().wait(WAIT_S)
+
+
+def give_back_of_the_dead(store: MessageStore) -> None:
+    """What receivers hold that were killed, in a store that nobody else uses yet."""
+    for holder in store.holders():
+        if holder.startswith(RECEIVER):
+            give_back(store, holder).wait(WAIT_S)
+
+
+def _received_line(delivery: Delivery, message: Message) -> Json:
+    return {
+        "id": delivery.message,
+        "deliveries": delivery.deliveries,
+        "priority": message.priority,
+        "timestamp": message.timestamp,
+        "properties": {name: str(value) for name, value in message.properties.items()},
+        "body": encode_data(message.body),
+    }

@@ -1,0 +1,127 @@
+"""Prepared transactions as a state's rows have them, and as `--json` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from journal.cli.text import printable
+from journal.engine import Base
+from journal.errors import RowError, TransactionUnknownError
+from journal.loading import LoadedPart, prepared_transactions
+from journal.script import encode_data
+from journal.store.records import decode_queue
+from journal.v1.journal_pb2 import UPDATE, Operation, Record, Transaction
+from journal.v1.store_pb2 import ACKNOWLEDGE, QUEUE, ROUTE
+from journal.wire.keys import record_key, transaction_key
+from journal.xa.xid import Xid, decode_xid, text
+
+_DOES: dict[int, str] = {ROUTE: "adds", ACKNOWLEDGE: "acknowledges"}
+
+
+class Reference(NamedTuple):
+    """What a transaction does to a queue of a message store."""
+
+    queue: str
+    message: int
+    does: str
+    """`adds` the message, or `acknowledges` it: until then the queue holds it locked."""
+
+
+@dataclass(frozen=True, slots=True)
+class InDoubt:
+    """A prepared transaction."""
+
+    tx: int
+    data: bytes
+    prepared_ms: int
+    shards: Sequence[int]
+    operations: Sequence[Operation]
+    references: Sequence[Reference]
+
+    @property
+    def xid(self) -> Xid | None:
+        """None for one that was prepared without XA."""
+        return decode_xid(self.data)
+
+    @property
+    def text(self) -> str:
+        """What it is called: its xid, or its data."""
+        return printable(self.data) if self.xid is None else text(self.xid)
+
+    @property
+    def records(self) -> int:
+        """How many records its operations hold locked."""
+        return len({op.id for op in self.operations})
+
+
+def in_doubt(base: Base) -> Iterator[InDoubt]:
+    """Prepared transactions of a state, in order of tx, one in memory at a time."""
+    for tx, data, operations, parts in prepared_transactions(base):
+        shards = [part.shard for part in parts]
+        yield InDoubt(tx, data, _prepared_ms(base, tx, parts), shards, operations, references_of(base, operations))
+
+
+def find_in_doubt(base: Base, tx: int, journal: str) -> InDoubt:
+    """Raises TransactionUnknownError, which says where to look."""
+    for transaction in in_doubt(base):
+        if transaction.tx == tx:
+            return transaction
+    raise unknown(journal, tx)
+
+
+def unknown(journal: str, tx: int) -> TransactionUnknownError:
+    return TransactionUnknownError(
+        f"no transaction {tx} is in doubt: kafka-journal tx list -j {journal} shows those that are"
+    )
+
+
+def _prepared_ms(base: Base, tx: int, parts: Sequence[LoadedPart]) -> int:
+    rows = [base.get(transaction_key(tx, part.shard)) for part in parts]
+    return max(Transaction.FromString(row or b"").timestamp for row in rows)
+
+
+def references_of(base: Base, operations: Sequence[Operation]) -> list[Reference]:
+    """What operations do to the queues of a message store; nothing if the journal is not one's."""
+    names: dict[int, str] = {}
+    found = []
+    for op in operations:
+        if op.type != UPDATE or op.kind not in _DOES:
+            continue
+        if op.subject not in names:
+            names[op.subject] = queue_name(base, op.subject)
+        if names[op.subject]:
+            found.append(Reference(names[op.subject], op.id, _DOES[op.kind]))
+    return found
+
+
+def queue_name(base: Base, record_id: int) -> str:
+    """Empty if there is no such queue; any journal may have records of that kind."""
+    row = base.get(record_key(record_id))
+    record = Record() if row is None else Record.FromString(row)
+    try:
+        return decode_queue(record.data).name if record.kind == QUEUE else ""
+    except RowError:
+        return ""
+
+
+def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
+    """One transaction as `--json` prints it."""
+    xid = transaction.xid
+    queues: dict[str, dict[str, int]] = {}
+    for reference in transaction.references:
+        counts = queues.setdefault(reference.queue, {"adds": 0, "acknowledges": 0})
+        counts[reference.does] += 1
+    return {
+        "tx": transaction.tx,
+        "xid": xid and {"format_id": xid.format_id, "gtrid": encode_data(xid.gtrid), "bqual": encode_data(xid.bqual)},
+        "data": encode_data(transaction.data),
+        "text": transaction.text,
+        "age_seconds": round(max(0.0, now_ms - transaction.prepared_ms) / 1000, 3),
+        "queues": queues,
+        "messages": len({reference.message for reference in transaction.references}),
+        "operations": len(transaction.operations),
+        "records": transaction.records,
+        "shards": list(transaction.shards),
+    }

@@ -1,0 +1,185 @@
+"""Looking at a journal, whichever states it is asked of: a read-only load's, or a running node's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Protocol
+
+from journal.activation import Progress
+from journal.cli.operations.explaining import Explaining
+from journal.cli.operations.in_doubt import find_in_doubt, in_doubt, summary
+from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, TransactionFound
+from journal.cli.operations.queue_lines import message_line
+from journal.cli.operations.views import Browsed, LoadedQueues, QueuesView, StoreQueues
+from journal.cli.reading import loaded_snapshot, loaded_state, opened_journal
+from journal.cli.store import tell_queues
+from journal.config import Settings
+from journal.engine import Base
+from journal.errors import QueueMissingError, RecordMissingError
+from journal.runtime import no_progress, wall_ms
+from journal.script import operation_line
+from journal.store.store import MessageStore
+from journal.v1.journal_pb2 import Mark
+from journal.wire.ids import sequence_of
+from loaders.snapshot import SnapshotState
+
+_PROGRESS_MESSAGES = 256
+
+
+class Rows(Protocol):
+    """A consistent state's rows, and the marks that they are the fold of: a `SnapshotState` is such."""
+
+    @property
+    def base(self) -> Base: ...
+
+    @property
+    def marks(self) -> Mapping[int, Mark]: ...
+
+
+RowsOf = Callable[[], AbstractContextManager[Rows]]
+"""Opens the rows of a journal as of the WAL's committed end."""
+
+
+class States(Protocol):
+    """Where a journal's state is looked at; each is open until its context ends."""
+
+    progress: Progress
+    """Shows how far what goes through a state is."""
+
+    def rows(self) -> AbstractContextManager[Rows]: ...
+
+    def queues(self) -> AbstractContextManager[QueuesView]: ...
+
+    def both(self) -> AbstractContextManager[tuple[Rows, QueuesView]]: ...
+
+
+class LoadedStates:
+    """States of read-only loads, of which each context makes one; they disturb nobody."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.progress: Progress = no_progress
+
+    @contextmanager
+    def rows(self) -> Iterator[SnapshotState]:
+        with loaded_state(self._settings) as (state, progress):
+            self.progress = progress
+            yield state
+
+    @contextmanager
+    def queues(self) -> Iterator[QueuesView]:
+        with self.both() as (_, queues):
+            yield queues
+
+    @contextmanager
+    def both(self) -> Iterator[tuple[Rows, QueuesView]]:
+        with self.rows() as state, tell_queues(self._settings.journal, state, self.progress) as loaded:
+            yield state, LoadedQueues(loaded, state.base)
+
+
+class ServedStates:
+    """States of a node that is at work: the queues of its store, and rows."""
+
+    progress: Progress = staticmethod(no_progress)
+
+    def __init__(self, store: MessageStore, rows: RowsOf) -> None:
+        self._store = store
+        self.rows = rows
+
+    @contextmanager
+    def queues(self) -> Iterator[QueuesView]:
+        yield StoreQueues(self._store)
+
+    @contextmanager
+    def both(self) -> Iterator[tuple[Rows, QueuesView]]:
+        with self.rows() as state, self.queues() as queues:
+            yield state, queues
+
+
+@contextmanager
+def rows_of_a_load(settings: Settings) -> Iterator[SnapshotState]:
+    """Rows of a read-only load inside a node, whose copies lie with the node's own."""
+    copies = settings.directory / settings.journal / "read"
+    with (
+        opened_journal(settings) as (kafka, rows),
+        loaded_snapshot(settings, kafka, rows, now=True, copies=copies) as state,
+    ):
+        yield state
+
+
+class StateLooking:
+    """`Looking` at states. What it gives may be read until it is closed."""
+
+    def __init__(self, journal: str, states: States) -> None:
+        self._journal = journal
+        self._states = states
+        self._open = ExitStack()
+
+    def queues(self) -> QueuesFound:
+        with self._states.queues() as queues:
+            return QueuesFound(queues.lines(wall_ms()), queues.orphaned)
+
+    def messages(self, queue: str, limit: int) -> MessagesFound:
+        queues = self._open.enter_context(self._states.queues())
+        try:
+            total, browsed = queues.browse(queue, limit)
+        except QueueMissingError as error:
+            raise missing_queue(queue, self._journal) from error
+        return MessagesFound(total, self._lines(browsed, min(total, limit or total)))
+
+    def _lines(self, browsed: Iterator[Browsed], count: int) -> Iterator[Json]:
+        now_ms = wall_ms()
+        for number, (info, entry, message) in enumerate(browsed):
+            if number % _PROGRESS_MESSAGES == 0:
+                self._states.progress("messages", number, count)
+            yield message_line(info, entry, message, now_ms)
+
+    def explain(self, record_id: int) -> Json:
+        with self._states.both() as (state, queues):
+            shards = len(state.marks)
+            found = Explaining(record_id, queues, state.base, shards, wall_ms(), self._states.progress).explanation()
+            if found is None:
+                issued = max(mark.issued for mark in state.marks.values())
+                raise RecordMissingError(_missing(record_id, issued, self._journal))
+        return {
+            "id": found.id,
+            "what": found.what,
+            **found.facts,
+            "references": found.references,
+            "transactions": found.transactions,
+            "why": found.why,
+        }
+
+    def in_doubt(self) -> list[Json]:
+        with self._states.rows() as state:
+            now_ms = wall_ms()
+            return [summary(transaction, now_ms) for transaction in in_doubt(state.base)]
+
+    def transaction(self, tx: int) -> TransactionFound:
+        with self._states.rows() as state:
+            found = find_in_doubt(state.base, tx, self._journal)
+        references = [reference._asdict() for reference in found.references]
+        return TransactionFound(summary(found, wall_ms()), references, [operation_line(op) for op in found.operations])
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> StateLooking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def missing_queue(queue: str, journal: str) -> QueueMissingError:
+    """Says where to look."""
+    return QueueMissingError(f"there is no queue {queue}: kafka-journal queues -j {journal} lists those that there are")
+
+
+def _missing(record_id: int, issued: int, journal: str) -> str:
+    if sequence_of(record_id) <= issued:
+        why = "it was deleted (a message: acknowledged everywhere), or it never came to be"
+    else:
+        why = "the journal has not issued that id yet"
+    return f"there is no record {record_id}: {why}; kafka-journal messages -j {journal} QUEUE shows ids that there are"

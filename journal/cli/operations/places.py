@@ -1,0 +1,92 @@
+"""Where a command's operations run: in a read-only load, in this process as the active node, or in a running one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from journal.activation import Progress
+from journal.cli.activating import activated_journal
+from journal.cli.common import StepProgress
+from journal.cli.control_socket.client import NodeClient, find_node
+from journal.cli.operations.acting import JournalActing, Served, StoreActing, give_back_of_the_dead
+from journal.cli.operations.looking import LoadedStates, StateLooking
+from journal.cli.operations.ports import Acting, Looking
+from journal.cli.store import queue_loader
+from journal.config import Settings
+from journal.errors import ConfigError
+from journal.limits import ID_MAX
+from journal.runtime import no_progress
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from journal.xa.loading import XaLoader
+
+NodeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--node",
+        metavar="[NAME]",
+        help="Ask the running node NAME of this machine; without NAME the only one.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def looking(settings: Settings, node: str | None) -> Iterator[Looking]:
+    """At the WAL's committed end, needing no worker and disturbing nobody; or at what a running node has."""
+    if node is not None:
+        with _asked(settings, node) as client:
+            yield client
+    else:
+        with StateLooking(settings.journal, LoadedStates(settings)) as looks:
+            yield looks
+
+
+@contextmanager
+def acting(settings: Settings, node: str | None, *, take_over: bool, progress: StepProgress) -> Iterator[Acting]:
+    """A running node, or this process with a store of its own, as the active node for the command's time.
+
+    What others hold stays theirs. Raises ActiveNodeError unless `take_over` or `node`.
+    """
+    if node is not None:
+        with _asked(settings, node, take_over=take_over, progress=progress) as client:
+            yield client
+        return
+    with (
+        queue_loader(settings.journal) as loader,
+        activated_journal(settings, take_over=take_over, progress=progress, loader=loader) as (journal, _),
+        MessageStore(journal, StoreSettings(acquire_grace_ms=ID_MAX)) as store,
+    ):
+        store.start(loader.loaded)
+        give_back_of_the_dead(store)
+        yield StoreActing(Served(store, journal, loader.loaded.outcomes), settings.journal, progress)
+
+
+@contextmanager
+def settling(
+    settings: Settings, node: str | None, *, of_a_store: bool, take_over: bool, progress: StepProgress
+) -> Iterator[Acting | JournalActing]:
+    """The same for a transaction `of_a_store`, so that what it leaves without references goes with it; else without a
+    store, for a journal of any broker.
+    """
+    if of_a_store:
+        with acting(settings, node, take_over=take_over, progress=progress) as acts:
+            yield acts
+        return
+    if node is not None:
+        with _asked(settings, node, take_over=take_over) as client:
+            yield client
+        return
+    loader = XaLoader()
+    with activated_journal(settings, take_over=take_over, progress=progress, loader=loader) as (journal, _):
+        yield JournalActing(journal, loader.loaded, settings.journal)
+
+
+def _asked(settings: Settings, node: str, *, take_over: bool = False, progress: Progress = no_progress) -> NodeClient:
+    if take_over:
+        raise ConfigError("--node asks the active node, and --take-over fences it: give one of them")
+    return find_node(settings, node, progress=progress)

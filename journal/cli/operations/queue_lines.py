@@ -1,0 +1,84 @@
+"""Queues and messages as `--json` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from journal.cli.operations.ports import Json
+from journal.cli.text import printable
+from journal.script import encode_data
+from journal.store.looking import QueueInfo
+from journal.store.model import Message, ReferenceInfo, Value
+from journal.store.queue_entry import BindingEntry, MessageEntry, QueueEntry
+
+
+def queue_line(
+    entry: QueueEntry | QueueInfo,
+    bindings: Iterable[BindingEntry],
+    holders: Mapping[str, int],
+    oldest_held: int,
+    now_ms: float,
+) -> Json:
+    """`depth` counts all messages but those that transactions still add; `oldest_held` is a timestamp, 0: none."""
+    config = entry.config
+    oldest = min((timestamp for timestamp in (entry.oldest, oldest_held) if timestamp), default=0)
+    return {
+        "queue": config.name,
+        "id": entry.record_id,
+        "address": config.address,
+        "routing": config.routing.name.lower(),
+        "client_id": config.client_id,
+        "subscription": config.subscription,
+        "filter": config.filter,
+        "exclusive": config.exclusive,
+        "deliveries_max": config.deliveries_max,
+        "dead_letter_address": config.dead_letter_address,
+        "expiry_address": config.expiry_address,
+        "bindings": [{"key": each.key, "filter": each.filter} for each in bindings],
+        "depth": depth_of(entry),
+        "bytes": entry.bytes,
+        "ready": entry.ready,
+        "held": entry.held,
+        "locked": entry.locked,
+        "scheduled": entry.scheduled,
+        "in_doubt": entry.arriving,
+        "holders": dict(holders),
+        "oldest_age_seconds": age_s(oldest, now_ms),
+    }
+
+
+def depth_of(entry: QueueEntry | QueueInfo) -> int:
+    """Messages that are in a queue."""
+    return entry.ready + entry.held + entry.locked + entry.scheduled
+
+
+def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now_ms: float) -> Json:
+    """A message in a queue. Times are milliseconds since 1970, 0: none; bytes are base64."""
+    return {
+        "id": info.message,
+        "state": info.state.value,
+        "priority": info.priority,
+        "bytes": entry.size,
+        "age_seconds": age_s(entry.timestamp, now_ms),
+        "timestamp": entry.timestamp,
+        "expires": entry.expires,
+        "due": info.due,
+        "deliveries": info.deliveries,
+        "holder": info.holder,
+        "tx": info.tx,
+        "headers": shown_values(message.headers),
+        "properties": shown_values(message.properties),
+        "origin": message.origin and message.origin._asdict(),
+        "body": None if entry.chunks else encode_data(message.body),
+        "text": f"in {len(entry.chunks)} chunks" if entry.chunks else printable(message.body),
+    }
+
+
+def shown_values(values: Mapping[str, Value]) -> dict[str, object]:
+    """Headers or properties."""
+    return {name: encode_data(value) if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def age_s(timestamp: int, now_ms: float) -> float | None:
+    """Seconds since a moment; None if it is not known."""
+    return round(max(0.0, now_ms - timestamp) / 1000, 3) if timestamp else None

@@ -1,0 +1,191 @@
+"""Queues to look at: those of a read-only load, and those of a store that is at work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from journal.cli.operations.ports import Json
+from journal.cli.operations.queue_lines import depth_of, queue_line
+from journal.engine import Base
+from journal.errors import InvalidOperationError, MessageMissingError
+from journal.store.loaded import LoadedStore
+from journal.store.looking import QueueInfo
+from journal.store.model import Message, ReferenceInfo, ReferenceState
+from journal.store.queue_entry import MessageEntry
+from journal.store.queue_state import QueueState
+from journal.store.records import decode_message
+from journal.store.store import MessageStore
+from journal.v1.journal_pb2 import Record
+from journal.wire.keys import record_key
+
+BROWSE_MAX = 100_000
+"""Messages looked at in one go in a store at work, whose users wait meanwhile."""
+
+_LOOK_BEHIND_HELD = 1000
+_LOOK_FURTHER = 8
+
+
+class Browsed(NamedTuple):
+    """A message in a queue."""
+
+    info: ReferenceInfo
+    entry: MessageEntry
+    message: Message
+    """Without a large one's body."""
+
+
+class QueuesView(Protocol):
+    """What commands ask of queues."""
+
+    @property
+    def orphaned(self) -> int:
+        """Messages that no queue refers to, and that are still to be deleted."""
+
+    @property
+    def deleted_by(self) -> str:
+        """What becomes of a message that no queue refers to."""
+
+    def lines(self, now_ms: float) -> list[Json]:
+        """All queues as `--json` prints them, by name."""
+
+    def browse(self, queue: str, limit: int) -> tuple[int, Iterator[Browsed]]:
+        """How many messages a queue has, and the first `limit` (0: all). Raises QueueMissingError."""
+
+    def references(self, message_id: int) -> Sequence[ReferenceInfo]:
+        """Where a message stands in its queues; empty if none refers to it."""
+
+
+# ---- a load ------------------------------------------------------------------------------------------------
+
+
+class LoadedQueues:
+    """The queues of a read-only load, and the rows they are of."""
+
+    deleted_by = "the next activation deletes it"
+
+    def __init__(self, loaded: LoadedStore, base: Base) -> None:
+        self._loaded = loaded
+        self._base = base
+        self.orphaned = loaded.orphaned_messages
+
+    def lines(self, now_ms: float) -> list[Json]:
+        return queue_lines(self._loaded.state, now_ms)
+
+    def browse(self, queue: str, limit: int) -> tuple[int, Iterator[Browsed]]:
+        entry = self._loaded.state.queue(queue)
+        total = depth_of(entry)
+        return total, self._browse(entry.record_id, min(total, limit or total))
+
+    def _browse(self, queue_id: int, count: int) -> Iterator[Browsed]:
+        state = self._loaded.state
+        for _, info in zip(range(count), state.browse(queue_id), strict=False):
+            yield Browsed(info, state.message(info.message), read_message(self._base, info.message))
+
+    def references(self, message_id: int) -> Sequence[ReferenceInfo]:
+        try:
+            return self._loaded.state.explain(message_id)
+        except MessageMissingError:
+            return ()
+
+
+def queue_lines(state: QueueState, now_ms: float) -> list[Json]:
+    """Queues of a state as `--json` prints them, by name."""
+    holders: dict[int, Counter[str]] = {}
+    oldest_held: dict[int, int] = {}
+    for holder in state.holders():
+        for message, queue in state.held_by(holder):
+            holders.setdefault(queue, Counter())[holder] += 1
+            timestamp = state.message(message).timestamp
+            if timestamp:
+                oldest_held[queue] = min(timestamp, oldest_held.get(queue, timestamp))
+    return [
+        queue_line(
+            entry,
+            state.bindings(entry.record_id),
+            holders.get(entry.record_id, {}),
+            oldest_held.get(entry.record_id, 0),
+            now_ms,
+        )
+        for entry in sorted(state.queues(), key=lambda entry: entry.config.name)
+    ]
+
+
+def read_message(base: Base, message_id: int) -> Message:
+    """A message without a large body, from its record."""
+    return decode_message(Record.FromString(base.get(record_key(message_id)) or b"").data)
+
+
+# ---- a store at work ---------------------------------------------------------------------------------------
+
+
+class StoreQueues:
+    """The queues of a store, which others use meanwhile: each is told as of its own moment."""
+
+    deleted_by = "it is about to be deleted, or was stored without a queue"
+    orphaned = 0
+
+    def __init__(self, store: MessageStore, *, browse_max: int = BROWSE_MAX) -> None:
+        self._store = store
+        self._browse_max = browse_max
+
+    def lines(self, now_ms: float) -> list[Json]:
+        store = self._store
+        found = []
+        for info in sorted(store.queues(), key=lambda info: info.config.name):
+            holders, oldest_held = self._held(info)
+            found.append(queue_line(info, store.bindings(info.config.name), holders, oldest_held, now_ms))
+        return found
+
+    def _held(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:
+        """Who holds how many of the first `browse_max` of a queue, and the oldest one's timestamp.
+
+        What is held was first to be delivered, so that it is found near the front, as a rule.
+        """
+        count = queue.held + queue.locked + _LOOK_BEHIND_HELD
+        held: list[ReferenceInfo] = []
+        while len(held) < queue.held:
+            count = min(count, self._browse_max)
+            looked = list(self._store.browse(queue.config.name, count))
+            held = [info for info in looked if info.state is ReferenceState.HELD]
+            if len(looked) < count or count == self._browse_max:
+                break
+            count *= _LOOK_FURTHER
+        timestamps = [entry.timestamp for info in held if (entry := self._describe(info.message)) and entry.timestamp]
+        return Counter(info.holder for info in held), min(timestamps, default=0)
+
+    def _describe(self, message_id: int) -> MessageEntry | None:
+        try:
+            return self._store.describe(message_id)
+        except MessageMissingError:
+            return None
+
+    def browse(self, queue: str, limit: int) -> tuple[int, Iterator[Browsed]]:
+        """Raises InvalidOperationError for more than `browse_max`."""
+        total = depth_of(self._store.queue(queue))
+        if min(total, limit or total) > self._browse_max:
+            raise InvalidOperationError(
+                f"queue {queue} has {total:,} messages, and a running node shows up to {self._browse_max:,}: "
+                f"--limit {self._browse_max}, or without --node"
+            )
+        return total, self._browse(queue, limit)
+
+    def _browse(self, queue: str, limit: int) -> Iterator[Browsed]:
+        """Without those that are gone when their turn comes, and those that are as good as gone."""
+        store = self._store
+        for info in store.browse(queue, limit):
+            entry = self._describe(info.message)
+            if entry is None or info.state is ReferenceState.SETTLING:
+                continue
+            try:
+                message = store.message(info.message, body=False)
+            except MessageMissingError:
+                continue
+            yield Browsed(info, entry, message)
+
+    def references(self, message_id: int) -> Sequence[ReferenceInfo]:
+        try:
+            return self._store.explain(message_id)
+        except MessageMissingError:
+            return ()

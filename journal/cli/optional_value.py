@@ -1,0 +1,30 @@
+"""An option whose value may be left out: `--node`, `--node NAME` and `--node=NAME`. Typer itself has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from typer.core import TyperCommand
+
+OPTIONAL_VALUES = frozenset({"--node"})
+"""Given without a value, it is empty; what comes next is the value unless it looks like an option."""
+
+
+class OptionalValueCommand(TyperCommand):
+    """A command that may have such options."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        taken = {option for parameter in self.params for option in parameter.opts} & OPTIONAL_VALUES
+        return super().parse_args(ctx, _with_values(args, taken))
+
+
+def _with_values(args: Sequence[str], options: frozenset[str] | set[str]) -> list[str]:
+    """Arguments in which each of the options has a value."""
+    given: list[str] = []
+    for at, argument in enumerate(args):
+        if argument == "--":
+            return [*given, *args[at:]]
+        left_out = argument in options and (at + 1 == len(args) or args[at + 1].startswith("-"))
+        given.append(f"{argument}=" if left_out else argument)
+    return given

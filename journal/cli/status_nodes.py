@@ -1,0 +1,92 @@
+"""The nodes in `status`: who is active, who could follow, and how the last failover went."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from journal.cli.text import duration
+from journal.kafka.control import ControlRows, NodeRow
+from journal.liveness import is_gone
+from journal.roles import Role
+from journal.v1.journal_pb2 import Failover
+
+NODE_COLUMNS = ("node", "role", "since", "epoch", "takes over", "lag", "last report", "why")
+
+_PARTS = ("silence", "fence", "claim", "gate", "load", "ready", "callback")
+
+
+def node_lines(rows: ControlRows, now_ms: float) -> list[dict[str, Any]]:
+    """The nodes as `--json` prints them, by name. One that is `gone` has not reported for three times its interval."""
+    return [_line(row, now_ms) for _, row in sorted(rows.nodes.items())]
+
+
+def _line(row: NodeRow, now_ms: float) -> dict[str, Any]:
+    status, timestamp = row
+    return {
+        "name": status.name,
+        "role": status.role,
+        "gone": is_gone(row, now_ms),
+        "epoch": status.epoch,
+        "since": status.since,
+        "reason": status.reason,
+        "fit": status.fit,
+        "why_not": status.why_not,
+        "lag_offsets": status.lag_offsets,
+        "lag_seconds": status.lag_ms / 1000,
+        "preferred": status.preferred,
+        "last_seen_seconds": round(max(0.0, now_ms - timestamp) / 1000, 3),
+        "host": status.host,
+        "pid": status.pid,
+        "last_failover": failover_line(status.last_failover) if status.HasField("last_failover") else None,
+    }
+
+
+def failover_line(failover: Failover) -> dict[str, Any]:
+    """A failover as `--json` prints it; `total_ms` is from the decision to the owner's return."""
+    parts = {f"{part}_ms": round(getattr(failover, f"{part}_ms"), 3) for part in _PARTS}
+    return {
+        "epoch": failover.epoch,
+        "timestamp": failover.timestamp,
+        "reason": failover.reason,
+        "warm": failover.warm,
+        **parts,
+        "total_ms": round(sum(parts.values()) - parts["silence_ms"], 3),
+    }
+
+
+def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
+    """A line of the table."""
+    if line["gone"]:
+        takes_over = "no: gone"
+    elif line["role"] == Role.ACTIVE.value:
+        takes_over = ""
+    else:
+        takes_over = "yes, warm" if line["fit"] else f"no: {line['why_not']}"
+    lag = f"{line['lag_offsets']:,} ({duration(line['lag_seconds'])})" if line["lag_offsets"] else "0"
+    return (
+        line["name"] + (" (preferred)" if line["preferred"] else ""),
+        f"{line['role']}?" if line["gone"] else line["role"],
+        f"{duration((now_ms - line['since']) / 1000)} ago",
+        line["epoch"] or "",
+        takes_over,
+        "" if line["role"] == Role.ACTIVE.value else lag,
+        f"{duration(line['last_seen_seconds'])} ago",
+        line["reason"],
+    )
+
+
+def failover_note(lines: Sequence[dict[str, Any]], now_ms: float) -> str | None:
+    """The newest failover that any node reports, with its parts; None if there was none."""
+    found = [(line["last_failover"], line["name"]) for line in lines if line["last_failover"]]
+    if not found:
+        return None
+    failover, name = max(found, key=lambda each: (each[0]["epoch"], each[1]))
+    parts = ", ".join(f"{part} {failover[f'{part}_ms']:.0f} ms" for part in _PARTS[1:])
+    silence = f"; the WAL had stood still for {failover['silence_ms'] / 1000:.1f} s" if failover["silence_ms"] else ""
+    how = "warm" if failover["warm"] else "cold"
+    when = duration((now_ms - failover["timestamp"]) / 1000)
+    return (
+        f"last failover: epoch {failover['epoch']} to {name}, {how}, {when} ago, "
+        f"in {failover['total_ms']:.0f} ms ({parts}){silence}: {failover['reason']}"
+    )

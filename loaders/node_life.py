@@ -1,0 +1,326 @@
+"""What a node's thread does: look at the others (`loaders.outlook`), decide (`loaders.duty`), act, report.
+
+It activates a new `Journal` over the one local copy each time, so that whoever still holds the journal of an earlier
+epoch appends nothing through it. A node that was fenced, handed over or failed to activate is a standby again by
+itself. What makes all this safe is fencing alone (`journal.fencing`): the group, the rows and the clocks are advice.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from journal.activation import Progress
+from journal.config import Settings
+from journal.copy import TableCopy
+from journal.errors import ClosedError, FencedError, JournalError
+from journal.journal import BlockingJournal
+from journal.kafka.clients import KafkaClients
+from journal.kafka.control import HAND_OVER_KEY, ControlRows, control_topic, node_group, node_key
+from journal.kafka.membership import Membership
+from journal.loading import Loader
+from journal.roles import Role
+from journal.runtime import wall_ms
+from journal.v1.journal_pb2 import HandOver
+from loaders.duty import Act, ActiveFacts, Decision, Duty, Request, StandbyFacts
+from loaders.hooks import RoleHooks
+from loaders.outlook import Outlook
+from loaders.reporting import Reporter
+from loaders.standing import ActiveNode, Standing, failover_of
+
+log = logging.getLogger(__name__)
+
+_TURN_S = 0.05
+_REPORT_END_S = 5.0
+_RETRY_DOUBLINGS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What a node was given by whoever runs it; see `Node`."""
+
+    loader: Callable[[], Loader]
+    on_active: Callable[[ActiveNode], None]
+    on_standby: Callable[[], None]
+    on_fenced: Callable[[JournalError], None]
+    progress: Progress
+
+
+class NodeLife:
+    """One node from its start to its end. `run` is the node's thread; `ask` and `active_node` are for others."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        kafka: KafkaClients,
+        copy: TableCopy,
+        rows: ControlRows,
+        standing: Standing,
+        hooks: RoleHooks,
+        owner: Owner,
+        *,
+        stop: threading.Event,
+    ) -> None:
+        self._settings = settings
+        self._kafka = kafka
+        self._copy = copy
+        self._standing = standing
+        self._hooks = hooks
+        self._owner = owner
+        self._stop = stop
+        self._outlook = Outlook(kafka, settings, rows, clock=time.monotonic, wall_ms=wall_ms)
+        self._reporter = Reporter(kafka, settings.journal)
+        self._duty = Duty(
+            settings.node,
+            silence_s=2 * settings.fence_check_ms / 1000,
+            handover_s=settings.handover_timeout_ms / 1000,
+            lone_start_s=settings.lone_start_ms / 1000,
+            fail_back=settings.fail_back,
+        )
+        self._asked: tuple[int, str, float] | None = None
+        """A hand-over asked for here: of which epoch, to whom, and when."""
+        self._failures = 0
+        self._rest_until = 0.0
+        self._report_at = 0.0
+        self._active: ActiveNode | None = None
+        self._critical: list[JournalError] = []
+        self._membership: Membership | None = None
+
+    def ask(self, to: str) -> None:
+        """Have this node, which is active, hand over (to anybody, if `to` is empty). From any thread."""
+        self._asked = (self._standing.epoch, to, time.monotonic())
+
+    @property
+    def active_node(self) -> str:
+        """The name of the active node, empty if there is none. For any thread."""
+        newest = self._outlook.newest
+        return newest.node if newest is not None and not newest.released else ""
+
+    def run(self) -> None:
+        """Until `stop` is set."""
+        reason = "asked to stop"
+        try:
+            self._warn_of_namesake()
+            self._copy.follow(self._owner.loader)
+            self._stand_by("started")
+            while not self._stop.is_set():
+                self._outlook.wait(_TURN_S)
+                self._act(self._decide())
+                self._report(due=True)
+        except Exception as error:
+            log.exception("the node ends")
+            reason = f"failed: {error!r}"
+        self._end(reason)
+
+    def _warn_of_namesake(self) -> None:
+        other = self._outlook.namesake()
+        if other is not None:
+            who = f"{other.name} reported from {other.host}, pid {other.pid}"
+            log.warning("a node %s not long ago: unless that was this one's last life, names must differ", who)
+
+    # ---- deciding --------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> Decision:
+        outlook, membership, active = self._outlook, self._membership, self._active
+        newest, others_fit = outlook.newest, outlook.others_fit
+        if active is not None:
+            return self._duty.active(
+                ActiveFacts(
+                    epoch=active.report.epoch,
+                    newest_epoch=newest.epoch if newest else 0,
+                    failure=str(self._critical[0]) if self._critical else "",
+                    member=membership is not None,
+                    lapsed=membership is not None and membership.lapsed,
+                    current=active.journal.current,
+                    others_fit=others_fit,
+                    request=self._request(),
+                )
+            )
+        return self._duty.standby(
+            StandbyFacts(
+                newest=newest,
+                still_s=outlook.look_at_wal(),
+                member=membership is not None,
+                granted=membership is not None and membership.granted,
+                fit=self._copy.fitness().fit,
+                rested=time.monotonic() >= self._rest_until,
+                others_fit=others_fit,
+                active_preferred=outlook.active_preferred,
+                request=self._request(),
+            )
+        )
+
+    def _request(self) -> Request | None:
+        """The hand-over asked for last, here or by a control row."""
+        request, asked = self._outlook.request, self._asked
+        if asked is None:
+            return request
+        own = Request(asked[0], asked[1], time.monotonic() - asked[2])
+        return own if request is None or own.age_s < request.age_s else request
+
+    def _act(self, decision: Decision) -> None:
+        match decision.act:
+            case Act.JOIN:
+                self._join(decision.reason)
+            case Act.LEAVE:
+                self._leave_group(decision.reason)
+            case Act.ACTIVATE:
+                self._activate(decision.reason)
+            case Act.ASK:
+                self._ask_active(decision.reason)
+            case Act.HAND_OVER:
+                self._give_up(decision.reason, decision.to)
+                # it comes back at once; meanwhile the duty goes to the one that follows
+                self._leave_group(decision.reason)
+                self._stand_by(f"handed over to {decision.to}")
+            case Act.STEP_DOWN:
+                self._step_down(decision.reason)
+
+    # ---- group -----------------------------------------------------------------------------------------------------
+
+    def _join(self, reason: str) -> None:
+        settings = self._settings
+        log.debug("joins the nodes' group: %s", reason)
+        self._membership = self._kafka.membership(
+            node_group(settings.journal),
+            control_topic(settings.journal),
+            settings.node,
+            session_timeout_ms=settings.node_session_timeout_ms,
+            heartbeat_ms=settings.node_heartbeat_ms,
+        )
+
+    def _leave_group(self, reason: str) -> None:
+        if self._membership is not None:
+            log.debug("leaves the nodes' group: %s", reason)
+            self._membership.leave()
+            self._membership = None
+
+    def _ask_active(self, reason: str) -> None:
+        """Ask the active node, by a control row, to hand over to this one."""
+        newest = self._outlook.newest
+        if newest is None:
+            return
+        log.info("asks node %s to hand over: %s", newest.node, reason)
+        name, uuid = self._settings.node, self._copy.identity.journal
+        self._reporter.post(
+            HAND_OVER_KEY, HandOver(journal=uuid, epoch=newest.epoch, to=name, timestamp=int(wall_ms()))
+        )
+        self._asked = (newest.epoch, name, time.monotonic())
+
+    # ---- active ----------------------------------------------------------------------------------------------------
+
+    def _activate(self, reason: str) -> None:
+        silence_ms = self._outlook.look_at_wal() * 1000
+        self._become(Role.ACTIVATING, reason)
+        self._outlook.forget_wal()
+        self._critical = []
+        journal = BlockingJournal(
+            self._settings, copy=self._copy, on_critical=self._critical.append, progress=self._show
+        )
+        try:
+            journal.start()
+            report = journal.activate()
+            began = time.monotonic()
+            assert journal.loader is not None, "an activation fills one"
+            active = ActiveNode(journal, journal.loader, report)
+            self._owner.on_active(active)
+        except JournalError as error:
+            self._fail(journal, error)
+            return
+        except Exception as error:
+            log.exception("the owner's loader or on_active failed")
+            self._fail(journal, error)
+            return
+        callback_ms = (time.monotonic() - began) * 1000
+        self._standing.took_over(failover_of(report, reason, silence_ms, callback_ms, wall_ms()))
+        self._active = active
+        self._failures = 0
+        self._become(Role.ACTIVE, reason, report.epoch)
+
+    def _show(self, step: str, done: int, total: int) -> None:
+        """Progress of an activation; a node that is to end activates no further."""
+        if self._stop.is_set():
+            raise ClosedError("the node is closing")
+        self._owner.progress(step, done, total)
+
+    def _fail(self, journal: BlockingJournal, error: Exception) -> None:
+        """A standby again; the next try comes after a pause, unless another node was faster."""
+        journal.close()
+        if self._stop.is_set():
+            return
+        if isinstance(error, FencedError):
+            self._stand_by(f"another node activated first: {error}")
+            return
+        pause_s = self._settings.activation_retry_ms / 1000 * 2 ** min(self._failures, _RETRY_DOUBLINGS_MAX)
+        self._failures += 1
+        self._rest_until = time.monotonic() + pause_s
+        reason = str(error) if isinstance(error, JournalError) else repr(error)
+        log.error("activation failed, next try in %g s at the earliest: %s", pause_s, reason)
+        self._stand_by(f"activation failed: {reason}")
+
+    def _step_down(self, reason: str) -> None:
+        """No longer active, and not by choice: whoever still appends through the journal is refused from here on."""
+        active = self._active
+        assert active is not None
+        error = self._critical[0] if self._critical else FencedError(reason)
+        active.journal.require_core().step_down(error)
+        self._active = None
+        self._become(Role.FENCED, reason)
+        self._tell(lambda: self._owner.on_fenced(error))
+        active.journal.close()
+        self._stand_by("after it was fenced")
+
+    def _give_up(self, reason: str, to: str) -> None:
+        """Stop being active in order: the owner first, then the journal, then the row that the successor acts on."""
+        active = self._active
+        assert active is not None
+        self._active = None
+        self._become(Role.STOPPING, reason)
+        self._tell(self._owner.on_standby)
+        active.journal.close(to=to)
+
+    def _tell(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception:
+            log.exception("a callback of the node's owner failed")
+
+    # ---- roles -----------------------------------------------------------------------------------------------------
+
+    def _stand_by(self, reason: str) -> None:
+        was = self._standing.role
+        self._become(Role.STANDBY, reason)
+        if was in (Role.STARTING, Role.FENCED):
+            self._tell(self._owner.on_standby)
+
+    def _become(self, role: Role, reason: str, epoch: int = 0) -> None:
+        self._standing.become(role, reason, epoch)
+        log.info("node %s is %s: %s", self._settings.node, role.value, reason)
+        self._report()
+        self._hooks.changed(role, epoch, reason)
+
+    def _report(self, *, due: bool = False) -> None:
+        """Report; with `due`, only if it is time to, or what others decide by has changed."""
+        now = time.monotonic()
+        if due and now < self._report_at and not self._standing.fitness_changed():
+            return
+        self._report_at = now + self._settings.node_report_ms / 1000
+        self._reporter.post(node_key(self._settings.node), self._standing.report())
+
+    # ---- the end ---------------------------------------------------------------------------------------------------
+
+    def _end(self, reason: str) -> None:
+        if self._active is not None:
+            successors = self._outlook.others_fit
+            self._give_up(reason, successors[0] if successors else "")
+        elif self._standing.role is not Role.STOPPING:
+            self._become(Role.STOPPING, reason)
+        self._leave_group(reason)
+        self._reporter.post(node_key(self._settings.node), None)
+        self._reporter.close(_REPORT_END_S)
+        self._outlook.close()
+        self._copy.close()
+        self._hooks.close()

@@ -1,0 +1,145 @@
+"""What a node sees of the others: the control rows as they change, and whether the WAL moves.
+
+Both are looked at by the node's thread. While Kafka does not answer the rows are those last read, and the WAL is not
+known to stand still.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from journal.config import Settings
+from journal.errors import CorruptionError, OperatingError
+from journal.kafka.control import ControlRows, ControlWatcher
+from journal.kafka.ports import Clock, Kafka
+from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active
+from journal.v1.journal_pb2 import NodeStatus
+from loaders.duty import Request
+
+log = logging.getLogger(__name__)
+
+_ASK_S = 2.0
+_LOOKS_PER_FENCE_CHECK = 6
+
+
+class Outlook:
+    """Used by one thread."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        settings: Settings,
+        rows: ControlRows,
+        *,
+        clock: Clock,
+        wall_ms: Clock,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.rows = rows
+        self._kafka = kafka
+        self._settings = settings
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._pause = pause
+        self._watcher: ControlWatcher | None = None
+        shards = rows.require_identity(settings.journal).shards
+        self._wal = WalWatch(kafka, settings.journal, shards, clock)
+        self._look_every_s = settings.fence_check_ms / 1000 / _LOOKS_PER_FENCE_CHECK
+        self._looked_at = -self._look_every_s
+        self._request: tuple[int, str, int] | None = None
+        self._request_at = 0.0
+        self._blind = False
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for a control row, at most so long (longer when Kafka does not answer)."""
+        try:
+            if self._watcher is None:
+                self._watcher = ControlWatcher(self._kafka, self._settings.journal, self._clock)
+                self.rows = self._watcher.catch_up(_ASK_S)
+            else:
+                self._watcher.poll(timeout_s)
+                self.rows = self._watcher.rows
+        except (OperatingError, CorruptionError) as error:
+            self._drop_watcher()
+            self._say("control rows", error)
+            self._pause(timeout_s)
+        else:
+            self._see()
+        self._note_request()
+
+    def look_at_wal(self) -> float:
+        """For how long the WAL is known to have stood still; looked at now and then."""
+        now = self._clock()
+        if now - self._looked_at >= self._look_every_s:
+            self._looked_at = now
+            try:
+                self._wal.look(_ASK_S)
+            except OperatingError as error:
+                self._wal.forget()
+                self._say("WAL", error)
+        return self._wal.still_s
+
+    def forget_wal(self) -> None:
+        """This node is to write it itself: what was seen says nothing about others any more."""
+        self._wal.forget()
+        self._wal.close()
+
+    def _say(self, what: str, error: Exception) -> None:
+        """Once: what is wrong stays so for a while."""
+        log.log(logging.DEBUG if self._blind else logging.WARNING, "the %s cannot be read: %s", what, error)
+        self._blind = True
+
+    def _see(self) -> None:
+        if self._blind:
+            log.info("the control rows can be read again")
+            self._blind = False
+
+    def _note_request(self) -> None:
+        """Its age counts from when it was first seen here: clocks may differ."""
+        row = self.rows.hand_over
+        seen = None if row is None else (row.epoch, row.to, row.timestamp)
+        if seen != self._request:
+            self._request, self._request_at = seen, self._clock()
+
+    # ---- what it sees ----------------------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> LastActive | None:
+        return last_active(self.rows)
+
+    @property
+    def request(self) -> Request | None:
+        """The hand-over that somebody asked for last."""
+        if self._request is None:
+            return None
+        epoch, to, _ = self._request
+        return Request(epoch, to, self._clock() - self._request_at)
+
+    @property
+    def others_fit(self) -> list[str]:
+        """Standbys that could take over, the best one first."""
+        return [name for name in fit_standbys(self.rows, self._wall_ms()) if name != self._settings.node]
+
+    @property
+    def active_preferred(self) -> bool:
+        newest = self.newest
+        row = self.rows.nodes.get(newest.node) if newest is not None else None
+        return row is not None and row.status.preferred
+
+    def namesake(self) -> NodeStatus | None:
+        """Another running node with this one's name, if the rows show one."""
+        row = self.rows.nodes.get(self._settings.node)
+        return None if row is None or is_gone(row, self._wall_ms()) else row.status
+
+    def close(self) -> None:
+        self._drop_watcher()
+        self._wal.close()
+
+    def _drop_watcher(self) -> None:
+        if self._watcher is not None:
+            self._watcher.close()
+            self._watcher = None

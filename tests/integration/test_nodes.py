@@ -1,0 +1,201 @@
+"""Nodes as processes on a real Kafka: one is active, and another takes over when it dies, hangs, or leaves."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from journal.config import Settings
+from tests.support.in_process import made_journal, running_worker
+from tests.support.node_driver import BROKEN_LOADER
+from tests.support.node_processes import DEADLINE_S, DrivenNode, Event
+from tests.support.processes import command_env, run_command
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+ENV = {
+    "KAFKA_JOURNAL_FENCE_CHECK_MS": "1000",
+    "KAFKA_JOURNAL_NODE_SESSION_TIMEOUT_MS": "3000",
+    "KAFKA_JOURNAL_NODE_HEARTBEAT_MS": "300",
+    "KAFKA_JOURNAL_NODE_REPORT_MS": "500",
+    "KAFKA_JOURNAL_CHECKPOINT_INTERVAL_MS": "50",
+}
+
+Start = Callable[..., DrivenNode]
+
+
+@pytest.fixture
+def settings(bootstrap: str, tmp_path: Path) -> Settings:
+    return made_journal(bootstrap, tmp_path / "worker", shards=2, checkpoint_interval_ms=50)
+
+
+@pytest.fixture
+def start(bootstrap: str, settings: Settings, tmp_path: Path) -> Iterator[Start]:
+    """Starts a node; all end with the test. A worker runs meanwhile."""
+    with running_worker(settings), ExitStack() as nodes:
+
+        def start_node(name: str, **env: str) -> DrivenNode:
+            return nodes.enter_context(DrivenNode(bootstrap, settings.journal, tmp_path, name, ENV | env))
+
+        yield start_node
+
+
+def active_and_standby(start: Start) -> tuple[DrivenNode, DrivenNode]:
+    """Two nodes, of which the first is active and has written, and the second is fit."""
+    first = start("first")
+    first.wait_for("active")
+    first.wait_for("role", role="active")
+    first.write(200)
+    second = start("second")
+    second.wait_for("role", role="standby", fit=True)
+    return first, second
+
+
+def test_a_standby_has_everything_soon_after_the_active_node_was_killed(start: Start) -> None:
+    first, second = active_and_standby(start)
+    first.tell("busy")
+    for _ in range(50):
+        first.wait_for("written")
+    killed = first.kill()
+    active = second.wait_for("active")
+    print(f"kill to active: {active['at'] - killed:.2f} s, warm: {active['warm']}")
+    assert active["warm"]
+    assert first.written() <= set(active["ids"])
+    assert len(active["ids"]) - len(first.written()) <= 1  # the one that was on its way
+    second.wait_for("role", role="active")
+    assert second.write(10)
+
+
+def test_a_node_that_ends_in_order_hands_over_at_once(start: Start) -> None:
+    first, second = active_and_standby(start)
+    first.tell("busy")
+    for _ in range(50):
+        first.wait_for("written")
+    began = first.send_signal(signal.SIGTERM)
+    assert first.terminate() == 0
+    active = second.wait_for("active")
+    print(f"SIGTERM to active: {active['at'] - began:.2f} s")
+    assert set(active["ids"]) == first.written()
+    assert second.wait_for("role", role="active")["reason"] == "node first handed over to this one"
+    second.write(1)
+
+
+def test_a_row_makes_the_active_node_hand_over(start: Start, settings: Settings, tmp_path: Path) -> None:
+    first, second = active_and_standby(start)
+    env = command_env(settings.bootstrap_servers, settings.journal, tmp_path / "command", ENV)
+    ended = run_command("node", "hand-over", "--json", env=env)
+    assert ended.returncode == 0, ended.stderr
+    assert '"node": "second"' in ended.stdout
+    active = second.wait_for("active")
+    assert set(active["ids"]) == first.written()
+    first.wait_for("standby")
+    first.wait_for("role", role="standby", fit=True)
+    second.write(10)
+    assert run_command("node", "hand-over", "--to", "nobody", env=env).returncode == 1
+    assert run_command("node", "hand-over", "--to", "first", env=env).returncode == 0
+    again = first.wait_for("active")
+    assert set(again["ids"]) == first.written() | second.written()
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_a_zombie_is_fenced_tells_its_owner_and_becomes_a_standby(start: Start, busy: bool) -> None:
+    first, second = active_and_standby(start)
+    if busy:
+        first.tell("busy")
+        for _ in range(50):
+            first.wait_for("written")
+    first.send_signal(signal.SIGSTOP)
+    active = second.wait_for("active")
+    second.wait_for("role", role="active")
+    mine = second.write(10)
+    first.send_signal(signal.SIGCONT)
+    first.wait_for("fenced")
+    first.wait_for("standby")
+    first.wait_for("role", role="standby", fit=True)
+    first.tell("write 1")
+    first.wait_for("refused", error="no journal")
+    assert first.written() <= set(active["ids"])
+    second.kill()
+    again = first.wait_for("active")
+    assert first.written() | mine <= set(again["ids"])
+    assert again["epoch"] > active["epoch"]
+
+
+def test_after_a_stop_of_all_whichever_starts_first_is_active(start: Start) -> None:
+    first, second = active_and_standby(start)
+    first.kill()
+    second.kill()
+    again = start("second")
+    assert set(again.wait_for("active")["ids"]) == first.written()
+    again.wait_for("role", role="active")
+    ids = again.write(10)
+    other = start("first")
+    other.wait_for("role", role="standby", fit=True)
+    assert again.terminate() == 0
+    assert set(other.wait_for("active")["ids"]) == first.written() | ids
+
+
+def test_a_preferred_node_gets_the_journal_back(start: Start) -> None:
+    first, second = active_and_standby(start)
+    assert first.terminate() == 0
+    second.wait_for("role", role="active")
+    back = start("first", KAFKA_JOURNAL_PREFERRED="true", KAFKA_JOURNAL_FAIL_BACK="true")
+    active = back.wait_for("active")
+    assert set(active["ids"]) == first.written()
+    second.wait_for("standby")
+    second.wait_for("role", role="standby", fit=True)
+
+
+def test_of_three_nodes_the_named_one_follows_and_then_one_of_the_others(
+    start: Start, settings: Settings, tmp_path: Path
+) -> None:
+    first, second = active_and_standby(start)
+    third = start("third")
+    third.wait_for("role", role="standby", fit=True)
+    env = command_env(settings.bootstrap_servers, settings.journal, tmp_path / "command", ENV)
+    assert run_command("node", "hand-over", "--to", "third", env=env).returncode == 0
+    before = third.wait_for("active")["epoch"]
+    third.wait_for("role", role="active")
+    first.wait_for("role", role="standby", fit=True)
+    third.write(10)
+    third.kill()
+    active, found = next_active((first, second), before)
+    assert first.written() | third.written() <= set(found["ids"])
+    active.write(1)
+
+
+def next_active(nodes: tuple[DrivenNode, ...], before: int) -> tuple[DrivenNode, Event]:
+    """The node that is active in a newer epoch than `before`, and what it said then."""
+    until = time.monotonic() + DEADLINE_S
+    while time.monotonic() < until:
+        for node in nodes:
+            for found in list(node.events):
+                if found["event"] == "active" and found["epoch"] > before:
+                    return node, found
+        time.sleep(0.02)
+    raise AssertionError("".join(node.told() for node in nodes))
+
+
+def test_a_standby_that_is_not_fit_leaves_the_journal_to_one_that_is(start: Start) -> None:
+    first = start("first")
+    first.wait_for("role", role="active")
+    first.write(10)
+    broken = start("broken", **{BROKEN_LOADER: "yes"})
+    broken.wait_for("role", role="standby")
+    third = start("third")
+    third.wait_for("role", role="standby", fit=True)
+    first.kill()
+    assert set(third.wait_for("active")["ids"]) == first.written()
+    third.wait_for("role", role="active")
+    third.kill()
+    # nobody else is left: it tries, says what it met, and goes on trying
+    for _ in range(2):
+        failed = broken.wait_for("role", role="standby", reason="activation failed: this loader takes no record")
+        assert not failed["fit"]
+    whole = start("whole")
+    assert set(whole.wait_for("active")["ids"]) == first.written()

@@ -1,0 +1,72 @@
+"""A node as a process: a message store that is served through a control socket, until its standard input ends.
+
+`python -m tests.support.served_node` activates; `... standby NAME` never does, and says that NAME is active. Prints
+`serving` once it serves.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from journal.cli.control_socket.serving import ServedNode, control_socket
+from journal.cli.operations.acting import Served
+from journal.config import Settings, load_settings
+from journal.journal import BlockingJournal
+from journal.limits import ID_MAX
+from journal.roles import Role
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from loaders.queues import QueueLoader
+
+
+def _no_hand_over(to: str) -> Mapping[str, Any]:
+    return {"to": to}
+
+
+def active(settings: Settings, context: ExitStack) -> ServedNode:
+    journal = context.enter_context(BlockingJournal(settings, copy_name=settings.node))
+    loader = QueueLoader(references_in_memory_max=10**6, queue_references_in_memory_max=10**6)
+    report = journal.activate(loader)
+    store = context.enter_context(MessageStore(journal, StoreSettings(acquire_grace_ms=ID_MAX)))
+    store.start(loader.loaded)
+    served = Served(store, journal, loader.loaded.outcomes)
+    return ServedNode(lambda: served, lambda: Role.ACTIVE, lambda: {"epoch": report.epoch}, _no_hand_over)
+
+
+def standby(another: str) -> ServedNode:
+    return ServedNode(lambda: None, lambda: Role.STANDBY, dict, _no_hand_over, lambda: another)
+
+
+def main() -> None:
+    settings = load_settings()
+    with ExitStack() as context:
+        node = standby(sys.argv[2]) if sys.argv[1:2] == ["standby"] else active(settings, context)
+        context.enter_context(control_socket(settings, node))
+        print("serving", flush=True)
+        sys.stdin.read()
+
+
+@contextmanager
+def served_node(env: Mapping[str, str], name: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Such a process, once it serves; it ends cleanly with the context, unless a test has killed it."""
+    node = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.served_node", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **env, "KAFKA_JOURNAL_NODE": name},
+    )
+    try:
+        assert node.stdout is not None
+        assert node.stdout.readline() == b"serving\n", f"node {name} did not start"
+        yield node
+    finally:
+        node.communicate()
+
+
+if __name__ == "__main__":
+    main()

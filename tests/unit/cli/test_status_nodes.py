@@ -1,0 +1,82 @@
+"""How `status` shows nodes and the last failover."""
+
+from __future__ import annotations
+
+from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
+from journal.kafka.control import ControlRows, NodeRow
+from journal.v1.journal_pb2 import Failover, NodeStatus
+
+NOW_MS = 2_000_000.0
+
+FAILOVER = Failover(
+    epoch=3,
+    timestamp=int(NOW_MS) - 60_000,
+    reason="node two is silent",
+    silence_ms=2100,
+    fence_ms=10,
+    claim_ms=20,
+    gate_ms=30,
+    load_ms=1,
+    ready_ms=5,
+    callback_ms=2,
+    warm=True,
+)
+
+
+def rows(*nodes: NodeStatus, ago_ms: int = 1000) -> ControlRows:
+    return ControlRows(nodes={node.name: NodeRow(node, int(NOW_MS) - ago_ms) for node in nodes})
+
+
+def node(name: str, role: str, **more: object) -> NodeStatus:
+    return NodeStatus(name=name, role=role, since=int(NOW_MS) - 5000, report_ms=5000, **more)  # type: ignore[arg-type]
+
+
+def test_nodes_are_lines_by_name_with_what_their_last_failover_took() -> None:
+    found = node_lines(
+        rows(
+            node("two", "standby", fit=True, lag_offsets=7, lag_ms=1500),
+            node("one", "active", epoch=3, last_failover=FAILOVER),
+        ),
+        NOW_MS,
+    )
+    assert [(line["name"], line["role"], line["gone"]) for line in found] == [
+        ("one", "active", False),
+        ("two", "standby", False),
+    ]
+    assert found[0]["last_failover"]["total_ms"] == 68
+    assert found[0]["last_failover"]["silence_ms"] == 2100
+    assert (found[1]["lag_offsets"], found[1]["lag_seconds"], found[1]["last_failover"]) == (7, 1.5, None)
+
+
+def test_a_row_of_the_table_says_who_takes_over_and_who_does_not() -> None:
+    found = node_lines(
+        rows(
+            node("a", "active", epoch=3),
+            node("b", "standby", fit=True, preferred=True),
+            node("c", "standby", why_not="the local copy is being built"),
+        ),
+        NOW_MS,
+    )
+    table = [dict(zip(NODE_COLUMNS, node_row(line, NOW_MS), strict=True)) for line in found]
+    assert [row["takes over"] for row in table] == ["", "yes, warm", "no: the local copy is being built"]
+    assert [row["node"] for row in table] == ["a", "b (preferred)", "c"]
+    assert [row["epoch"] for row in table] == [3, "", ""]
+
+
+def test_a_node_that_reports_no_more_is_gone() -> None:
+    (line,) = node_lines(rows(node("a", "active", epoch=3), ago_ms=16_000), NOW_MS)
+    assert line["gone"]
+    row = dict(zip(NODE_COLUMNS, node_row(line, NOW_MS), strict=True))
+    assert (row["role"], row["takes over"]) == ("active?", "no: gone")
+
+
+def test_the_newest_failover_is_told_with_its_parts() -> None:
+    older = Failover(epoch=2, reason="no node was ever active")
+    found = node_lines(
+        rows(node("a", "standby", last_failover=older), node("b", "active", last_failover=FAILOVER)), NOW_MS
+    )
+    assert failover_note(found, NOW_MS) == (
+        "last failover: epoch 3 to b, warm, 1 min ago, in 68 ms (fence 10 ms, claim 20 ms, gate 30 ms, load 1 ms, "
+        "ready 5 ms, callback 2 ms); the WAL had stood still for 2.1 s: node two is silent"
+    )
+    assert failover_note(node_lines(rows(node("a", "standby")), NOW_MS), NOW_MS) is None
