@@ -72,7 +72,9 @@ class EmbeddedKafka:
     """The cluster of one directory.
 
     `brokers` and `ports` default to what the directory holds, else to one broker on a free port. `properties` are
-    broker properties on top of ours, of the brokers started from now on.
+    broker properties on top of ours, of the brokers started from now on. `hosts` are the brokers' addresses, if not the
+    loopback interface. `prefixes` are commands, by broker, that run the one behind them in their own place by exec
+    (`nsenter`, `taskset`); an address that such a broker has is taken to be free.
     """
 
     def __init__(
@@ -83,6 +85,8 @@ class EmbeddedKafka:
         properties: Mapping[str, str] | None = None,
         *,
         attached: bool = False,
+        hosts: Sequence[str] | None = None,
+        prefixes: Mapping[int, Sequence[str]] | None = None,
         heap_mb: int = HEAP_MB,
         start_timeout_s: float = START_TIMEOUT_S,
         report: Report = report_to_stderr,
@@ -90,16 +94,19 @@ class EmbeddedKafka:
         self._directory = Path(directory).absolute()
         self._properties = dict(properties or {})
         self._ports = None if ports is None else tuple(ports)
+        self._hosts = None if hosts is None else tuple(hosts)
+        self._prefixes = dict(prefixes or {})
         self._brokers = brokers if brokers is not None or ports is None else len(ports)
         self._attached = attached
         self._heap_mb = heap_mb
         self._start_timeout_s = start_timeout_s
         self._report = report
+        self._java: list[str] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
         self._guard = Guard(self._directory)
         if "," in str(self._directory):
             raise EmbeddedKafkaError(f"{self._directory}: Kafka takes no directory with a comma in its name")
-        check_request(self._brokers or 1, self._ports, self._properties)
+        check_request(self._brokers or 1, self._ports, self._properties, self._hosts)
 
     @property
     def directory(self) -> Path:
@@ -139,7 +146,7 @@ class EmbeddedKafka:
         if cluster is None:
             return KafkaStatus(str(self._directory), None, None, ())
         processes = {broker: self._process(broker) for broker in cluster.brokers}
-        alive = {broker: cluster.ports[broker - 1] for broker, process in processes.items() if process}
+        alive = {broker: cluster.address(broker) for broker, process in processes.items() if process}
         answering = answering_brokers(alive, STATUS_TIMEOUT_S)
         rows = []
         for broker, process in processes.items():
@@ -165,17 +172,32 @@ class EmbeddedKafka:
         """SIGCONT, after `pause`."""
         self._require_process(broker).send(signal.SIGCONT)
 
-    def restart_broker(self, broker: int) -> None:
-        """Stops one broker if it runs, starts it again, and waits until every running broker answers. Blocks."""
-        java = self._java_command()
-        cluster = self._require_cluster()
+    def broker_pid(self, broker: int) -> int | None:
+        """Its process, while there is one."""
+        process = self._process(broker)
+        return None if process is None else process.pid
+
+    def stop_broker(self, broker: int) -> None:
+        """A clean stop of one broker, which hands over what it leads; nothing if it does not run. Blocks."""
         with self._locked():
             process = self._process(broker)
             if process is not None:
                 self._end([process], STOP_TIMEOUT_S)
-            self._check_ports(cluster, [broker])
-            self._prepare(java, cluster, [broker])
-            self._launch_and_wait(java, cluster, [broker])
+
+    def start_broker(self, broker: int) -> None:
+        """Starts one broker of a cluster unless it runs, and waits until that one answers. Blocks."""
+        java = self._java_command()
+        cluster = self._require_cluster()
+        with self._locked():
+            if self._process(broker) is None:
+                self._check_ports(cluster, [broker])
+                self._prepare(java, cluster, [broker])
+                self._launch_and_wait(java, cluster, [broker], [broker])
+
+    def restart_broker(self, broker: int) -> None:
+        """Stops one broker if it runs, starts it again, and waits until it answers. Blocks."""
+        self.stop_broker(broker)
+        self.start_broker(broker)
 
     def __enter__(self) -> Self:
         self.start()
@@ -189,10 +211,12 @@ class EmbeddedKafka:
     # ---- the parts of a start, in order --------------------------------------------------------------------------
 
     def _java_command(self) -> list[str]:
-        """The command line up to the class to run."""
-        java = find_java()
-        jars = get_kafka(java, report=self._report)
-        return [str(java), *JVM_OPTIONS, "-cp", f"{jars}/*"]
+        """The command line up to the class to run; looked for once."""
+        if self._java is None:
+            java = find_java()
+            jars = get_kafka(java, report=self._report)
+            self._java = [str(java), *JVM_OPTIONS, "-cp", f"{jars}/*"]
+        return self._java
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -209,16 +233,18 @@ class EmbeddedKafka:
     def _settle_cluster(self) -> Cluster:
         cluster = load_cluster(self._directory)
         if cluster is None:
-            cluster = make_cluster(self._brokers or 1, self._ports)
+            cluster = make_cluster(self._brokers or 1, self._ports, self._hosts)
         else:
             running = any(self._process(broker) for broker in cluster.brokers)
-            cluster = settle_cluster(cluster, self._directory, self._brokers, self._ports, running=running)
+            cluster = settle_cluster(cluster, self._directory, self._brokers, self._ports, self._hosts, running=running)
         save_cluster(self._directory, cluster)
         return cluster
 
     def _check_ports(self, cluster: Cluster, brokers: Sequence[int]) -> None:
         for broker in brokers:
-            for port in taken_ports(cluster.ports_of(broker)):
+            if broker in self._prefixes:
+                continue
+            for port in taken_ports(cluster.ports_of(broker), cluster.host(broker)):
                 raise EmbeddedKafkaError(
                     f"port {port} of broker {broker} is taken by another process: end that one, or choose other ports"
                 )
@@ -235,12 +261,16 @@ class EmbeddedKafka:
             if broker in unformatted:
                 format_data(java, files, cluster, broker)
 
-    def _launch_and_wait(self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int]) -> None:
+    def _launch_and_wait(
+        self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int], until: Sequence[int] = ()
+    ) -> None:
+        """Starts `brokers` and waits until those of `until` answer, or else all that run."""
         launched: dict[int, ProcessId] = {}
         try:
             for broker in brokers:
                 launched[broker] = self._launch(java, broker)
-            self._wait_ready(cluster, launched)
+            awaited = until or [broker for broker in cluster.brokers if broker in launched or self._process(broker)]
+            self._wait_ready({broker: cluster.address(broker) for broker in awaited}, launched)
         except BaseException:  # also an interrupt: what this start began must not stay behind half started
             self._end(list(launched.values()), KILL_TIMEOUT_S)
             raise
@@ -250,6 +280,7 @@ class EmbeddedKafka:
             self._guard.ensure()
         files = self._files(broker)
         command = [
+            *self._prefixes.get(broker, ()),
             *java[:1],
             f"-Xmx{self._heap_mb}m",
             f"-Dlog4j2.configurationFile={files.log4j}",
@@ -268,14 +299,12 @@ class EmbeddedKafka:
             raise self._died(broker)
         return process
 
-    def _wait_ready(self, cluster: Cluster, launched: Mapping[int, ProcessId]) -> None:
-        """Until every broker that has a process answers as a member; raises when one dies or the time is up."""
-        alive = [broker for broker in cluster.brokers if broker in launched or self._process(broker)]
-        ports = {broker: cluster.ports[broker - 1] for broker in alive}
+    def _wait_ready(self, addresses: Mapping[int, str], launched: Mapping[int, ProcessId]) -> None:
+        """Until every broker of `addresses` answers as a member; raises when one of `launched` dies or time is up."""
         began = time.monotonic()
         while True:
             left = self._start_timeout_s - (time.monotonic() - began)
-            silent = ports.keys() - answering_brokers(ports, min(PROGRESS_S, max(left, 0.0)))
+            silent = addresses.keys() - answering_brokers(addresses, min(PROGRESS_S, max(left, 0.0)))
             for broker, process in launched.items():
                 if not process.is_alive():
                     raise self._died(broker)
@@ -286,7 +315,7 @@ class EmbeddedKafka:
                     f"broker {min(silent)} did not answer within {self._start_timeout_s:.0f} s: the machine may be too "
                     f"busy, start again; {last_lines(self._files(min(silent)))}"
                 )
-            self._report(f"starting Apache Kafka: {len(ports) - len(silent)} of {len(ports)} brokers answer")
+            self._report(f"starting Apache Kafka: {len(addresses) - len(silent)} of {len(addresses)} brokers answer")
 
     def _died(self, broker: int) -> EmbeddedKafkaError:
         return EmbeddedKafkaError(f"broker {broker} ended while starting; {last_lines(self._files(broker))}")

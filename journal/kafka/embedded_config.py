@@ -40,11 +40,15 @@ RESERVED_PROPERTIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a directory holds, kept in its cluster.json. Brokers count from 1; a voter's controller has its own port."""
+    """What a directory holds, kept in its cluster.json. Brokers count from 1; a voter's controller has its own port.
+
+    `hosts` are the brokers' addresses if they are not all on the loopback interface.
+    """
 
     cluster_id: str
     ports: tuple[int, ...]
     controller_ports: tuple[int, ...]
+    hosts: tuple[str, ...] = ()
 
     @property
     def brokers(self) -> range:
@@ -52,7 +56,18 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        return ",".join(f"{HOST}:{port}" for port in self.ports)
+        return ",".join(self.address(broker) for broker in self.brokers)
+
+    def host(self, broker: int) -> str:
+        return self.hosts[broker - 1] if self.hosts else HOST
+
+    def address(self, broker: int) -> str:
+        """Host and port that clients use."""
+        return f"{self.host(broker)}:{self.ports[broker - 1]}"
+
+    def controller_address(self, broker: int) -> str:
+        """Host and port that the other brokers use."""
+        return f"{self.host(broker)}:{self.controller_ports[broker - 1]}"
 
     def is_voter(self, broker: int) -> bool:
         return broker <= len(self.controller_ports)
@@ -76,7 +91,10 @@ def parse_cluster(text: str, path: Path) -> Cluster:
         controller_ports = tuple(int(port) for port in found["controller_ports"])
         if len(controller_ports) != voter_count(len(ports)):
             raise ValueError(f"{len(ports)} brokers and {len(controller_ports)} controllers")
-        return Cluster(str(found["cluster_id"]), ports, controller_ports)
+        hosts = tuple(str(host) for host in found.get("hosts", ()))
+        if hosts and len(hosts) != len(ports):
+            raise ValueError(f"{len(ports)} brokers and {len(hosts)} hosts")
+        return Cluster(str(found["cluster_id"]), ports, controller_ports, hosts)
     except (ValueError, KeyError, TypeError) as error:
         raise EmbeddedKafkaError(
             f"{path} does not describe a cluster ({error!r}): use another directory, or remove this one and its data"
@@ -88,8 +106,10 @@ def voter_count(brokers: int) -> int:
     return VOTERS_MAX if brokers >= VOTERS_MAX else 1
 
 
-def check_request(brokers: int, ports: Sequence[int] | None, properties: Mapping[str, str]) -> None:
-    """Raises EmbeddedKafkaError for an impossible number of brokers, ports or a property that is ours."""
+def check_request(
+    brokers: int, ports: Sequence[int] | None, properties: Mapping[str, str], hosts: Sequence[str] | None = None
+) -> None:
+    """Raises EmbeddedKafkaError for an impossible number of brokers, ports, hosts, or a property that is ours."""
     if not 1 <= brokers <= BROKERS_MAX:
         raise EmbeddedKafkaError(f"{brokers} brokers: between 1 and {BROKERS_MAX} are possible")
     if ports is not None:
@@ -97,6 +117,8 @@ def check_request(brokers: int, ports: Sequence[int] | None, properties: Mapping
             raise EmbeddedKafkaError(f"ports {list(ports)} for {brokers} broker(s): give each its own")
         if not all(0 < port < 65536 for port in ports):
             raise EmbeddedKafkaError(f"ports {list(ports)}: a port is between 1 and 65535")
+    if hosts is not None and len(hosts) != brokers:
+        raise EmbeddedKafkaError(f"hosts {list(hosts)} for {brokers} broker(s): give each one")
     reserved = sorted(RESERVED_PROPERTIES & properties.keys())
     if reserved:
         raise EmbeddedKafkaError(f"{', '.join(reserved)}: set by the embedded Kafka itself, not by a property")
@@ -133,26 +155,26 @@ def own_properties(brokers: int) -> dict[str, str]:
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         "log.cleaner.backoff.ms": "5000",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
-        "controller.quorum.election.timeout.ms": "500",
-        "controller.quorum.fetch.timeout.ms": "1000",
-        # A killed broker comes back only when the session of its last life has ended.
+        # A killed broker comes back only when the session of its last life has ended. A heartbeat's interval is also
+        # how long a broker waits for the controller's answer: too short on a busy machine, and it never registers.
         "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "300",
+        "broker.heartbeat.interval.ms": "500" if brokers == 1 else "1000",
+        "controller.quorum.election.timeout.ms": "500" if brokers == 1 else "1000",
+        "controller.quorum.fetch.timeout.ms": "1000" if brokers == 1 else "2000",
     }
 
 
 def broker_properties(cluster: Cluster, broker: int, data: Path, properties: Mapping[str, str]) -> dict[str, str]:
     """All properties of one broker whose log directory is `data`."""
-    port = cluster.ports[broker - 1]
-    listeners = [f"PLAINTEXT://{HOST}:{port}"]
+    listeners = [f"PLAINTEXT://{cluster.address(broker)}"]
     if cluster.is_voter(broker):
-        listeners.append(f"CONTROLLER://{HOST}:{cluster.controller_ports[broker - 1]}")
-    voters = [f"{number}@{HOST}:{its_port}" for number, its_port in enumerate(cluster.controller_ports, start=1)]
+        listeners.append(f"CONTROLLER://{cluster.controller_address(broker)}")
+    voters = [f"{one}@{cluster.controller_address(one)}" for one in cluster.brokers if cluster.is_voter(one)]
     return {
         "process.roles": "broker,controller" if cluster.is_voter(broker) else "broker",
         "node.id": str(broker),
         "listeners": ",".join(listeners),
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "advertised.listeners": f"PLAINTEXT://{cluster.address(broker)}",
         "inter.broker.listener.name": "PLAINTEXT",
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": ",".join(voters),

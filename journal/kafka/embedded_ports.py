@@ -30,14 +30,14 @@ def choose_free_ports(count: int, avoid: Iterable[int]) -> tuple[int, ...]:
     return tuple(chosen)
 
 
-def taken_ports(ports: Sequence[int]) -> list[int]:
+def taken_ports(ports: Sequence[int], host: str = HOST) -> list[int]:
     """Those that cannot be listened on. Connections of an earlier broker that are still closing do not count."""
     taken = []
     for port in ports:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((HOST, port))
+                probe.bind((host, port))
                 probe.listen(1)
             except OSError:
                 taken.append(port)

@@ -13,25 +13,23 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from journal.kafka.embedded_config import HOST
-
 POLL_S = 0.05
 # Starting brokers refuse connections: try again at once, and do not log each refusal.
 CLIENT_PROPERTIES = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100, "log_level": 0}
 
 
-def answering_brokers(ports: Mapping[int, int], timeout_s: float) -> frozenset[int]:
-    """Of brokers by number and port, those that say they are members, as soon as all do or when the time is up."""
-    if not ports:
+def answering_brokers(addresses: Mapping[int, str], timeout_s: float) -> frozenset[int]:
+    """Of brokers by number and address, those that say they are members, as soon as all do or when the time is up."""
+    if not addresses:
         return frozenset()
-    with ThreadPoolExecutor(len(ports)) as pool:
-        answers = pool.map(lambda broker: _answers(broker, ports[broker], timeout_s), ports)
-        return frozenset(broker for broker, answers_now in zip(ports, answers, strict=True) if answers_now)
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        answers = pool.map(lambda broker: _answers(broker, addresses[broker], timeout_s), addresses)
+        return frozenset(broker for broker, answers_now in zip(addresses, answers, strict=True) if answers_now)
 
 
-def _answers(broker: int, port: int, timeout_s: float) -> bool:
+def _answers(broker: int, address: str, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
-    admin = AdminClient({"bootstrap.servers": f"{HOST}:{port}", **CLIENT_PROPERTIES})
+    admin = AdminClient({"bootstrap.servers": address, **CLIENT_PROPERTIES})
     while True:
         try:
             if broker in admin.list_topics(timeout=max(deadline - time.monotonic(), POLL_S)).brokers:

@@ -92,28 +92,37 @@ def save_cluster(directory: Path, cluster: Cluster) -> None:
     write_atomically(directory / CLUSTER_FILE, cluster.to_json())
 
 
-def make_cluster(brokers: int, ports: Sequence[int] | None) -> Cluster:
+def make_cluster(brokers: int, ports: Sequence[int] | None, hosts: Sequence[str] | None = None) -> Cluster:
     """A new cluster, on these ports or on free ones."""
     own = tuple(ports) if ports else choose_free_ports(brokers, ())
-    return Cluster(new_cluster_id(), own, choose_free_ports(voter_count(brokers), own))
+    return Cluster(new_cluster_id(), own, choose_free_ports(voter_count(brokers), own), tuple(hosts or ()))
 
 
 def settle_cluster(
-    cluster: Cluster, directory: Path, brokers: int | None, ports: Sequence[int] | None, *, running: bool
+    cluster: Cluster,
+    directory: Path,
+    brokers: int | None,
+    ports: Sequence[int] | None,
+    hosts: Sequence[str] | None = None,
+    *,
+    running: bool,
 ) -> Cluster:
-    """The cluster of the directory with the ports now asked for. Raises when it cannot be what was asked for."""
+    """The cluster of the directory with the addresses now asked for. Raises when it cannot be what was asked for."""
     if brokers is not None and brokers != len(cluster.ports):
         raise EmbeddedKafkaError(
             f"{directory} holds {len(cluster.ports)} broker(s), {brokers} were asked for: "
             "leave the number out, or use another directory"
         )
-    if ports is None or tuple(ports) == cluster.ports:
-        return cluster
-    if running:
+    asked = replace(
+        cluster,
+        ports=cluster.ports if ports is None else tuple(ports),
+        hosts=cluster.hosts if hosts is None else tuple(hosts),
+    )
+    if running and asked != cluster:
         raise EmbeddedKafkaError(
-            f"Kafka in {directory} runs on {cluster.bootstrap_servers}: stop it before you change its ports"
+            f"Kafka in {directory} runs on {cluster.bootstrap_servers}: stop it before you change its addresses"
         )
-    return replace(cluster, ports=tuple(ports))
+    return asked
 
 
 def new_cluster_id() -> str:

@@ -18,11 +18,13 @@ from journal.kafka.embedded_config import (
 )
 
 FILE = Path("/data/cluster.json")
+HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 LONE = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001,), (20011,))
 THREE = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001, 20002, 20003), (20011, 20012, 20013))
+AWAY = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001, 20002, 20003), (20011, 20012, 20013), HOSTS)
 
 
-@pytest.mark.parametrize("cluster", [LONE, THREE])
+@pytest.mark.parametrize("cluster", [LONE, THREE, AWAY])
 def test_a_cluster_is_read_back_as_it_was_written(cluster: Cluster) -> None:
     assert parse_cluster(cluster.to_json(), FILE) == cluster
 
@@ -37,6 +39,7 @@ def test_a_cluster_is_read_back_as_it_was_written(cluster: Cluster) -> None:
         '{"format": 1, "cluster_id": "x"}',
         '{"format": 1, "cluster_id": "x", "ports": [1, 2, 3], "controller_ports": [4]}',
         '{"format": 1, "cluster_id": "x", "ports": ["a"], "controller_ports": [4]}',
+        '{"format": 1, "cluster_id": "x", "ports": [1], "controller_ports": [4], "hosts": ["a", "b"]}',
     ],
 )
 def test_anything_else_is_refused_by_its_path(text: str) -> None:
@@ -50,6 +53,20 @@ def test_a_cluster_of_three_or_more_survives_the_loss_of_one_controller() -> Non
 
 def test_bootstrap_servers_name_every_broker_on_the_loopback_interface() -> None:
     assert THREE.bootstrap_servers == "127.0.0.1:20001,127.0.0.1:20002,127.0.0.1:20003"
+
+
+def test_brokers_of_several_hosts_listen_on_their_own_and_find_each_other() -> None:
+    assert AWAY.bootstrap_servers == "10.0.0.1:20001,10.0.0.2:20002,10.0.0.3:20003"
+    properties = broker_properties(AWAY, 2, Path("/data"), {})
+    assert properties["listeners"] == "PLAINTEXT://10.0.0.2:20002,CONTROLLER://10.0.0.2:20012"
+    assert properties["advertised.listeners"] == "PLAINTEXT://10.0.0.2:20002"
+    assert properties["controller.quorum.voters"] == "1@10.0.0.1:20011,2@10.0.0.2:20012,3@10.0.0.3:20013"
+
+
+def test_each_broker_has_a_host_or_none_has() -> None:
+    check_request(3, None, {}, HOSTS)
+    with pytest.raises(EmbeddedKafkaError, match="give each one"):
+        check_request(2, None, {}, HOSTS)
 
 
 def test_a_lone_broker_is_its_own_controller_and_replicates_nothing() -> None:
