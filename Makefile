@@ -72,3 +72,10 @@ simulate: venv  ## the simulation, SEEDS seeds from SEED on (20000 take about 10
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(SEED)
 
 .PHONY: simulate
+
+SECONDS ?= 3600
+
+chaos: venv  ## a cluster under a random mix of faults for SECONDS (default an hour); --matrix: python -m tests.chaos -h
+	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
+
+.PHONY: chaos

@@ -1,0 +1,213 @@
+"""A whole deployment on this machine, every process of which can be killed, stopped, paused or cut off singly.
+
+    with Cluster(directory, seed=1) as cluster:          # three brokers, two nodes, two workers, a workload
+        cluster.wait_for_acknowledgements(1000)
+        cluster.active().kill()
+        cluster.wait_for_acknowledgements(1000)          # of whoever took over
+
+Processes have names (`broker-1`, `node-2`, `worker-1`); `places` gives some of them an address and a command prefix of
+their own. Everything is under `directory`; nothing outlives the `with`.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from journal.kafka.embedded import EmbeddedKafka
+from tests.chaos.processes import (
+    WAIT_TIMEOUT_S,
+    BrokerProcess,
+    NodeProcess,
+    Place,
+    Process,
+    WorkerProcess,
+    wait_for,
+)
+from tests.support.processes import COMMAND, command_env, run_command
+
+BROKERS = 3
+START_TIMEOUT_S = 240.0
+SETTINGS = {
+    "KAFKA_JOURNAL_REPLICATION": "3",
+    "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "4000",
+    "KAFKA_JOURNAL_CHECKPOINT_INTERVAL_MS": "50",
+    "KAFKA_JOURNAL_LIMITS__TRANSACTION_BUFFER_OPERATIONS_MAX": "25",
+}
+"""Dead workers are noticed soon; transactions of 40 operations are staged. Nodes have the settings that users have:
+with shorter ones, a busy machine alone would be reason enough for a failover."""
+
+HERE = Place()
+
+
+def chaos_kafka(
+    directory: Path, places: Mapping[str, Place] | None = None, properties: Mapping[str, str] | None = None
+) -> EmbeddedKafka:
+    """Three brokers, not started yet, in their places."""
+    chosen = {broker: (places or {}).get(f"broker-{broker}", HERE) for broker in range(1, BROKERS + 1)}
+    hosts = [place.host for place in chosen.values()]
+    return EmbeddedKafka(
+        directory,
+        BROKERS,
+        properties=properties,
+        attached=True,
+        start_timeout_s=START_TIMEOUT_S,
+        hosts=hosts if set(hosts) != {HERE.host} else None,
+        prefixes={broker: place.prefix for broker, place in chosen.items() if place.prefix},
+    )
+
+
+class Cluster:
+    """Brokers, nodes and workers of one journal, and the workload that the active node runs."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        seed: int,
+        nodes: int = 2,
+        workers: int = 2,
+        shards: int = 4,
+        rate: int = 2000,
+        env: Mapping[str, str] | None = None,
+        places: Mapping[str, Place] | None = None,
+        properties: Mapping[str, str] | None = None,
+        kafka: EmbeddedKafka | None = None,
+    ) -> None:
+        """`rate` bounds the workload, operations a second. `env` is of nodes and workers, on top of `SETTINGS`.
+
+        `kafka` is a running cluster of `chaos_kafka`, which is left as it is in the end; without one it makes its own,
+        with `properties`.
+        """
+        self.directory = directory
+        self.seed = seed
+        self.shards = shards
+        self._places = dict(places or {})
+        self._owns_kafka = kafka is None
+        self.kafka = kafka or chaos_kafka(directory / "kafka", self._places, properties)
+        self._env = {**SETTINGS, **(env or {})}
+        self._counts = nodes, workers
+        self._rate = rate
+        self.journal = ""
+        self.brokers: Sequence[BrokerProcess] = []
+        self.nodes: Sequence[NodeProcess] = []
+        self.workers: Sequence[WorkerProcess] = []
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything, until a node is active."""
+        self.kafka.start()
+        self._init()
+        self.brokers = [
+            BrokerProcess(self.kafka, broker, self._place(f"broker-{broker}")) for broker in range(1, BROKERS + 1)
+        ]
+        nodes, workers = self._counts
+        self.workers = [self._worker(f"worker-{number}") for number in range(1, workers + 1)]
+        self.nodes = [self._node(f"node-{number}") for number in range(1, nodes + 1)]
+        for process in (*self.workers, *self.nodes):
+            process.start(ready=False)
+        self.wait_for_active()
+
+    def _init(self) -> None:
+        self.journal = f"chaos-{uuid.uuid4().hex[:12]}"
+        env = command_env(self.bootstrap, self.journal, self.directory / "command", self._env)
+        done = run_command("init", "--shards", self.shards, env=env, timeout_s=START_TIMEOUT_S)
+        assert done.returncode == 0, done.stderr
+
+    def close(self) -> None:
+        """Ends what runs, at once."""
+        for process in (*self.nodes, *self.workers):
+            process.kill()
+        if self._owns_kafka:
+            self.kafka.stop()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- looking ---------------------------------------------------------------------------------------------------
+
+    @property
+    def bootstrap(self) -> str:
+        return self.kafka.bootstrap_servers
+
+    @property
+    def processes(self) -> list[Process]:
+        return [*self.brokers, *self.nodes, *self.workers]
+
+    def find(self, name: str) -> Process:
+        return next(process for process in self.processes if process.name == name)
+
+    def active(self) -> NodeProcess | None:
+        """The node that says that it is active; of two, the one of the newer epoch."""
+        active = [node for node in self.nodes if node.role == "active"]
+        return max(active, key=lambda node: node.epoch, default=None)
+
+    def standby(self) -> NodeProcess | None:
+        """A node that runs and is not the active one."""
+        active = self.active()
+        return next((node for node in self.nodes if node.running and node is not active), None)
+
+    @property
+    def acknowledged(self) -> int:
+        """Operations, of all nodes in all their lives."""
+        return sum(node.acknowledged for node in self.nodes)
+
+    # ---- waiting and mending -----------------------------------------------------------------------------------------
+
+    def wait_for_active(self, timeout_s: float = WAIT_TIMEOUT_S) -> NodeProcess:
+        wait_for(lambda: self.active() is not None, f"an active node ({self._where()})", timeout_s)
+        active = self.active()
+        assert active is not None
+        return active
+
+    def wait_for_acknowledgements(self, more: int, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """So many more than now."""
+        wanted = self.acknowledged + more
+        wait_for(lambda: self.acknowledged >= wanted, f"{more} acknowledgements ({self._where()})", timeout_s)
+
+    def mend(self) -> None:
+        """Starts whatever does not run, and lets go on whatever is paused."""
+        for process in self.processes:
+            if process.running:
+                process.resume()
+            else:
+                process.start(ready=False)
+
+    def _where(self) -> str:
+        return f"everything is under {self.directory}"
+
+    # ---- making ----------------------------------------------------------------------------------------------------
+
+    def _place(self, name: str) -> Place:
+        return self._places.get(name, HERE)
+
+    def process_env(self, name: str) -> dict[str, str]:
+        """The environment of a node or worker of that name; its local copies are under NAME/data."""
+        own = {"KAFKA_JOURNAL_NODE": name}
+        data = self.directory / name / "data"
+        return command_env(self.bootstrap, self.journal, data, {**self._env, **own})
+
+    def _worker(self, name: str) -> WorkerProcess:
+        return WorkerProcess(
+            name, self._place(name), self.directory, [str(COMMAND), "worker", "--name", name], self.process_env(name)
+        )
+
+    def _node(self, name: str) -> NodeProcess:
+        command = [sys.executable, "-m", "tests.chaos.node", str(self.seed), str(self._rate)]
+        history = self.directory / name / f"history-{uuid.uuid4().hex[:8]}"
+        return NodeProcess(name, self._place(name), self.directory, command, self.process_env(name), history)

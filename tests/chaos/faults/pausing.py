@@ -1,0 +1,98 @@
+"""SIGSTOP and SIGCONT: a process that keeps its connections, says nothing, and does not know that time went by."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults.fault import Choice, FaultOfOne, any_worker
+from tests.chaos.processes import WAIT_TIMEOUT_S
+
+REQUEST_TIMEOUT_S = 10.0
+LOOKS = 5
+LOOK_EVERY_S = 0.2
+
+
+class Pause(FaultOfOne):
+    """One process, wherever it is."""
+
+    def __init__(self, seed: int, choose: Choice, name: str = "pause") -> None:
+        super().__init__(name, seed, choose)
+
+    def inject(self, cluster: Cluster) -> None:
+        self.choose(cluster).pause()
+
+    def heal(self, cluster: Cluster) -> None:
+        if self.target.running:
+            self.target.resume()
+
+
+class PauseInTransaction(Pause):
+    """A worker whose Kafka transaction is open: rows of it are in the table topic, and readers wait before them.
+
+    It is stopped and let go on until the same transaction stays open through several looks; that of any other worker
+    would have been committed meanwhile.
+    """
+
+    def __init__(self, seed: int, name: str = "pause in a transaction") -> None:
+        super().__init__(seed, any_worker, name)
+
+    def inject(self, cluster: Cluster) -> None:
+        until = time.monotonic() + WAIT_TIMEOUT_S
+        worker = self.choose(cluster)
+        with TransactionWatch(cluster) as watch:
+            worker.pause()
+            while not watch.stays_open():
+                worker.resume()
+                assert time.monotonic() < until, f"{worker.name} could not be stopped inside a transaction"
+                time.sleep(self.chance.uniform(0.02, 0.1))
+                worker.pause()
+
+
+class TransactionWatch:
+    """Sees open transactions on a cluster's table topic: what is there, and not yet for readers of committed rows."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._partitions = [TopicPartition(f"{cluster.journal}.table", shard) for shard in range(cluster.shards)]
+        self._committed, self._all = (
+            Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "watch", "isolation.level": level})
+            for level in ("read_committed", "read_uncommitted")
+        )
+
+    def stays_open(self) -> bool:
+        """Whether one transaction is open at every look."""
+        still = self.open_now()
+        for _ in range(LOOKS):
+            if not still:
+                return False
+            time.sleep(LOOK_EVERY_S)
+            still &= self.open_now()
+        return bool(still)
+
+    def open_now(self) -> set[tuple[int, int]]:
+        """Partition and first offset of each that is open."""
+        found = set()
+        for partition in self._partitions:
+            committed, high = (self._end(consumer, partition) for consumer in (self._committed, self._all))
+            if committed < high:
+                found.add((partition.partition, committed))
+        return found
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._committed.close()
+        self._all.close()
+
+    @staticmethod
+    def _end(consumer: Consumer, partition: TopicPartition) -> int:
+        offsets = consumer.get_watermark_offsets(partition, REQUEST_TIMEOUT_S)
+        assert offsets is not None, f"{partition}: no answer"
+        return offsets[1]

@@ -1,0 +1,61 @@
+"""The state that an activation was given, written down as the checker compares it: every datum by its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from journal.loading import LoadCounts, LoadedUpdate
+from journal.v1.journal_pb2 import ADD, DELETE, Mark, Operation
+from tests.chaos.history import digest
+
+
+class NotingLoader:
+    """Keeps what it is told, told once or kept warm."""
+
+    def __init__(self) -> None:
+        self._records: dict[int, dict[str, Any]] = {}
+        self._prepared: list[dict[str, Any]] = []
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Records in order of ids, then prepared transactions."""
+        return [self._records[record_id] for record_id in sorted(self._records)] + self._prepared
+
+    def begin(self, marks: Mapping[int, Mark]) -> None:
+        self._records.clear()
+        self._prepared.clear()
+
+    def record(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self._records[record_id] = {
+            "type": "record",
+            "id": record_id,
+            "kind": kind,
+            "data": digest(data),
+            "at": list(position),
+            "updates": [[one.kind, digest(one.data), one.replaceable, one.subject] for one in updates],
+        }
+
+    def changed(
+        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
+    ) -> None:
+        self.record(record_id, kind, data, updates, position)
+
+    def deleted(self, record_id: int) -> None:
+        self._records.pop(record_id, None)
+
+    def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
+        line = {"type": "prepared", "tx": tx, "data": digest(data), "operations": [_operation(op) for op in operations]}
+        self._prepared.append(line)
+
+    def complete(self, counts: LoadCounts) -> None: ...
+
+
+def _operation(op: Operation) -> dict[str, Any]:
+    if op.type == DELETE:
+        return {"op": "delete", "id": op.id}
+    name = "add" if op.type == ADD else "update"
+    more = {"data": digest(op.data), "replaceable": op.replaceable, "subject": op.subject}
+    return {"op": name, "id": op.id, "kind": op.kind, **more}

@@ -1,0 +1,246 @@
+"""The processes under test, each with the same handles: start, stop, kill, pause, resume.
+
+Every one can run in a place of its own: with an address of its own, behind a command that runs it there by exec
+(`nsenter`, say), so that a fault can cut it off from the others.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from journal.kafka.embedded import EmbeddedKafka
+
+WAIT_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 120.0
+_LOOK_EVERY_S = 0.02
+
+
+def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+    """Blocks until the condition holds; an AssertionError says what did not come."""
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, f"{what} did not come within {timeout_s} s"
+        time.sleep(_LOOK_EVERY_S)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process runs. `prefix` must run the command behind it by exec; `env` is added to the process' own."""
+
+    host: str = "127.0.0.1"
+    prefix: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class Process(ABC):
+    """One process under test. All calls may be repeated; each blocks until what it says is so."""
+
+    def __init__(self, name: str, place: Place, directory: Path) -> None:
+        """`directory` is where everything lives that it keeps: a fault may fill or damage it."""
+        self.name = name
+        self.host = place.host
+        self.prefix = place.prefix
+        self.directory = directory
+
+    @property
+    def kind(self) -> str:
+        """broker, node or worker."""
+        return self.name.partition("-")[0]
+
+    @property
+    @abstractmethod
+    def pid(self) -> int | None:
+        """None while it does not run."""
+
+    @property
+    @abstractmethod
+    def log_file(self) -> Path: ...
+
+    @abstractmethod
+    def start(self, *, ready: bool = True) -> None:
+        """With `ready`, until it does what it is for: a broker answers, a worker has joined, a node has a role."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Cleanly: SIGTERM, and it must end by itself."""
+
+    @abstractmethod
+    def kill(self) -> None:
+        """SIGKILL; nothing if it does not run."""
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._send(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._send(signal.SIGCONT)
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    def _send(self, number: signal.Signals) -> None:
+        pid = self.pid
+        assert pid is not None, f"{self.name} does not run"
+        os.kill(pid, number)
+
+
+class BrokerProcess(Process):
+    """One broker of the embedded Kafka."""
+
+    def __init__(self, kafka: EmbeddedKafka, broker: int, place: Place) -> None:
+        super().__init__(f"broker-{broker}", place, kafka.directory / f"broker-{broker}" / "data")
+        self._kafka = kafka
+        self.broker = broker
+
+    @property
+    def pid(self) -> int | None:
+        return self._kafka.broker_pid(self.broker)
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory.parent / "server.log"
+
+    @property
+    def address(self) -> str:
+        """Host and port that clients use."""
+        return self._kafka.bootstrap_servers.split(",")[self.broker - 1]
+
+    def start(self, *, ready: bool = True) -> None:
+        """Always waits: a broker has no other way to be started."""
+        self._kafka.start_broker(self.broker)
+
+    def stop(self) -> None:
+        self._kafka.stop_broker(self.broker)
+
+    def kill(self) -> None:
+        if self.running:
+            self._kafka.kill(self.broker)
+
+
+class ChildProcess(Process):
+    """A process of ours; its log goes on in the same file through all its lives."""
+
+    def __init__(
+        self, name: str, place: Place, directory: Path, command: Sequence[str], env: Mapping[str, str]
+    ) -> None:
+        super().__init__(name, place, directory / name / "data")
+        self._command = [*place.prefix, *command]
+        self._env = {**env, **place.env}
+        self._child: subprocess.Popen[bytes] | None = None
+        self._progress_before = 0
+        self._home = directory / name
+        self._home.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.poll() is None else None
+
+    @property
+    def log_file(self) -> Path:
+        return self._home / "log"
+
+    def log(self) -> str:
+        """What it has logged in all its lives."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def start(self, *, ready: bool = True) -> None:
+        if self.running:
+            return
+        before = self._progress_before = self.progress()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        with self.log_file.open("ab") as log:
+            self._child = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env
+            )
+        if ready:
+            wait_for(lambda: self.progress() > before or not self.running, f"{self.name}'s start")
+            assert self.running, f"{self.name} ended:\n{self.log()[-3000:]}"
+
+    def stop(self) -> None:
+        if self._child is None or not self.running:
+            return
+        self._child.send_signal(signal.SIGTERM)
+        self._child.send_signal(signal.SIGCONT)
+        code = self._child.wait(STOP_TIMEOUT_S)
+        # one that is only being started knows nothing of signals yet
+        still_starting = self.progress() == self._progress_before and code == -signal.SIGTERM
+        assert code == 0 or still_starting, f"{self.name} ended with {code}:\n{self.log()[-3000:]}"
+
+    def kill(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child.wait()
+
+    @abstractmethod
+    def progress(self) -> int:
+        """Grows when a start has come to something."""
+
+
+class WorkerProcess(ChildProcess):
+    """`kafka-journal worker`."""
+
+    def progress(self) -> int:
+        return self.log().count("reading from")
+
+
+class NodeProcess(ChildProcess):
+    """`tests.chaos.node`: a node that runs the seeded workload while it is active, and writes down what it was told."""
+
+    def __init__(
+        self, name: str, place: Place, directory: Path, command: Sequence[str], env: Mapping[str, str], history: Path
+    ) -> None:
+        super().__init__(name, place, directory, [*command, str(history)], env)
+        self.history_file = history
+        self._read = 0
+        self._role = "stopped"
+        self._epoch = 0
+        self._acknowledged = 0
+        self._roles = 0
+
+    @property
+    def role(self) -> str:
+        """What it last wrote down of itself."""
+        self._follow()
+        return self._role if self.running else "stopped"
+
+    @property
+    def epoch(self) -> int:
+        """The last one it was active in."""
+        self._follow()
+        return self._epoch
+
+    @property
+    def acknowledged(self) -> int:
+        """Operations, in all its lives."""
+        self._follow()
+        return self._acknowledged
+
+    def progress(self) -> int:
+        self._follow()
+        return self._roles
+
+    def _follow(self) -> None:
+        """Reads what was written since the last look; whole lines only."""
+        if not self.history_file.exists():
+            return
+        with self.history_file.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        new = new[: new.rfind(b"\n") + 1]
+        self._read += len(new)
+        self._acknowledged += new.count(b'{"done":')
+        for line in new.splitlines() if b'{"role":' in new else ():
+            if line.startswith(b'{"role":'):
+                self._roles += 1
+                change = json.loads(line)
+                self._role, self._epoch = change["role"], change["epoch"] or self._epoch

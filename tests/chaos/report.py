@@ -1,0 +1,107 @@
+"""What a run came to: how much was done to it, how soon it was back each time, and what the checker says."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.checker import Verdict
+from tests.chaos.history import RoleChange
+
+
+@dataclass
+class Injection:
+    """A fault as it was injected; times in seconds since the run began."""
+
+    fault: str
+    target: str
+    at: float
+    healed_at: float = 0.0
+    ended: bool = False
+    """Whether the target did not run any more when it was injected."""
+    silent_s: float = 0.0
+    """The longest time without an acknowledgement from then on, until the next fault: the time to recover."""
+
+
+@dataclass
+class Report:
+    """A run. Times in seconds since it began."""
+
+    name: str
+    seed: int
+    seconds: float = 0.0
+    submitted: int = 0
+    acknowledged: int = 0
+    activations: int = 0
+    injections: list[Injection] = field(default_factory=list)
+    ended_by_themselves: list[str] = field(default_factory=list)
+    rates: list[int] = field(default_factory=list)
+    """Operations acknowledged in each second."""
+    roles: list[RoleChange] = field(default_factory=list)
+    faults_found: list[str] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def take_verdict(self, verdict: Verdict) -> None:
+        self.submitted, self.acknowledged = verdict.submitted, verdict.acknowledged
+        self.activations = verdict.activations
+        self.faults_found = [str(fault) for fault in verdict.faults]
+        self.counts = {kind.name: count for kind, count in verdict.counts.items()}
+
+    def take_times(self, began: float, acknowledged_at: Sequence[float], roles: Sequence[RoleChange]) -> None:
+        """Times of acknowledgements and role changes, by the machine's clock."""
+        times = sorted(t - began for t in acknowledged_at if t >= began)
+        nodes = {change.node for change in roles}
+        ends = [
+            RoleChange(one.at, one.target, "stopped", 0) for one in self.injections if one.ended and one.target in nodes
+        ]
+        self.roles = sorted([*(change._replace(t=change.t - began) for change in roles), *ends])
+        self.rates = [0] * (int(max(times, default=0.0)) + 1)
+        for t in times:
+            self.rates[int(t)] += 1
+        ends = [injection.at for injection in self.injections[1:]] + [times[-1] if times else 0.0]
+        for injection, end in zip(self.injections, ends, strict=True):
+            injection.silent_s = longest_gap(times, injection.at, end)
+
+    def recovery_s(self) -> dict[str, float]:
+        """Median, 99th percentile and longest of the times to recover."""
+        times = sorted(injection.silent_s for injection in self.injections)
+        return {"p50": percentile(times, 0.5), "p99": percentile(times, 0.99), "max": percentile(times, 1.0)}
+
+    def summary(self) -> str:
+        """A few lines for people."""
+        recovery = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.recovery_s().items())
+        lines = [
+            f"{self.name}: seed {self.seed}, {self.seconds:.0f} s, {len(self.injections)} faults, "
+            f"{self.acknowledged} of {self.submitted} operations acknowledged, {self.activations} activations",
+            f"time to recover: {recovery}",
+        ]
+        if self.ended_by_themselves:
+            lines.append(f"ended by themselves: {', '.join(self.ended_by_themselves)}")
+        lines += [f"FOUND {found}" for found in self.faults_found]
+        return "\n".join(lines if self.faults_found else [*lines, "nothing was found wrong"])
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self),
+            "recovery_s": self.recovery_s(),
+            "roles": [change._asdict() for change in self.roles],
+        }
+
+    def write(self, file: Path) -> None:
+        file.write_text(json.dumps(self.to_json(), indent=1) + "\n", encoding="utf-8")
+
+
+def longest_gap(times: Sequence[float], start: float, end: float) -> float:
+    """The longest time without one of the sorted `times` that begins between `start` and `end`."""
+    points = [start, *times[bisect_right(times, start) :]]
+    return max((later - earlier for earlier, later in pairwise(points) if earlier < end), default=0.0)
+
+
+def percentile(times: Sequence[float], share: float) -> float:
+    """Of sorted times; 0 if there are none."""
+    return times[min(len(times) - 1, int(share * len(times)))] if times else 0.0

@@ -1,0 +1,66 @@
+"""Nodes, workers and brokers that are cut off, or badly connected: the others go on, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.faults.cutting import (
+    OBSERVER,
+    Delayed,
+    Isolation,
+    Lossy,
+    Partition,
+    SlowLink,
+    Way,
+    chaos_network,
+    places,
+)
+from tests.chaos.faults.fault import FaultOfOne, active_node, any_broker, any_worker
+from tests.chaos.faults.namespaces import NoNamespacesError
+from tests.chaos.faults.network import Network
+from tests.chaos.report import Report
+from tests.chaos.run import judge
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+
+SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "20264"))
+
+
+def faults(network: Network) -> list[FaultOfOne]:
+    return [
+        Partition(SEED, network, active_node, Way.BOTH),
+        Partition(SEED, network, active_node, Way.IN),
+        Partition(SEED, network, any_worker, Way.OUT),
+        Isolation(SEED, network, any_broker),
+        Lossy(SEED, network, active_node, 5),
+        SlowLink(SEED, network, any_broker, "8mbit"),
+        Delayed(SEED, network, active_node, 20),
+    ]
+
+
+def test_the_others_go_on_while_one_is_cut_off_and_nothing_is_lost(tmp_path: Path) -> None:
+    print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
+    try:
+        network = chaos_network()
+    except NoNamespacesError as error:
+        pytest.skip(str(error))
+    with (
+        network,
+        network.host(OBSERVER).entered(),
+        Cluster(tmp_path, seed=SEED, places=places(network), rate=1000) as cluster,
+    ):
+        for fault in faults(network):
+            cluster.wait_for_acknowledgements(200)
+            epoch = cluster.wait_for_active().epoch
+            fault.inject(cluster)
+            print(f"{fault} of {fault.target.name}")
+            cluster.wait_for_acknowledgements(500)
+            if isinstance(fault, Partition) and fault.target.kind == "node":
+                assert cluster.wait_for_active().epoch > epoch, "the others went on without it"
+            fault.heal(cluster)
+        outcome = judge(cluster, Report("cutting", SEED))
+    assert outcome.report.faults_found == []

@@ -1,0 +1,40 @@
+"""Times to recover, from acknowledgements and faults."""
+
+from __future__ import annotations
+
+from tests.chaos.history import RoleChange
+from tests.chaos.report import Injection, Report, longest_gap, percentile
+
+EVERY_SECOND = [float(second) for second in range(10)]
+
+
+def test_the_longest_gap_counts_from_the_fault_on() -> None:
+    times = [0.0, 1.0, 6.0, 7.0]
+    assert longest_gap(times, 4.0, 10.0) == 2.0
+    assert longest_gap(times, 0.5, 10.0) == 5.0
+
+
+def test_before_the_first_acknowledgement_the_gap_begins_with_the_fault() -> None:
+    assert longest_gap([9.0, 10.0], 2.0, 20.0) == 7.0
+
+
+def test_a_gap_behind_the_end_is_another_faults() -> None:
+    assert longest_gap([0.0, 1.0, 2.0, 9.0], 0.0, 1.5) == 1.0
+
+
+def test_without_acknowledgements_there_is_no_gap() -> None:
+    assert longest_gap([], 0.0, 1.0) == 0.0
+    assert percentile([], 0.5) == 0.0
+
+
+def test_percentiles_are_times_that_were_measured() -> None:
+    assert [percentile(EVERY_SECOND, share) for share in (0.5, 0.99, 1.0)] == [5.0, 9.0, 9.0]
+
+
+def test_a_report_counts_seconds_from_the_runs_begin_and_recovery_fault_by_fault() -> None:
+    report = Report("run", 1, injections=[Injection("kill", "node-1", 1.0), Injection("stop", "worker-1", 5.0)])
+    report.take_times(100.0, [104.5, 99.0, 100.5, 100.6, 107.0], [RoleChange(101.0, "node-1", "active", 1)])
+    assert report.rates == [2, 0, 0, 0, 1, 0, 0, 1]
+    assert [injection.silent_s for injection in report.injections] == [3.5, 2.0]
+    assert report.recovery_s() == {"p50": 3.5, "p99": 3.5, "max": 3.5}
+    assert report.to_json()["roles"] == [{"t": 1.0, "node": "node-1", "role": "active", "epoch": 1}]
