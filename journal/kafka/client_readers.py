@@ -84,17 +84,18 @@ class KafkaReader:
         consumer, asked = self._open(), TopicPartition(self._topic, partition)
         until = self._clock() + timeout_s
         known_by = self._clock() + min(timeout_s, _TOPIC_SPREADS_S)
+        try_s = min(timeout_s / 2, _LEADER_ANSWERS_S)
         while True:
-            left = max(0.001, until - self._clock())
+            left = max(0.001, min(try_s, until - self._clock()))
             try:
-                answer = consumer.get_watermark_offsets(asked, min(left, _LEADER_ANSWERS_S), False)
+                answer = consumer.get_watermark_offsets(asked, left, False)
             except KafkaException as error:
                 refused = operating_error(f"offsets of {self._topic}[{partition}]", error_of(error))
                 now = self._clock()
                 unavailable = isinstance(refused, KafkaUnavailableError) and now < until
                 if not unavailable and not (isinstance(refused, TopicError) and now < known_by):
                     raise refused from error
-                self._ask_who_leads(min(left, _LEADER_ANSWERS_S))
+                self._ask_who_leads(left)
             else:
                 self._heard()
                 return answer
