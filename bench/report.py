@@ -18,7 +18,7 @@ import confluent_kafka
 import psutil
 import typer
 
-from bench import activate, append, load, process, store
+from bench import activate, append, failover, load, process, store
 from bench.rounds import Comparison, Figures, Outcome, say
 from bench.scene import Scene, make_scene
 from journal.kafka.distribution import KAFKA_VERSION
@@ -29,6 +29,7 @@ BENCHES: dict[str, Callable[[Scene], Outcome]] = {
     "load": load.run,
     "activate": activate.run,
     "store": store.run,
+    "failover": failover.run,
 }
 
 

@@ -47,6 +47,12 @@ def store(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json
     _run("store", bootstrap, quick, as_json)
 
 
+@app.command()
+def failover(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """Take-over, hand-over and kill, against the bare gate and a plain consumer group's reassignment."""
+    _run("failover", bootstrap, quick, as_json)
+
+
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes():
         # measuring needs packages that nothing else does

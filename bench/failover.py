@@ -1,0 +1,281 @@
+"""`bench failover`: how soon a standby is active, against the bare gate path and a plain consumer group's reassignment.
+
+take-over   from a node's turn to activate (its predecessor has handed over to it) to its being active, its queues warm,
+            and the same cold; the limit is the bare gate of `bench activate`, under the load that the nodes had
+hand-over   the longest gap between two acknowledgements; the limit: a member of a group of two leaves it, until the
+            other one is assigned its partition
+kill        SIGKILL to active; the limit: the group's holder is killed, until the other one is assigned
+
+The load is 5,000 operations a second of a message store; it goes on while the limits are measured. The group has the
+nodes' session time-out and heartbeat, and so have the workers, which are killed with their nodes in the second form.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from bench import limits
+from bench.failover_group import Group
+from bench.failover_processes import OPERATIONS_A_MESSAGE, Event, NodeProcess, wait_for_members
+from bench.rounds import Comparison, Figures, Outcome, Series, alternate, rounded, say
+from bench.scene import Memory, Scene, worker
+from journal.config import Settings
+from journal.kafka.control import node_group, worker_group
+
+LOAD_OPERATIONS_PER_S = 5000
+SHARDS = 8
+LIVE = {10_000: 0.4, 1_000_000: 0.2}
+"""Messages that live, and the ratio that a warm take-over is to reach with them."""
+QUICK_LIVE = {1000: 0.4}
+GAP_TARGET = 0.5
+PARTS = ("fence", "claim", "gate", "load", "ready", "callback")
+
+_SERVED_S = 1.0
+_QUICK_SERVED_S = 0.3
+_SESSION_MS, _QUICK_SESSION_MS = 6000, 3000
+
+
+def run(scene: Scene) -> Outcome:
+    outcome = Outcome()
+    memory = Memory()
+    with memory.watch(bench=os.getpid(), broker=scene.broker_pid):
+        for live, target in (QUICK_LIVE if scene.quick else LIVE).items():
+            _take_overs(scene, live, target, outcome, memory)
+        for with_worker in (False, True):
+            _gaps(scene, outcome, with_worker=with_worker)
+    outcome.figures |= memory.figures()
+    return outcome
+
+
+@contextmanager
+def _journal(scene: Scene) -> Iterator[Settings]:
+    """Full: the defaults, but that workers have the nodes' session. Quick: shorter."""
+    session_ms = _QUICK_SESSION_MS if scene.quick else _SESSION_MS
+    times = {"node_session_timeout_ms": session_ms, "session_timeout_ms": session_ms}
+    times |= {"fence_check_ms": session_ms // 2}
+    if scene.quick:
+        times |= {"node_heartbeat_ms": 200, "node_report_ms": 1000}
+    with scene.journal(SHARDS, **times) as settings:
+        yield settings
+
+
+def _alternate(
+    scene: Scene, rounds: int, ours: Callable[[], float], limit: Callable[[], float], what: str
+) -> tuple[list[float], list[float]]:
+    """A round takes long: the quick form has one."""
+    return alternate(1 if scene.quick else rounds, ours, limit, what=what, warm_up=not scene.quick)
+
+
+def _served_s(scene: Scene) -> float:
+    return _QUICK_SERVED_S if scene.quick else _SERVED_S
+
+
+# ---- two nodes -------------------------------------------------------------------------------------------------------
+
+
+class Nodes:
+    """Two nodes of a journal, of which one is active."""
+
+    def __init__(self, settings: Settings, ending: ExitStack, *flags: Sequence[str], served_s: float) -> None:
+        """`flags` of the first, which is the first one to be active, and of the second. Before and after each change
+        the load is served for `served_s`."""
+        self._settings = settings
+        self._served_s = served_s
+        self._ending = ending
+        self._all: list[NodeProcess] = []
+        self.active = self._start("first", *flags[0])
+        self.active.next("active", 0.0)
+        self.standby = self._start("second", *flags[1])
+
+    def _start(self, name: str, *flags: str) -> NodeProcess:
+        node = NodeProcess(self._settings, name, *flags)
+        self._ending.enter_context(node)
+        self._all.append(node)
+        return node
+
+    def fill(self, live: int) -> None:
+        """Make the queues and what lives in them, then begin the load."""
+        say(f"{live:,} messages, and {LOAD_OPERATIONS_PER_S:,} operations a second")
+        self.active.tell(f"fill {live}")
+        self.active.next("filled", 0.0)
+        for node in (self.active, self.standby):
+            node.tell(f"load {LOAD_OPERATIONS_PER_S}")
+
+    def ready(self) -> None:
+        """Until the standby is fit and the other has served its load for a while."""
+        self.standby.wait_fit()
+        self.active.wait_served(time.time(), self._served_s)
+
+    def hand_over(self, *, leave: bool) -> TakeOver:
+        """In order, by the standby's request or because its process ends."""
+        self.ready()
+        before = self.active
+        if leave:
+            asked = before.terminate()
+        else:
+            asked = time.time()
+            before.tell("hand-over")
+        self._swap(asked)
+        served = self.active.wait_served(asked, self._served_s)
+        gap_s = longest_gap([*before.acknowledged, *self.active.acknowledged], asked)
+        return TakeOver(asked, before.acknowledged[-1], self.took, served, gap_s)
+
+    def kill(self) -> TakeOver:
+        self.ready()
+        killed = self.active.kill()
+        self._swap(killed)
+        return TakeOver(killed, killed, self.took, self.active.wait_served(killed, self._served_s))
+
+    def _swap(self, after: float) -> None:
+        self.active, self.standby = self.standby, self.active
+        self.took = self.active.next("active", after)
+
+    def load_figures(self, name: str) -> Figures:
+        """The rate of the load that was reached, as those tell who could end it."""
+        told = [event for node in self._all for event in node.events if event["event"] == "loaded"]
+        messages, seconds = (sum(event[what] for event in told) for what in ("messages", "seconds"))
+        return {f"failover_load_{name}_operations_per_s": round(OPERATIONS_A_MESSAGE * messages / seconds)}
+
+    def replace(self) -> None:
+        """Another process for the node that was killed or has left."""
+        self.standby.ended()
+        gone = self.standby
+        self.standby = self._start(gone.name, *gone.flags)
+        self.standby.tell(f"load {LOAD_OPERATIONS_PER_S}")
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOver:
+    """One change of the active node; times as of this machine's clock."""
+
+    began: float
+    """It was asked for, or the node was killed."""
+    last: float
+    """The last acknowledgement before it."""
+    active: Event
+    served: float
+    """The first acknowledgement after it."""
+    gap_s: float = 0.0
+    """The longest between two acknowledgements."""
+
+    @property
+    def activation_s(self) -> float:
+        """From the node's turn to its being active."""
+        took: float = self.active["active"] - self.active["began"]
+        return took
+
+    @property
+    def active_s(self) -> float:
+        took: float = self.active["active"] - self.began
+        return took
+
+    def parts_ms(self) -> dict[str, float]:
+        """In this order one after the other."""
+        parts: dict[str, float] = {part: self.active["parts"][f"{part}_ms"] for part in PARTS}
+        started = self.activation_s * 1000 - sum(parts.values())
+        served = (self.served - self.active["active"]) * 1000
+        return {"noticed": (self.active["began"] - self.last) * 1000, "started": started, **parts, "served": served}
+
+
+def longest_gap(times: Sequence[float], after: float) -> float:
+    """The longest between two of these times of which the later one is not before `after`."""
+    return max((later - earlier for earlier, later in pairwise(sorted(times)) if later >= after), default=0.0)
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts of many take-overs of one kind."""
+
+    name: str
+    took: list[TakeOver] = field(default_factory=list)
+
+    def figures(self, rounds: int) -> Figures:
+        """Medians of the last so many, and of how many of those the state had been followed."""
+        took = self.took[-rounds:]
+        found = [each.parts_ms() for each in took]
+        figures: Figures = {
+            f"failover_parts_{self.name}_{part}_ms": rounded(statistics.median(parts[part] for parts in found))
+            for part in found[0]
+        }
+        warm = sum(each.active["parts"]["warm"] for each in took)
+        return figures | {f"failover_parts_{self.name}_warm": f"{warm} of {len(found)}"}
+
+
+# ---- a node's turn to active -----------------------------------------------------------------------------------------
+
+
+def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory: Memory) -> None:
+    warm, cold = (Parts(f"{kind}_{live}_messages") for kind in ("warm", "cold"))
+    bare = limits.BareGate(scene.bootstrap, SHARDS)
+    idle = [bare.run() * 1000 for _ in range(6)][1:]
+    with _journal(scene) as settings, worker(settings) as pid, memory.watch(worker=pid), ExitStack() as ending:
+        nodes = Nodes(settings, ending, (), ("--cold",), served_s=_served_s(scene))
+        nodes.fill(live)
+
+        def warm_ms() -> float:
+            """There to the cold one and back."""
+            cold.took.append(nodes.hand_over(leave=False))
+            warm.took.append(nodes.hand_over(leave=False))
+            return warm.took[-1].activation_s * 1000
+
+        name = f"failover_{warm.name}"
+        with memory.watch(**{f"node_{live}_messages": nodes.active.pid}):
+            ours, limit = _alternate(scene, scene.rounds(), warm_ms, lambda: bare.run() * 1000, f"{name}, ms")
+        outcome.figures |= nodes.load_figures(f"{live}_messages")
+    bare.close()
+    outcome.comparisons.append(Comparison(name, "ms", ours, limit, target, less_is_better=True))
+    cold_ms = [each.activation_s * 1000 for each in cold.took][-len(limit) :]
+    ratio = Comparison("", "ms", cold_ms, limit, 0.0, less_is_better=True).ratio
+    outcome.figures |= Series(f"failover_{cold.name}", "ms", cold_ms).figures()
+    outcome.figures |= {f"failover_{cold.name}_ratio": round(ratio, 3)}
+    outcome.figures |= Series(f"failover_bare_gate_without_load_{live}_messages", "ms", idle).figures()
+    outcome.figures |= warm.figures(len(limit)) | cold.figures(len(limit))
+
+
+# ---- hand-over and kill ----------------------------------------------------------------------------------------------
+
+
+def _gaps(scene: Scene, outcome: Outcome, *, with_worker: bool) -> None:
+    form = "node_with_worker" if with_worker else "node_alone"
+    handed, killed = Parts(f"hand_over_{form}"), Parts(f"kill_{form}")
+    live = next(iter(QUICK_LIVE if scene.quick else LIVE))
+    with _journal(scene) as settings, ExitStack() as ending:
+        flags = ("--with-worker",) if with_worker else ()
+        if not with_worker:
+            ending.enter_context(worker(settings))
+        nodes = Nodes(settings, ending, flags, flags, served_s=_served_s(scene))
+        nodes.fill(live)
+        group = Group(scene.bootstrap, settings, ending)
+
+        def settle() -> None:
+            wait_for_members(scene.bootstrap, node_group(settings.journal), 2)
+            wait_for_members(scene.bootstrap, worker_group(settings.journal), 2 if with_worker else 1)
+
+        def gap_s() -> float:
+            settle()
+            handed.took.append(nodes.hand_over(leave=with_worker))
+            if with_worker:
+                nodes.replace()
+            return handed.took[-1].gap_s
+
+        def kill_s() -> float:
+            settle()
+            killed.took.append(nodes.kill())
+            nodes.replace()
+            return killed.took[-1].active_s
+
+        for parts, ours_s, limit_s, rounds in (
+            (handed, gap_s, group.leave_s, 2 * scene.rounds()),
+            (killed, kill_s, group.kill_s, scene.rounds()),
+        ):
+            name = f"failover_{parts.name}"
+            ours, limit = _alternate(scene, rounds, ours_s, limit_s, f"{name}, s")
+            outcome.comparisons.append(Comparison(name, "s", ours, limit, GAP_TARGET, less_is_better=True))
+            outcome.figures |= parts.figures(len(limit))
+        outcome.figures |= nodes.load_figures(form)

@@ -1,0 +1,32 @@
+"""`bench failover` in its quick form: every figure is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+import pytest
+
+from tests.support.processes import run_command
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(540)]
+
+_TIMEOUT_S = 480.0
+
+
+def test_it_compares_take_over_hand_over_and_kill(bootstrap: str) -> None:
+    ended = run_command("bench", "failover", "--quick", "--json", "-b", bootstrap, env=os.environ, timeout_s=_TIMEOUT_S)
+    print(ended.stderr, file=sys.stderr)
+    assert ended.returncode == 0
+    figures = json.loads(ended.stdout)
+    forms = [f"{what}_node_{form}" for what in ("hand_over", "kill") for form in ("alone", "with_worker")]
+    for compared in ("warm_1000_messages", *forms):
+        assert figures[f"failover_{compared}_ratio"] > 0
+        assert figures[f"failover_{compared}_ratio_target"] > 0
+    for taken in ("warm_1000_messages", "cold_1000_messages", *forms):
+        for part in ("noticed", "started", "fence", "claim", "gate", "load", "ready", "callback", "served"):
+            assert f"failover_parts_{taken}_{part}_ms" in figures
+        assert figures[f"failover_parts_{taken}_warm"].endswith(" of 1")
+    assert figures["failover_parts_cold_1000_messages_warm"] == "0 of 1"
+    assert figures["failover_cold_1000_messages_ratio"] > 0
