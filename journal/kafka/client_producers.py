@@ -5,7 +5,8 @@ Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file:
 - A fenced instance learns it at its next request, from AddPartitionsToTxn, Produce or EndTxn alike, and always as fatal
   _FENCED. A coordinator time-out looks exactly the same: it bumps the epoch, and the bumped epoch is nobody's.
 - A fatal error is raised by whatever call serves callbacks next. When a delivery report is served in the same call, the
-  C code loses the exception and Python raises SystemError instead.
+  C code loses the exception and Python raises SystemError instead, or (before Python 3.12, now and then) a KafkaError,
+  which is no exception: no `except Exception` sees it, and it ends the thread.
 - `Producer.close()` aborts the open transaction and flushes without limit. Dropping the last reference does neither and
   takes less than a millisecond, an open transaction or a dead broker notwithstanding. So `close` here only drops.
 - The first init, or plain send, of a cold instance takes half a second, that of a connected one 4 ms; so they connect
@@ -22,7 +23,13 @@ from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaUnavailableError
+from journal.errors import (
+    ClosedError,
+    DeadlineError,
+    InvalidOperationError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+)
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
 from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import Clock, FatalProducerError, RetriableProducerError, Sent
@@ -92,6 +99,24 @@ class Deliveries:
             for (reports, began), end in zip(self._runs, ends, strict=True)
             for offset in islice(offsets[id(reports)], end - began)
         ]
+
+
+class LostError(Exception):
+    """A fatal error of librdkafka, whose exception was lost on the way."""
+
+
+def with_lost_errors(call: Callable[[], T]) -> T:
+    """What a call gives, or raises; LostError for what says of itself that something was lost, or is no exception."""
+    try:
+        return call()
+    except SystemError as error:
+        raise LostError from error
+    except BaseException:
+        raise
+    except:  # noqa: E722  # only this sees a KafkaError
+        # nothing may be raised in here: the next exception's context would be read from what is no exception
+        pass
+    raise LostError
 
 
 class _Instance:
@@ -248,11 +273,11 @@ class KafkaTransactionalProducer:
     def _call(self, doing: str, call: Callable[[Producer], T]) -> T:
         what = f"{self._name}: {doing}"
         try:
-            return call(self._instance.producer)
+            return with_lost_errors(lambda: call(self._instance.producer))
         except KafkaException as error:
             raise producer_error(what, error_of(error)) from error
-        except SystemError as error:
-            # Only a fatal error is lost this way; asked again, a dead instance says what it died of.
+        except LostError as error:
+            # Asked again, a dead instance says what it died of.
             raise self._cause_of_death(what) from error
 
     def _cause_of_death(self, what: str) -> FatalProducerError:
@@ -276,9 +301,11 @@ class KafkaPlainProducer:
         deadline = self._clock() + timeout_s
         self._instance.connect(timeout_s)
         try:
-            deliveries = self._instance.deliver(records, deadline)
+            deliveries = with_lost_errors(lambda: self._instance.deliver(records, deadline))
         except KafkaException as error:
             raise operating_error("produce", error_of(error)) from error
+        except LostError as error:
+            raise KafkaRefusedError("produce: the producer died of an error that is lost") from error
         if deliveries.first_error is not None:
             raise operating_error("produce", deliveries.first_error)
         if deliveries.waiting:

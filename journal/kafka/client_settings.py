@@ -88,6 +88,10 @@ _READER: Mapping[str, object] = {
 _POLL_INTERVAL_MS = 300_000
 """A member polls in a thread that does nothing else, so what it misses is its session."""
 
+_MEMBER_REQUEST_MS_MIN = 2000
+"""Whoever asks a broker that has stopped who coordinates the group asks nobody else until this request is given up: by
+default a minute, in which nobody can be a member. librdkafka refuses less than 1500."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
@@ -143,7 +147,8 @@ class ClientSettings:
 
     def member(self, group_id: str, name: str, *, session_timeout_ms: int, heartbeat_ms: int) -> dict[str, object]:
         """A member of a group that holds partitions and reads nothing."""
-        return self._common({}) | {
+        defaults = {"socket.timeout.ms": max(_MEMBER_REQUEST_MS_MIN, session_timeout_ms // 2)}
+        return self._common(defaults) | {
             "group.id": group_id,
             "client.id": name,
             "session.timeout.ms": session_timeout_ms,

@@ -72,6 +72,12 @@ def test_a_repeated_request_takes_longer_than_one_that_was_not() -> None:
     assert REPEATED_AFTER_S * 1000 <= 0.8 * backoff_ms <= backoff_max_ms
 
 
+@pytest.mark.parametrize("session_ms", [1000, 6000, 30_000])
+def test_a_member_that_is_not_answered_asks_another_broker_soon(session_ms: int) -> None:
+    config = ClientSettings(NOWHERE).member("group", "name", session_timeout_ms=session_ms, heartbeat_ms=300)
+    assert config["socket.timeout.ms"] == max(2000, session_ms // 2)
+
+
 def test_a_clients_log_goes_to_the_given_logger_and_is_never_above_info(caplog: pytest.LogCaptureFixture) -> None:
     events = ClientEvents(ClientSettings(NOWHERE, logger=logging.getLogger("given")))
     with caplog.at_level(logging.DEBUG, logger="given"):
