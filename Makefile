@@ -75,7 +75,8 @@ simulate: venv  ## the simulation, SEEDS seeds from SEED on (20000 take about 10
 
 SECONDS ?= 3600
 
-chaos: venv  ## a cluster under a random mix of faults for SECONDS (default an hour); --matrix: python -m tests.chaos -h
+chaos: venv  ## the long fault tests, then a random mix of faults for SECONDS (default an hour; python -m tests.chaos -h)
+	KAFKA_JOURNAL_TEST_LONG=1 $(BIN)/pytest tests/chaos
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
 
 .PHONY: chaos

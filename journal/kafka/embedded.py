@@ -74,7 +74,7 @@ class EmbeddedKafka:
     `brokers` and `ports` default to what the directory holds, else to one broker on a free port. `properties` are
     broker properties on top of ours, of the brokers started from now on. `hosts` are the brokers' addresses, if not the
     loopback interface. `prefixes` are commands, by broker, that run the one behind them in their own place by exec
-    (`nsenter`, `taskset`); an address that such a broker has is taken to be free.
+    (`nsenter`, `taskset`); an address that such a broker has is taken to be free. `jvm_options` come after ours.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class EmbeddedKafka:
         hosts: Sequence[str] | None = None,
         prefixes: Mapping[int, Sequence[str]] | None = None,
         heap_mb: int = HEAP_MB,
+        jvm_options: Sequence[str] = (),
         start_timeout_s: float = START_TIMEOUT_S,
         report: Report = report_to_stderr,
     ) -> None:
@@ -99,6 +100,7 @@ class EmbeddedKafka:
         self._brokers = brokers if brokers is not None or ports is None else len(ports)
         self._attached = attached
         self._heap_mb = heap_mb
+        self._jvm_options = tuple(jvm_options)
         self._start_timeout_s = start_timeout_s
         self._report = report
         self._java: list[str] | None = None
@@ -215,7 +217,7 @@ class EmbeddedKafka:
         if self._java is None:
             java = find_java()
             jars = get_kafka(java, report=self._report)
-            self._java = [str(java), *JVM_OPTIONS, "-cp", f"{jars}/*"]
+            self._java = [str(java), *JVM_OPTIONS, *self._jvm_options, "-cp", f"{jars}/*"]
         return self._java
 
     @contextmanager

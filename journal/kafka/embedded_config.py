@@ -155,6 +155,9 @@ def own_properties(brokers: int) -> dict[str, str]:
         "log.cleaner.dedupe.buffer.size": str(32 * 1024 * 1024),
         "log.cleaner.backoff.ms": "5000",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+        # How long the end of a transaction waits for a broker that was cut off without a word. Nobody begins the next
+        # one of that id meanwhile.
+        "request.timeout.ms": "8000",
         # A killed broker comes back only when the session of its last life has ended. A heartbeat's interval is also
         # how long a broker waits for the controller's answer: too short on a busy machine, and it never registers.
         "broker.session.timeout.ms": "3000",

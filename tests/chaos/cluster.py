@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -28,10 +29,12 @@ from tests.chaos.processes import (
     WorkerProcess,
     wait_for,
 )
-from tests.support.processes import COMMAND, command_env, run_command
+from tests.support.processes import command_env, run_command
 
 BROKERS = 3
 START_TIMEOUT_S = 240.0
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
+"""A broker is started with half of the work: here they start often, and never run for long."""
 SETTINGS = {
     "KAFKA_JOURNAL_REPLICATION": "3",
     "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "4000",
@@ -55,6 +58,7 @@ def chaos_kafka(
         BROKERS,
         properties=properties,
         attached=True,
+        jvm_options=JVM_OPTIONS,
         start_timeout_s=START_TIMEOUT_S,
         hosts=hosts if set(hosts) != {HERE.host} else None,
         prefixes={broker: place.prefix for broker, place in chosen.items() if place.prefix},
@@ -84,6 +88,7 @@ class Cluster:
         with `properties`.
         """
         self.directory = directory
+        self._idle_note = directory / "idle"
         self.seed = seed
         self.shards = shards
         self._places = dict(places or {})
@@ -124,6 +129,8 @@ class Cluster:
         for process in (*self.nodes, *self.workers):
             process.kill()
         if self._owns_kafka:
+            for broker in self.brokers:
+                broker.kill()
             self.kafka.stop()
 
     def __enter__(self) -> Self:
@@ -175,10 +182,32 @@ class Cluster:
         assert active is not None
         return active
 
+    def wait_for_standby(self, timeout_s: float = WAIT_TIMEOUT_S) -> NodeProcess:
+        """A node that says that it is a standby, while another is active."""
+
+        found: list[NodeProcess] = []
+
+        def standby() -> bool:
+            active = self.active()
+            found[:] = [node for node in self.nodes if active is not None and node.role == "standby"]
+            return bool(found)
+
+        wait_for(standby, f"a standby ({self._where()})", timeout_s)
+        return found[0]
+
     def wait_for_acknowledgements(self, more: int, timeout_s: float = WAIT_TIMEOUT_S) -> None:
         """So many more than now."""
         wanted = self.acknowledged + more
         wait_for(lambda: self.acknowledged >= wanted, f"{more} acknowledgements ({self._where()})", timeout_s)
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """The workload rests; the active node appends nothing."""
+        self._idle_note.touch()
+        try:
+            yield
+        finally:
+            self._idle_note.unlink()
 
     def mend(self) -> None:
         """Starts whatever does not run, and lets go on whatever is paused."""
@@ -198,14 +227,17 @@ class Cluster:
 
     def process_env(self, name: str) -> dict[str, str]:
         """The environment of a node or worker of that name; its local copies are under NAME/data."""
-        own = {"KAFKA_JOURNAL_NODE": name}
+        own = {"KAFKA_JOURNAL_NODE": name, "CHAOS_IDLE_NOTE": str(self._idle_note)}
         data = self.directory / name / "data"
         return command_env(self.bootstrap, self.journal, data, {**self._env, **own})
 
     def _worker(self, name: str) -> WorkerProcess:
-        return WorkerProcess(
-            name, self._place(name), self.directory, [str(COMMAND), "worker", "--name", name], self.process_env(name)
-        )
+        command = [sys.executable, "-m", "tests.chaos.worker", str(self.directory / name), name]
+        return WorkerProcess(name, self._place(name), self.directory, command, self.process_env(name))
+
+    def with_a_new_history(self, node: NodeProcess) -> NodeProcess:
+        """The same node, with its local copies; what it did is forgotten."""
+        return self._node(node.name)
 
     def _node(self, name: str) -> NodeProcess:
         command = [sys.executable, "-m", "tests.chaos.node", str(self.seed), str(self._rate)]

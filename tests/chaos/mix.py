@@ -5,59 +5,38 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from tests.chaos.cluster import Cluster
+from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
 from tests.chaos.ending import matrix
 from tests.chaos.faults import disks
-from tests.chaos.faults.cutting import (
-    OBSERVER,
-    Delayed,
-    Isolation,
-    Lossy,
-    Partition,
-    SlowLink,
-    Way,
-    chaos_network,
-    places,
-)
-from tests.chaos.faults.disks import DamagedCopy, FullDisk, NoDiskError, small_disk
+from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
+from tests.chaos.faults.cutting import Delayed, Isolation, Lossy, Partition, SlowLink, Way
+from tests.chaos.faults.disks import DamagedCopy, FullDisk
 from tests.chaos.faults.fault import Choice, Fault, active_node, any_broker, any_node, any_worker
-from tests.chaos.faults.namespaces import NoNamespacesError
 from tests.chaos.faults.network import Network
 from tests.chaos.faults.pausing import Pause, PauseInTransaction
 from tests.chaos.processes import Process
 from tests.chaos.report import Report
 from tests.chaos.run import Plan, run
+from tests.chaos.stage import stage
 
 log = logging.getLogger(__name__)
-
-SMALL_DISKS = ("node-2", "worker-2")
-SMALL_DISK_MB = 128
 
 
 def mixed_run(directory: Path, out: Path, *, seed: int, seconds: float, rate: int) -> Report:
     """One cluster for the whole time; what the machine does not allow is left out, and said."""
-    with ExitStack() as stack:
+    with stage(directory, seed=seed, rate=rate) as on:
+        for what, why in on.lacks.items():
+            log.warning("no faults of the %s: %s", what, why)
         faults = local_faults(seed)
-        placed = None
-        try:
-            network = stack.enter_context(chaos_network())
-            stack.enter_context(network.host(OBSERVER).entered())
-            placed = places(network)
-            faults += network_faults(seed, network)
-        except NoNamespacesError as error:
-            log.warning("no faults of the network: %s", error)
-        try:
-            for name in SMALL_DISKS:
-                stack.enter_context(small_disk(directory / name / "data", SMALL_DISK_MB))
-            faults.append(FullDisk(seed, _one_of(SMALL_DISKS)))
-        except NoDiskError as error:
-            log.warning("no full disks: %s", error)
-        cluster = stack.enter_context(Cluster(directory, seed=seed, rate=rate, places=placed))
+        if on.network is not None:
+            faults += network_faults(seed, on.network)
+        if on.small_disks:
+            faults.append(FullDisk(seed, _one_of(on.small_disks)))
         plan = Plan("mix", faults, at_random=True, seconds=seconds, hold_s=(0.2, 10.0))
-        return run(cluster, plan, out).report
+        return run(on.cluster, plan, out).report
 
 
 def local_faults(seed: int) -> list[Fault]:
@@ -73,6 +52,8 @@ def local_faults(seed: int) -> list[Fault]:
         DamagedCopy(seed, any_node, disks.some_files_deleted, "files of a node's copy deleted"),
         DamagedCopy(seed, any_worker, disks.some_files_flipped, "files of a worker's copy flipped"),
         DamagedCopy(seed, any_node, disks.some_files_truncated, "files of a node's copy truncated"),
+        *(CrashInActivation(seed, point) for point in ACTIVATION_POINTS),
+        *(CrashInCheckpoint(seed, point) for point in CHECKPOINT_POINTS),
     ]
 
 

@@ -1,6 +1,7 @@
 """A node under test: it runs the seeded workload while it is active, and writes down what it was told.
 
-`python -m tests.chaos.node SEED RATE HISTORY`, with the journal in its environment; it ends cleanly on SIGTERM.
+`python -m tests.chaos.node SEED RATE HISTORY`, with the journal in its environment; it ends cleanly on SIGTERM. While
+there is a file of the name in CHAOS_IDLE_NOTE, it appends nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from journal.completion import Completion
 from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
 from journal.journal import BlockingJournal
+from journal.loading import LoadCounts
 from journal.roles import Role
 from journal.script import apply_operation
 from loaders.node import ActiveNode, Node
+from tests.chaos.crash_places import crash_in_activations
+from tests.chaos.crash_points import CrashPoints
 from tests.chaos.history import digest
 from tests.chaos.loading import NotingLoader
 from tests.support.node_workload import Workload
@@ -103,6 +107,7 @@ class Appending:
         self._journal = journal
         self._rate = rate
         self._over = over
+        self._idle_note = Path(os.environ["CHAOS_IDLE_NOTE"])
         self._in_flight: deque[Completion] = deque()
 
     def run(self, workload: Workload) -> None:
@@ -111,6 +116,9 @@ class Appending:
         due = time.monotonic()
         try:
             while not self._over.is_set():
+                if self._idle_note.exists():
+                    self._over.wait(LOOK_EVERY_S)
+                    continue
                 appended = sum(self._submit(workload, line) for line in workload.burst())
                 bursts += 1
                 if bursts % 4 == 0:
@@ -140,11 +148,23 @@ class Appending:
         return 1
 
 
-def run_node(settings: Settings, owner: Owner, notes: Notes, over: threading.Event) -> Role:
+def run_node(settings: Settings, owner: Owner, notes: Notes, points: CrashPoints, over: threading.Event) -> Role:
     """One node, until `over` or until it ends by itself; what it was when it was told to end."""
+
+    class Loader(NotingLoader):
+        """Ends at a point."""
+
+        def complete(self, counts: LoadCounts) -> None:
+            points.reached("loaded")
+
+    def progress(step: str, done: int, _: int) -> None:
+        if step == "gate" and done:
+            points.reached("first shard gated")
+
     with Node(
         settings,
-        loader=NotingLoader,
+        loader=Loader,
+        progress=progress,
         on_active=owner.on_active,
         on_standby=owner.on_standby,
         on_fenced=owner.on_fenced,
@@ -161,10 +181,12 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     notes = Notes(Path(history))
     owner = Owner(notes, int(seed), int(rate))
+    points = CrashPoints(Path(history).parent)
+    crash_in_activations(points)
     notes.role("starting")
     while not over.is_set():
         try:
-            if run_node(load_settings(None), owner, notes, over) is Role.STOPPED:
+            if run_node(load_settings(None), owner, notes, points, over) is Role.STOPPED:
                 sys.exit("the node ended by itself")
         except OperatingError as error:
             logging.warning("cannot start: %s", error)

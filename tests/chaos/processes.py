@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from journal.kafka.embedded import EmbeddedKafka
+from tests.chaos.crash_points import CrashPoints
 
 WAIT_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
@@ -140,6 +141,7 @@ class ChildProcess(Process):
         self._progress_before = 0
         self._home = directory / name
         self._home.mkdir(parents=True, exist_ok=True)
+        self.crash_points = CrashPoints(self._home)
 
     @property
     def pid(self) -> int | None:
@@ -187,7 +189,7 @@ class ChildProcess(Process):
 
 
 class WorkerProcess(ChildProcess):
-    """`kafka-journal worker`."""
+    """`tests.chaos.worker`: `kafka-journal worker`, which can end at named points."""
 
     def progress(self) -> int:
         return self.log().count("reading from")

@@ -22,8 +22,8 @@ class Injection:
     target: str
     at: float
     healed_at: float = 0.0
-    ended: bool = False
-    """Whether the target did not run any more when it was injected."""
+    ended: list[str] = field(default_factory=list)
+    """Who did not run any more when it was injected."""
     silent_s: float = 0.0
     """The longest time without an acknowledgement from then on, until the next fault: the time to recover."""
 
@@ -56,10 +56,9 @@ class Report:
         """Times of acknowledgements and role changes, by the machine's clock."""
         times = sorted(t - began for t in acknowledged_at if t >= began)
         nodes = {change.node for change in roles}
-        ends = [
-            RoleChange(one.at, one.target, "stopped", 0) for one in self.injections if one.ended and one.target in nodes
-        ]
-        self.roles = sorted([*(change._replace(t=change.t - began) for change in roles), *ends])
+        ended = [RoleChange(one.at, name, "stopped", 0) for one in self.injections for name in one.ended]
+        of_nodes = [change for change in ended if change.node in nodes]
+        self.roles = sorted([*(change._replace(t=change.t - began) for change in roles), *of_nodes])
         self.rates = [0] * (int(max(times, default=0.0)) + 1)
         for t in times:
             self.rates[int(t)] += 1

@@ -98,7 +98,8 @@ def _inject(cluster: Cluster, plan: Plan, fault: Fault, chance: random.Random, r
     report.injections.append(injection)
     fault.inject(cluster)
     if isinstance(fault, FaultOfOne):
-        injection.target, injection.ended = fault.target.name, not fault.target.running
+        injection.target = fault.target.name
+    injection.ended = [process.name for process in cluster.processes if not process.running]
     log.info("%.1f s: %s of %s", injection.at, fault, injection.target)
     time.sleep(chance.uniform(*plan.hold_s))
     fault.heal(cluster)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from pathlib import Path
 
@@ -18,29 +16,19 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 )
 
 from journal.kafka.embedded import EmbeddedKafka
-from tests.chaos.cluster import HERE, Cluster
+from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import read_topic
 from tests.chaos.faults import disks
 from tests.chaos.faults.disks import DamagedCopy, FullDisk, NoDiskError, small_disk
 from tests.chaos.faults.fault import Choice, any_node, any_worker, named
-from tests.chaos.processes import NodeProcess, wait_for
-from tests.chaos.report import Report
-from tests.chaos.run import judge
-from tests.support.processes import run_command
+from tests.chaos.judging import SEED, assert_sound, long_form
+from tests.chaos.processes import wait_for
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800), long_form]
 
-SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "20264"))
-LONG = "KAFKA_JOURNAL_TEST_LONG"
 REQUEST_TIMEOUT_S = 30.0
 RETENTION_MS = 60_000
 COMPACTION_TIMEOUT_S = 400.0
-
-
-def assert_sound(cluster: Cluster) -> None:
-    """Everything agrees with everything."""
-    print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
-    assert judge(cluster, Report("disks", SEED)).report.faults_found == []
 
 
 def test_a_full_disk_of_a_copy_stops_nobody_for_good(three_brokers: EmbeddedKafka, tmp_path: Path) -> None:
@@ -83,45 +71,6 @@ def test_a_damaged_copy_is_recognised_and_built_anew(
         assert_sound(cluster)
 
 
-def test_topics_made_anew_behind_a_standbys_back_are_another_journal(
-    three_brokers: EmbeddedKafka, tmp_path: Path
-) -> None:
-    """A worker and a node with copies of the old ones were down meanwhile, and a standby was stopped."""
-    with Cluster(tmp_path, seed=SEED, kafka=three_brokers) as cluster:
-        cluster.wait_for_acknowledgements(1000)
-        active, standby = cluster.wait_for_active(), cluster.standby()
-        assert standby is not None
-        standby.pause()
-        for process in (active, *cluster.workers):
-            process.kill()
-        make_topics_anew(cluster)
-        cluster.nodes = [standby, with_a_new_history(cluster, active)]
-        for process in (*cluster.nodes, *cluster.workers):
-            process.start(ready=False)
-        standby.resume()
-        cluster.wait_for_acknowledgements(1000)
-        assert_sound(cluster)
-
-
-def make_topics_anew(cluster: Cluster) -> None:
-    """All three of the journal, empty, with other ids and the same names."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    topics = [f"{cluster.journal}.{part}" for part in ("wal", "table", "control")]
-    for deleted in admin.delete_topics(topics, request_timeout=REQUEST_TIMEOUT_S).values():
-        deleted.result()
-    wait_for(lambda: not admin.list_topics(timeout=REQUEST_TIMEOUT_S).topics.keys() & set(topics), "topics that go")
-    made = run_command("init", "--shards", cluster.shards, env=cluster.process_env("command"))
-    assert made.returncode == 0, made.stderr
-
-
-def with_a_new_history(cluster: Cluster, node: NodeProcess) -> NodeProcess:
-    """The same node, with its local copies; what it did in the old journal is forgotten."""
-    command = [sys.executable, "-m", "tests.chaos.node", str(SEED), "2000"]
-    history = cluster.directory / node.name / "history-anew"
-    return NodeProcess(node.name, HERE, cluster.directory, command, cluster.process_env(node.name), history)
-
-
-@pytest.mark.skipif(not os.environ.get(LONG), reason=f"takes minutes: set {LONG}=1")
 def test_a_standby_away_past_the_retention_of_tombstones_brings_nothing_back(tmp_path: Path) -> None:
     env = {"KAFKA_JOURNAL_DELETE_RETENTION_MS": str(RETENTION_MS), "KAFKA_JOURNAL_MIN_COMPACTION_LAG_MS": "0"}
     properties = {"log.cleaner.backoff.ms": "1000"}

@@ -24,19 +24,25 @@ _ROLES = {
 }
 _TARGETS = {"broker": "#7b3294", "node": "#b2182b", "worker": "#2166ac"}
 _WIDTH_MAX = 60.0
+_RATES_IN = 3.5
+_NODE_IN = 0.35
+_FAULT_IN = 0.17
+_MARGINS_IN = 1.0
 
 
 def draw(report: Report, file: Path) -> None:
     """Writes a PNG."""
     end = max(report.seconds, len(report.rates), 1.0)
     nodes = sorted({change.node for change in report.roles})
-    width = min(_WIDTH_MAX, max(10.0, end / 12))
+    faults = sorted({injection.fault for injection in report.injections})
+    heights = [_RATES_IN, _NODE_IN * (len(nodes) + 1), _FAULT_IN * (len(faults) + 1)]
+    size = (min(_WIDTH_MAX, max(10.0, end / 12)), sum(heights) + _MARGINS_IN)
     figure, (rates, roles, marks) = plt.subplots(
-        3, 1, figsize=(width, 7), sharex=True, height_ratios=[5, 0.6 * len(nodes) + 0.4, 2.2], layout="constrained"
+        3, 1, figsize=size, sharex=True, height_ratios=heights, layout="constrained"
     )
     _draw_rates(rates, report)
     _draw_roles(roles, report, nodes, end)
-    _draw_faults(marks, report)
+    _draw_faults(marks, report, faults)
     for axes in (rates, roles):
         for injection in report.injections:
             axes.axvline(injection.at, color=_colour(injection.target), linewidth=0.8, alpha=0.6)
@@ -77,8 +83,7 @@ def _draw_roles(axes: Axes, report: Report, nodes: list[str], end: float) -> Non
     axes.legend(handles, list(_ROLES), loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
 
 
-def _draw_faults(axes: Axes, report: Report) -> None:
-    names = sorted({injection.fault for injection in report.injections})
+def _draw_faults(axes: Axes, report: Report, names: list[str]) -> None:
     for injection in report.injections:
         row, colour = names.index(injection.fault), _colour(injection.target)
         length = max(injection.healed_at - injection.at, 0.05)

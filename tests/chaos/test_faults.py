@@ -1,0 +1,218 @@
+"""Every kind of fault, once, on one cluster; what it left is judged in the end.
+
+In order: a later test goes on with what an earlier one left. The long forms are in the other files, and in
+`python -m tests.chaos`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.cluster import Cluster
+from tests.chaos.crash_points import CHECKPOINT_POINTS
+from tests.chaos.ending import Ending
+from tests.chaos.faults import disks
+from tests.chaos.faults.anew import make_topics_anew
+from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
+from tests.chaos.faults.cutting import Delayed, Isolation, Lossy, Partition, SlowLink, Way
+from tests.chaos.faults.disks import DamagedCopy, FullDisk
+from tests.chaos.faults.fault import FaultOfOne, active_node, any_broker, any_node, any_worker, named
+from tests.chaos.faults.network import Network
+from tests.chaos.faults.pausing import Pause, PauseInTransaction
+from tests.chaos.judging import SEED, assert_sound, roles_of, wait_for_successor
+from tests.chaos.processes import NodeProcess, wait_for
+from tests.chaos.report import Report
+from tests.chaos.run import judge
+from tests.chaos.stage import Stage, stage
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+RATE = 500
+MEANWHILE = 200
+"""Operations that the others acknowledge before a fault is healed, and all of them after it."""
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
+    with stage(tmp_path_factory.mktemp("faults"), seed=SEED, rate=RATE) as made:
+        yield made
+
+
+@pytest.fixture
+def cluster(scene: Stage) -> Cluster:
+    """Everything runs, also what an earlier test that failed has left dead."""
+    scene.cluster.mend()
+    scene.cluster.wait_for_acknowledgements(1)
+    return scene.cluster
+
+
+@pytest.fixture
+def network(scene: Stage) -> Network:
+    if scene.network is None:
+        pytest.skip(scene.lacks["network"])
+    return scene.network
+
+
+def survive(cluster: Cluster, fault: FaultOfOne) -> None:
+    """The others go on, and so do all."""
+    fault.inject(cluster)
+    cluster.wait_for_acknowledgements(MEANWHILE)
+    fault.heal(cluster)
+    cluster.wait_for_acknowledgements(MEANWHILE)
+
+
+def succeed(cluster: Cluster, fault: FaultOfOne) -> NodeProcess:
+    """The node that it is for is active no more: another goes on. Gives that node."""
+    fault.inject(cluster)
+    left = fault.target
+    assert isinstance(left, NodeProcess)
+    wait_for_successor(cluster, left)
+    fault.heal(cluster)
+    cluster.wait_for_acknowledgements(MEANWHILE)
+    return left
+
+
+# ---- processes that end ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+def test_a_broker_ends(cluster: Cluster, clean: bool) -> None:
+    survive(cluster, Ending("broker", SEED + clean, any_broker, clean=clean))
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+def test_the_active_node_ends(cluster: Cluster, clean: bool) -> None:
+    succeed(cluster, Ending("node", SEED, active_node, clean=clean))
+
+
+@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
+def test_a_worker_ends(cluster: Cluster, clean: bool) -> None:
+    survive(cluster, Ending("worker", SEED + clean, any_worker, clean=clean))
+
+
+# ---- processes that stop for a while -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("idle", [False, True], ids=["busy", "idle"])
+def test_a_zombie_is_fenced_and_a_standby_again(cluster: Cluster, idle: bool) -> None:
+    def pause() -> None:
+        fault = Pause(SEED, active_node)
+        fault.inject(cluster)
+        zombie = fault.target
+        assert isinstance(zombie, NodeProcess)
+        before = len(roles_of(zombie))
+        wait_for_successor(cluster, zombie)
+        fault.heal(cluster)
+        wait_for(lambda: roles_of(zombie)[-1] == "standby", f"{zombie.name} as a standby")
+        assert "fenced" in roles_of(zombie)[before:]
+
+    if idle:
+        with cluster.idle():
+            pause()
+    else:
+        pause()
+
+
+def test_a_worker_stops_inside_its_transaction(cluster: Cluster) -> None:
+    survive(cluster, PauseInTransaction(SEED))
+
+
+def test_a_broker_stops_for_a_while(cluster: Cluster) -> None:
+    survive(cluster, Pause(SEED, any_broker))
+
+
+# ---- the network -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [Way.BOTH, Way.IN], ids=lambda way: way.value)
+def test_the_active_node_is_cut_off(cluster: Cluster, network: Network, way: Way) -> None:
+    succeed(cluster, Partition(SEED, network, active_node, way))
+
+
+BAD_NETWORKS: dict[str, Callable[[Network], FaultOfOne]] = {
+    "a worker is heard no more": lambda network: Partition(SEED, network, any_worker, Way.OUT),
+    "a broker is cut off from the others": lambda network: Partition(SEED, network, any_broker, Way.BOTH),
+    "a broker is cut off from all": lambda network: Isolation(SEED, network, any_broker),
+    "packets of the active node are lost": lambda network: Lossy(SEED, network, active_node, 5),
+    "a broker's link is slow": lambda network: SlowLink(SEED, network, any_broker, "8mbit"),
+    "the active node hears late": lambda network: Delayed(SEED, network, active_node, 20),
+}
+
+
+@pytest.mark.parametrize("make", BAD_NETWORKS.values(), ids=BAD_NETWORKS)
+def test_the_network_is_bad(cluster: Cluster, network: Network, make: Callable[[Network], FaultOfOne]) -> None:
+    survive(cluster, make(network))
+
+
+# ---- disks -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["node", "worker"])
+def test_a_disk_is_full(scene: Stage, cluster: Cluster, kind: str) -> None:
+    name = next((name for name in scene.small_disks if name.startswith(kind)), None)
+    if name is None:
+        pytest.skip(scene.lacks["disks"])
+    fault = FullDisk(SEED, named(name))
+    fault.inject(cluster)
+    wait_for(partial(disks.is_full, fault.target.log_file), f"a full disk of {name}")
+    fault.heal(cluster)
+    cluster.wait_for_acknowledgements(MEANWHILE)
+
+
+DAMAGES = {
+    "a node's rows are flipped": (any_node, disks.tables_flipped),
+    "a node's files are deleted": (any_node, disks.everything_deleted),
+    "a worker's files are flipped": (any_worker, disks.some_files_flipped),
+    "some of a worker's files are deleted": (any_worker, disks.some_files_deleted),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_copy_is_built_anew(cluster: Cluster, damage: str) -> None:
+    fault = DamagedCopy(SEED, *DAMAGES[damage])
+    fault.inject(cluster)
+    fault.target.start(ready=True)
+    cluster.wait_for_acknowledgements(MEANWHILE)
+    assert fault.target.running, fault.done
+
+
+# ---- named points ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("point", ["marker sent", "loaded"])
+def test_a_node_crashes_in_its_activation(cluster: Cluster, point: str) -> None:
+    survive_healed(cluster, CrashInActivation(SEED, point, clean=True))
+
+
+@pytest.mark.parametrize("point", CHECKPOINT_POINTS)
+def test_a_worker_crashes_in_a_checkpoint(cluster: Cluster, point: str) -> None:
+    survive_healed(cluster, CrashInCheckpoint(SEED, point))
+
+
+def survive_healed(cluster: Cluster, fault: FaultOfOne) -> None:
+    """With two nodes dead, nobody goes on meanwhile."""
+    fault.inject(cluster)
+    fault.heal(cluster)
+    cluster.wait_for_acknowledgements(MEANWHILE)
+
+
+# ---- the judgement -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_was_lost_doubled_or_reordered_by_all_this(cluster: Cluster) -> None:
+    outcome = judge(cluster, Report("faults", SEED))
+    print(outcome.report.summary())
+    assert outcome.report.faults_found == []
+
+
+def test_topics_made_anew_behind_a_standbys_back_are_another_journal(scene: Stage, tmp_path: Path) -> None:
+    with Cluster(tmp_path, seed=SEED, kafka=scene.cluster.kafka, places=scene.places, rate=RATE) as cluster:
+        cluster.wait_for_acknowledgements(MEANWHILE)
+        make_topics_anew(cluster)
+        cluster.wait_for_acknowledgements(MEANWHILE)
+        assert_sound(cluster)

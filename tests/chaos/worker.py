@@ -1,0 +1,24 @@
+"""A worker under test: `kafka-journal worker`, which ends at a named point once one is armed.
+
+`python -m tests.chaos.worker HOME NAME`, with the journal in its environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from journal.cli.main import main as command_line
+from tests.chaos.crash_places import crash_in_checkpoints
+from tests.chaos.crash_points import CrashPoints
+
+
+def main() -> None:
+    home, name = sys.argv[1:]
+    crash_in_checkpoints(CrashPoints(Path(home)))
+    sys.argv[:] = ["kafka-journal", "worker", "--name", name]
+    command_line()
+
+
+if __name__ == "__main__":
+    main()
