@@ -89,7 +89,7 @@ def test_another_process_finds_the_running_brokers_by_their_directory(kafka: Emb
 
 
 def test_other_ports_or_another_number_of_brokers_are_refused_for_a_running_cluster(kafka: EmbeddedKafka) -> None:
-    with pytest.raises(EmbeddedKafkaError, match="stop it before you change its ports"):
+    with pytest.raises(EmbeddedKafkaError, match="stop it before you change its addresses"):
         EmbeddedKafka(kafka.directory, ports=[31999]).start()
     with pytest.raises(EmbeddedKafkaError, match="holds 1 broker"):
         EmbeddedKafka(kafka.directory, brokers=3).start()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from journal.activation import ActivationReport, Progress
-from journal.cli.operations.in_doubt import unknown
+from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
 from journal.cli.operations.queue_lines import depth_of
@@ -27,7 +27,7 @@ from journal.store.model import Delivery, Message, QueueConfig, Routing
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from journal.xa.loading import PreparedFound, XaRows
-from journal.xa.ports import LoadedRows, OutcomeRecords, OutcomeRow, Transactions
+from journal.xa.ports import LoadedRows, OutcomeRecords, OutcomeRow, PreparedRow, Transactions
 from journal.xa.resource import XaResource
 
 log = logging.getLogger(__name__)
@@ -94,13 +94,12 @@ class StoreActing:
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         store, journal, outcomes, resource = self._served
         rows = XaRows(prepared=[PreparedFound(info.tx, info.data) for info in store.in_doubt()])
-        if all(row.tx != tx for row in rows.prepared):
-            raise unknown(self._name, tx)
+        row = _row_of(rows.prepared, tx, self._name)
         if resource is None:
             settle(store, journal, _Loaded(rows.prepared, outcomes), tx, commit=commit)
         else:
             settle_with(resource, store, tx, commit=commit)
-        note_settled(tx, commit=commit, operator=operator)
+        _note_settled(row, commit=commit, operator=operator)
         return epoch_of(journal)
 
 
@@ -114,10 +113,9 @@ class JournalActing:
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         """As `Acting.settle`."""
-        if all(row.tx != tx for row in self._loaded.prepared):
-            raise unknown(self._name, tx)
+        row = _row_of(self._loaded.prepared, tx, self._name)
         settle(self._journal, self._journal, self._loaded, tx, commit=commit)
-        note_settled(tx, commit=commit, operator=operator)
+        _note_settled(row, commit=commit, operator=operator)
         return epoch_of(self._journal)
 
 
@@ -127,9 +125,16 @@ def epoch_of(journal: ServedJournal) -> int:
     return journal.report.epoch
 
 
-def note_settled(tx: int, *, commit: bool, operator: str) -> None:
+def _row_of(prepared: Iterable[PreparedRow], tx: int, journal: str) -> PreparedRow:
+    for row in prepared:
+        if row.tx == tx:
+            return row
+    raise unknown(journal, tx)
+
+
+def _note_settled(row: PreparedRow, *, commit: bool, operator: str) -> None:
     done = "committed" if commit else "rolled back"
-    log.warning("transaction %d was %s by hand, by %s", tx, done, operator)
+    log.warning("transaction %d (%s) was %s by hand, by %s", row.tx, name_of(row.data), done, operator)
 
 
 # ---- settling ----------------------------------------------------------------------------------------------

@@ -47,13 +47,19 @@ class InDoubt:
 
     @property
     def text(self) -> str:
-        """What it is called: its xid, or its data."""
-        return printable(self.data) if self.xid is None else text(self.xid)
+        """What it is called."""
+        return name_of(self.data)
 
     @property
     def records(self) -> int:
         """How many records its operations hold locked."""
         return len({op.id for op in self.operations})
+
+
+def name_of(data: bytes) -> str:
+    """What a transaction with this data is called: its xid, or the data."""
+    xid = decode_xid(data)
+    return printable(data) if xid is None else text(xid)
 
 
 def in_doubt(base: Base) -> Iterator[InDoubt]:
