@@ -30,7 +30,8 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
         opened_journal(settings) as (kafka, _),
         closing(ControlWatcher(kafka, settings.journal, time.monotonic)) as rows,
     ):
-        active = _require_possible(rows.catch_up(timeout_s), settings.journal, to)
+        rows.catch_up(timeout_s)
+        active = _wait_until_possible(rows, settings, to)
         _ask(kafka, settings, rows.rows, active, to, timeout_s)
         until = time.monotonic() + settings.handover_timeout_ms / 1000 + _ACTIVATION_S
         while time.monotonic() < until:
@@ -39,6 +40,18 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
                 if row.status.epoch > active.epoch and row.status.role == Role.ACTIVE.value:
                     return row.status
     raise DeadlineError(f"node {active.node} was asked and did not hand over in time: kafka-journal status says more")
+
+
+def _wait_until_possible(rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
+    """A standby that has just become fit says so with its next report at the latest."""
+    until = time.monotonic() + settings.node_report_ms / 1000
+    while True:
+        try:
+            return _require_possible(rows.rows, settings.journal, to)
+        except StateError:
+            if time.monotonic() >= until:
+                raise
+        rows.poll(_POLL_S)
 
 
 def _require_possible(rows: ControlRows, journal: str, to: str) -> LastActive:

@@ -67,6 +67,8 @@ def test_stores_that_hold_the_same_are_left_alone(nodes: list[StoreNode]) -> Non
     chain = chain_of(nodes)
     chain.send(Message("orders", b"one"), ["q", "r"]).wait(WAIT_S)
     chain.take("q", "h")
+    for node in nodes:
+        node.store.flush().wait(WAIT_S)
     assert not realigned(nodes)
     for node in nodes:
         node.crash()
