@@ -8,9 +8,9 @@ from types import TracebackType
 
 from journal.cli.operations.acting import Served
 from journal.cli.reading import cached_directory, copies_directory
-from journal.cli.store import REFERENCES_IN_MEMORY_MAX
 from journal.errors import JournalError
 from journal.local.references import RocksReferenceIndex
+from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.store.store import MessageStore
 from loaders.node import ActiveNode
 from loaders.queues import QueueLoader

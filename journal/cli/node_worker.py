@@ -35,7 +35,7 @@ def running_worker(settings: Settings, chosen: Chosen) -> Iterator[None]:
 def worker_command(settings: Settings, chosen: Chosen) -> list[str]:
     """The child's command line. What is not on it comes from the same environment and file as the node's."""
     # this module ends its process when the pipe that is its standard input does, however the parent went
-    command = [sys.executable, "-m", "journal.cli.flights.child", "worker"]
+    command = [sys.executable, "-m", "journal.cli.child", "worker"]
     command += ["-b", settings.bootstrap_servers, "-j", settings.journal]
     for key, value in settings.client_properties.items():
         command += ["-X", f"{key}={value}"]

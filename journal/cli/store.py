@@ -10,11 +10,9 @@ from journal.cli.reading import ShownLoader, cached_directory, copies_directory
 from journal.errors import RowError
 from journal.local.references import RocksReferenceIndex
 from journal.store.loaded import LoadedStore
+from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from loaders.queues import QueueLoader
 from loaders.snapshot import SnapshotState
-
-REFERENCES_IN_MEMORY_MAX = 1_000_000
-"""A quarter of a gigabyte; what is beyond waits in a directory, which goes when the command ends."""
 
 
 @contextmanager

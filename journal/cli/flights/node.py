@@ -17,8 +17,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
+from journal.cli.child import end_with_parent
 from journal.cli.common import set_up_logging
-from journal.cli.flights.child import end_with_parent
 from journal.cli.flights.data import read_in_order
 from journal.cli.flights.expected import PROGRESS, Contents, compare, contents_of, state_when
 from journal.cli.flights.plan import HOUR_MINUTES, PUBLISHED_AHEAD_MINUTES, DoubtRule, Step, Verb, resume, steps
@@ -27,10 +27,9 @@ from journal.errors import AddressExistsError
 from journal.journal import BlockingJournal
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.pending import Pending
+from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
-
-REFERENCES_IN_MEMORY_MAX = 1_000_000
 
 _TELL_S = 0.05
 _IN_FLIGHT_MINUTES = PUBLISHED_AHEAD_MINUTES - 2 * HOUR_MINUTES

@@ -19,7 +19,6 @@ from journal.activation import Progress
 from journal.cli.flights.catch_up import catch_up_seconds
 from journal.cli.flights.data import find_flights, read_in_order, write_in_order
 from journal.cli.flights.expected import PROGRESS, Comparison, compare, contents_of, final_state
-from journal.cli.flights.node import REFERENCES_IN_MEMORY_MAX
 from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
 from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
@@ -30,6 +29,7 @@ from journal.errors import DemoError
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
 from journal.store.model import ReferenceInfo
+from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import Identity
 from loaders.queues import QueueLoader
 
@@ -151,7 +151,7 @@ class Demo:
         return self._processes.start(name, self._command("worker"))
 
     def _command(self, name: str) -> list[str]:
-        return ["-m", "journal.cli.flights.child", name, "--config", str(self._config)]
+        return ["-m", "journal.cli.child", name, "--config", str(self._config)]
 
     def _start_node(self, name: str, plan: Plan, *, hold_at: int = 0) -> Child:
         """With `hold_at`, it gets no further than that many operations: however short the run, the kill finds it

@@ -1,5 +1,5 @@
-"""A command of the demo's: `python -m journal.cli.flights.child COMMAND …` is `kafka-journal COMMAND …`, but ends with
-the demo, however that ends."""
+"""A command in a child process: `python -m journal.cli.child COMMAND …` is `kafka-journal COMMAND …`, but ends with its
+parent, however that ends."""
 
 from __future__ import annotations
 
