@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
-from journal.errors import CorruptionError, LocalStorageError, OperatingError
+from journal.errors import CorruptionError, LocalDamageError, LocalStorageError, OperatingError
 from journal.local.ports import LocalStore
 from journal.replica import Replica
 
@@ -68,6 +68,7 @@ class _Copy:
         self._store = store
         self._make = replica
         self._open_timeout_s = open_timeout_s
+        self._damaged = False
         self._thread = threading.Thread(target=self._run, name=f"worker-standby-{shard}", daemon=True)
         self._thread.start()
 
@@ -88,9 +89,15 @@ class _Copy:
 
     def _follow(self, replica: Replica) -> None:
         try:
+            if self._damaged:
+                self._store.clear()
+                self._damaged = False
             replica.open(self._open_timeout_s)
             while not self.stop.is_set():
                 replica.poll(_POLL_S)
+        except LocalDamageError as error:
+            log.warning("shard %d: the standby copy is damaged, and built anew: %s", self._shard, error)
+            self._damaged = True
         except OperatingError as error:
             log.warning("shard %d: the standby copy cannot follow: %s", self._shard, error)
             self.stop.wait(_RETRY_S)

@@ -20,6 +20,7 @@ from typing import TypeVar
 from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from journal.errors import LocalStorageError
+from journal.local.rocks import check_cursor
 from journal.store.references import Paged
 
 _REFERENCE, _MESSAGE, _DUE, _EXPIRES = b"o", b"m", b"s", b"x"
@@ -210,6 +211,8 @@ def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None) -> list[_Row]
     while (limit is None or len(rows) < limit) and valid():
         rows.append((key_of(), value_of()))
         step()
+    if not valid():
+        check_cursor(cursor)
     return rows
 
 

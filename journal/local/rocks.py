@@ -83,12 +83,12 @@ def _chunk(cursor: RdictIter, start: bytes, size: int) -> list[tuple[bytes, byte
         rows.append((key(), value()))
         step()
     if len(rows) < size:
-        _check(cursor)
+        check_cursor(cursor)
     return rows
 
 
-def _check(cursor: RdictIter) -> None:
-    """Why a cursor is not valid."""
+def check_cursor(cursor: RdictIter) -> None:
+    """Raises LocalDamageError if a cursor is not valid because of what it could not read."""
     try:
         cursor.status()
     except Exception as error:  # rocksdict raises it for everything that RocksDB says
@@ -127,7 +127,7 @@ class RocksSnapshotStore:
         cursor = self._cursors[is_xa(key)]
         cursor.seek(key)
         if not cursor.valid():
-            _check(cursor)
+            check_cursor(cursor)
             return None
         if cursor.key() != key:
             return None
@@ -242,7 +242,7 @@ class RocksStore:
         cursor = self._table.iter()
         cursor.seek_for_prev(BEHIND_RECORDS)
         if not cursor.valid():
-            _check(cursor)
+            check_cursor(cursor)
             return 0
         key: bytes = cursor.key()
         return int.from_bytes(key[1:RECORD_KEY_BYTES], "big") if key[:1] == RECORD_TAG else 0
