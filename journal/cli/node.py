@@ -71,6 +71,7 @@ def node(
 def _serve(settings: Settings, chosen: Chosen, stop: threading.Event, *, with_worker: bool) -> None:
     # the command line is the one place of `journal` that knows the parts above it
     from journal.cli.control_socket.serving import control_socket
+    from journal.cli.node_handover import wait_for_successor
     from journal.cli.node_store import StoreOwner
     from journal.cli.node_worker import running_worker
     from journal.errors import StateError
@@ -81,6 +82,7 @@ def _serve(settings: Settings, chosen: Chosen, stop: threading.Event, *, with_wo
         owner = ending.enter_context(StoreOwner(settings.journal))
         if with_worker:
             ending.enter_context(running_worker(settings, chosen))
+            ending.callback(wait_for_successor, settings)
         serving = Node(
             settings,
             loader=owner.loader,

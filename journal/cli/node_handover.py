@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import closing
 
 from journal.cli.reading import opened_journal
 from journal.config import Settings
-from journal.errors import DeadlineError, NotActiveError, StateError
+from journal.errors import DeadlineError, NotActiveError, OperatingError, StateError
 from journal.kafka.control import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row
 from journal.kafka.ports import Kafka
 from journal.liveness import LastActive, fit_standbys, is_gone, last_active
 from journal.roles import Role
-from journal.runtime import wall_ms
+from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import HandOver, NodeStatus
 from loaders.duty import nobody_fit
+
+log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _ACTIVATION_S = 30.0
@@ -40,6 +43,34 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
                 if row.status.epoch > active.epoch and row.status.role == Role.ACTIVE.value:
                     return row.status
     raise DeadlineError(f"node {active.node} was asked and did not hand over in time: kafka-journal status says more")
+
+
+def wait_for_successor(settings: Settings) -> None:
+    """After this node has handed over and ended: until the successor is active, or its time for that is over.
+
+    It waits at its gate for the workers, of which the one beside this node may be the only one.
+    """
+    try:
+        with closing(ControlWatcher(kafka_of(settings), settings.journal, time.monotonic)) as rows:
+            rows.catch_up(settings.request_timeout_ms / 1000)
+            until = time.monotonic() + settings.handover_timeout_ms / 1000
+            if _is_awaited(rows.rows, settings.node):
+                log.info("the worker goes on until the successor is active")
+            while _is_awaited(rows.rows, settings.node) and time.monotonic() < until:
+                rows.poll(_POLL_S)
+    except OperatingError as error:
+        log.warning("whether the successor is active cannot be read: %s", error)
+
+
+def _is_awaited(rows: ControlRows, node: str) -> bool:
+    """Whether `node` was the last to hand over, and whom it named is not active yet."""
+    released = rows.released
+    if released is None or released.node != node or not released.to or rows.epoch.epoch > released.epoch + 1:
+        return False
+    successor = rows.nodes.get(released.to)
+    return successor is not None and not (
+        successor.status.epoch > released.epoch and successor.status.role == Role.ACTIVE.value
+    )
 
 
 def _wait_until_possible(rows: ControlWatcher, settings: Settings, to: str) -> LastActive:

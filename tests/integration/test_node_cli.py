@@ -65,6 +65,11 @@ class Machine:
             assert time.monotonic() < until, f"not {what}: {status}\n{self.log_file.read_text()[-4000:]}"
         return dict(status)
 
+    def said(self, text: str) -> str:
+        """When it, or its worker, last logged this; moments compare as text."""
+        line = [line for line in self.log_file.read_text().splitlines() if text in line][-1]
+        return line[: len("2000-01-01 00:00:00,000")]
+
     def worker_pid(self) -> int:
         lines = [line for line in self.log_file.read_text().splitlines() if "the worker runs, pid" in line]
         return int(lines[-1].rsplit(" ", 1)[1])
@@ -121,10 +126,18 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         one.wait("fit", lambda status: bool(node(status, "one")["fit"]))
         assert two.run("node", "hand-over")["node"] == "one"
         assert one.run("queues", "--node")[0]["depth"] == 16
-        two.process.send_signal(signal.SIGTERM)
-        assert two.process.wait(DEADLINE_S) == 0
+
+        # one that ends hands over, and its worker goes on until the other is active
+        two.wait("fit", lambda status: bool(node(status, "two")["fit"]))
+        worker = one.worker_pid()
         one.process.send_signal(signal.SIGINT)
         assert one.process.wait(DEADLINE_S) == 0
-        assert one.run("status")["nodes"] == []
+        assert not alive(worker)
+        assert two.said("node two is active") < one.said("stopped; everything it had read is checkpointed")
+        assert node(two.run("status"), "two")["role"] == "active"
+        assert two.run("queues", "--node")[0]["depth"] == 16
+        two.process.send_signal(signal.SIGTERM)
+        assert two.process.wait(DEADLINE_S) == 0
+        assert two.run("status")["nodes"] == []
         assert one.roles.read_text().split() == ["standby", "active", "standby", "active"]
-        assert two.roles.read_text().split() == ["standby", "active", "standby"]
+        assert two.roles.read_text().split() == ["standby", "active", "standby", "active"]
