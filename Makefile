@@ -15,7 +15,7 @@ help:  ## what there is to make
 
 $(VENV)/.done: pyproject.toml requirements.txt | .needs
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.txt --editable '.[dev,demo]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements.txt --editable '.[dev,demo,spark]'
 	@touch $@
 
 venv: $(VENV)/.done  ## the virtual environment with pinned versions
@@ -31,7 +31,7 @@ check: venv  ## ruff and mypy
 	$(BIN)/mypy
 
 test: venv  ## all tests against real Kafka, from a bare machine
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadgroup
 
 dist: venv  ## the wheel and source archive, under dist/
 	rm -rf dist
@@ -55,7 +55,7 @@ model: venv  ## the fencing model, every bound and every removal (about 6 minute
 
 .PHONY: model
 
-demo: venv  ## a year of real flights through the journal, with a failover half way (about a minute)
+demo: venv  ## a year of real flights through the journal, with a failover half way (about 3 minutes)
 	$(BIN)/kafka-journal demo
 
 .PHONY: demo

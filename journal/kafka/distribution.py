@@ -148,6 +148,9 @@ def _run_resolver(work: Path, fetched: Path, jars: tuple[Jar, ...], java: Path, 
         except subprocess.TimeoutExpired:
             failures.append(f"{name} did not finish in {DOWNLOAD_TIMEOUT_S:.0f} s")
             continue
+        except OSError as error:
+            failures.append(f"{name} cannot be run ({error})")
+            continue
         if status == 0:
             return
         failures.append(f"{name} failed (exit {status}, its output is above)")
