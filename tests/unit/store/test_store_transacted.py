@@ -81,6 +81,7 @@ def test_an_acquisition_counts_from_the_commit_on(node: StoreNode, live: str, co
 def test_a_release_counts_from_the_commit_on(node: StoreNode, live: str, commit: bool) -> None:
     sent = send(node.store, b"one")
     assert node.store.take("q", "h") is not None
+    node.store.flush().wait()
     tx = node.store.begin()
     node.store.release(sent, "q", "h", tx)
     assert only(node.store).state is ReferenceState.LOCKED
