@@ -1,0 +1,89 @@
+"""What routes and sources must be to each other: overlaps, loops, and routes that no message comes to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from journal.routing.outcomes import OnError
+from journal.routing.patterns import covers, overlaps, parse_pattern
+
+if TYPE_CHECKING:
+    from journal.routing.config import RouteConfig, RoutingConfig, SourceConfig
+
+
+def faults_of(config: RoutingConfig) -> list[str]:
+    """What is wrong with them together."""
+    return [*_names(config), *_dead_letters(config), *_overlapping(config), *_looping(config), *_sources(config)]
+
+
+def _all(config: RoutingConfig) -> list[RouteConfig | SourceConfig]:
+    return [*config.routes, *config.sources]
+
+
+def _names(config: RoutingConfig) -> list[str]:
+    names = [each.name for each in _all(config)]
+    return [f"{name} is the name of two routes or sources" for name in sorted(set(names)) if names.count(name) > 1]
+
+
+def _dead_letters(config: RoutingConfig) -> list[str]:
+    return [
+        f"{each.name} has on_error dead-letter and no dead_letter_topic, nor has routing"
+        for each in _all(config)
+        if each.on_error is OnError.DEAD_LETTER and not (each.dead_letter_topic or config.dead_letter_topic)
+    ]
+
+
+def _overlapping(config: RoutingConfig) -> list[str]:
+    """Routes that no message comes to, and those that surely send some message into one topic twice."""
+    faults = []
+    for route in config.routes:
+        topics = [target.topic for target in route.targets]
+        faults += [
+            f"route {route.name} has {topic} as target twice" for topic in set(topics) if topics.count(topic) > 1
+        ]
+    for at, later in enumerate(config.routes):
+        for earlier in config.routes[:at]:
+            first, second = parse_pattern(earlier.address), parse_pattern(later.address)
+            same = earlier.filter == later.filter
+            if earlier.stop:
+                if covers(first, second) and (not earlier.filter or same):
+                    faults.append(f"no message comes to route {later.name}: {earlier.name} stops all that it matches")
+                continue
+            certain = same or not earlier.filter or not later.filter
+            both = {target.topic for target in earlier.targets} & {target.topic for target in later.targets}
+            if both and certain and overlaps(first, second):
+                topic = sorted(both)[0]
+                faults.append(f"routes {earlier.name} and {later.name} overlap: both would send a message to {topic}")
+    return faults
+
+
+def _looping(config: RoutingConfig) -> list[str]:
+    faults = []
+    for route in config.routes:
+        for target in route.targets:
+            for source in config.sources:
+                if not source.two_way and source.takes(target.topic):
+                    faults.append(
+                        f"route {route.name} and source {source.name} are a loop: {target.topic} is target and source. "
+                        f"If others write there too, set two_way = true: what this journal wrote is passed over"
+                    )
+    return faults
+
+
+def _sources(config: RoutingConfig) -> list[str]:
+    faults = []
+    for at, later in enumerate(config.sources):
+        for earlier in config.sources[:at]:
+            faults += [
+                f"sources {earlier.name} and {later.name} overlap: both take {topic}"
+                for topic in sorted({*earlier.topics, *later.topics})
+                if earlier.takes(topic) and later.takes(topic)
+            ]
+    dead = {config.dead_letter_topic} | {each.dead_letter_topic for each in _all(config)} - {""}
+    for source in config.sources:
+        faults += [
+            f"source {source.name} takes dead letters back from {topic}"
+            for topic in sorted(dead - {""})
+            if source.takes(topic)
+        ]
+    return faults

@@ -1,0 +1,60 @@
+"""Refusals, and the dead letters that say what was refused and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from journal.routing.headers import ERROR_PREFIX
+from journal.routing.outcomes import Header, OnError, Outgoing, PartitionRule, Reason, Refusal, RefusedError
+from journal.routing.partitions import MURMUR2
+
+_RULE = PartitionRule(MURMUR2)
+_DETAIL_CHARACTERS_MAX = 1000
+
+
+def refusal(
+    error: RefusedError,
+    *,
+    route: str,
+    topic: str,
+    message: int,
+    on_error: OnError,
+    dead_letter_topic: str,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Sequence[Header],
+    bytes_max: int,
+) -> Refusal:
+    """By the policy. What is too large for the dead letter's topic too goes without its value, and then its headers."""
+    if error.reason is Reason.RETURNED:  # meant so
+        on_error = OnError.SKIP
+    if on_error is not OnError.DEAD_LETTER:
+        return Refusal(route, topic, message, error.reason, error.detail, on_error)
+    why: list[Header] = [
+        (ERROR_PREFIX + "reason", error.reason.value.encode()),
+        (ERROR_PREFIX + "detail", error.detail[:_DETAIL_CHARACTERS_MAX].encode(errors="replace")),
+        (ERROR_PREFIX + "route", route.encode()),
+        (ERROR_PREFIX + "topic", topic.encode(errors="replace")),
+    ]
+    kept: Sequence[Header] = [*headers, *why]
+    if record_bytes(key, value, kept) > bytes_max:
+        value = None
+        kept = [*kept, (ERROR_PREFIX + "without", b"value")]
+    if record_bytes(key, value, kept) > bytes_max:
+        key, kept = None, [*why, (ERROR_PREFIX + "without", b"value, key, headers")]
+    letter = Outgoing(route, dead_letter_topic, key, value, kept, _RULE, message)
+    return Refusal(route, topic, message, error.reason, error.detail, on_error, letter)
+
+
+RECORD_OVERHEAD_BYTES = 128
+"""More than a batch of one record and the record's own lengths take."""
+
+_HEADER_OVERHEAD_BYTES = 10
+
+
+def record_bytes(key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
+    """What a record takes of its topic's max.message.bytes, or a little more."""
+    size = RECORD_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD_BYTES
+    return size

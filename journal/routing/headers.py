@@ -1,0 +1,287 @@
+"""The header convention: what Kafka headers a message's headers and properties are, typed, and back.
+
+`jms.<type>.<name>`, named and encoded as the JMS Bridge does. Where that would not say whether a name was a header or
+a property, `kafka-journal.header.` or `kafka-journal.property.` stands in place of `jms.`. docs/ROUTING.md has the
+table. Hot path of the way out: the encoders take protobuf's values as they are, and names are made once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from journal.errors import RowError
+from journal.routing.outcomes import Header, Reason, RefusedError
+from journal.routing.patterns import NamePatterns
+from journal.store.model import PRIORITY_DEFAULT, Value
+from journal.v1 import store_pb2 as pb
+
+ORIGIN = "jmsbridge.origin"
+REPLAYED = "kafka-journal.replayed"
+REPLY_TOPIC = "kafka_replyTopic"
+ERROR_PREFIX = "kafka-journal.error."
+
+MESSAGE_ID, DESTINATION, TIMESTAMP = "JMSMessageID", "JMSDestination", "JMSTimestamp"
+PRIORITY, EXPIRATION, DELIVERY_TIME = "JMSPriority", "JMSExpiration", "JMSDeliveryTime"
+CORRELATION_ID, REPLY_TO = "JMSCorrelationID", "JMSReplyTo"
+OF_FIELDS = frozenset([MESSAGE_ID, DESTINATION, TIMESTAMP, PRIORITY, EXPIRATION, DELIVERY_TIME])
+"""What a message has as fields."""
+
+KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY = "kafka.topic", "kafka.partition", "kafka.offset", "kafka.key"
+KAFKA_FACTS = frozenset([KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY])
+"""Properties of a message that came from a record: of that one, so they do not go out again."""
+
+_JMS, _HEADER, _PROPERTY = "jms.", "kafka-journal.header.", "kafka-journal.property."
+_HOPS_START, _HOPS_END = "_jmsbr_", "_hops"
+_NAMES_KEPT = 16_384
+_LONG, _INT, _SHORT = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">h")
+_DOUBLE, _FLOAT = struct.Struct(">d"), struct.Struct(">f")
+
+pack_long = _LONG.pack
+pack_hops = _INT.pack
+
+
+def hops_name(journal: str) -> str:
+    """The header that counts how often a journal sent a message out."""
+    return f"{_HOPS_START}{journal}{_HOPS_END}".replace(".", "_").replace("-", "_")
+
+
+def is_hops(name: str) -> bool:
+    return name.startswith(_HOPS_START) and name.endswith(_HOPS_END)
+
+
+def belongs_to_headers(name: str) -> bool:
+    """Whether a name is JMS' own: those are a message's headers, all others its properties."""
+    return name.startswith("JMS") and not name.startswith(("JMSX", "JMS_"))
+
+
+def goes_out(name: str, place: str) -> bool:
+    """Whether a header or property goes with its message: not the trail, nor what is of the record it came from."""
+    return not (name == ORIGIN or is_hops(name)) if place == "headers" else name not in KAFKA_FACTS
+
+
+# ---- out -----------------------------------------------------------------------------------------------------------
+
+_ENCODERS: Mapping[str, tuple[str, Callable[[Any], bytes]]] = {
+    "boolean": ("boolean", lambda value: b"true" if value else b"false"),
+    "integer": ("long", _LONG.pack),
+    "real": ("double", _DOUBLE.pack),
+    "text": ("string", str.encode),
+    "binary": ("bytes", bytes),
+}
+
+_Entry = tuple[str, Callable[[Any], bytes]] | None
+
+
+class HeaderNames:
+    """The Kafka names of a message's headers and properties; each is made once. None: it does not go out as one."""
+
+    def __init__(self) -> None:
+        self._of_headers: dict[tuple[str, str | None], _Entry] = {}
+        self._of_properties: dict[tuple[str, str | None], _Entry] = {}
+
+    def encoded(self, message_id: int, address: bytes, message: pb.Message) -> list[Header]:
+        """All of a message but its trail and what is of another record, in an order of their names.
+
+        Hot path. Raises RowError.
+        """
+        out: list[Header] = [
+            ("jms.string.JMSDestination", address),
+            ("jms.long.JMSMessageID", pack_long(message_id)),
+        ]
+        if timestamp := message.timestamp:
+            out.append(("jms.long.JMSTimestamp", pack_long(timestamp)))
+        if (priority := message.priority) != PRIORITY_DEFAULT:
+            out.append(("jms.int.JMSPriority", _INT.pack(priority)))
+        if expires := message.expires:
+            out.append(("jms.long.JMSExpiration", pack_long(expires)))
+        if due := message.due:
+            out.append(("jms.long.JMSDeliveryTime", pack_long(due)))
+        for values, known in ((message.headers, self._of_headers), (message.properties, self._of_properties)):
+            if values:
+                # a protobuf map has no order of its own, and equal messages are to give equal records
+                for name in sorted(values):
+                    value = values[name]
+                    content: Any = value.text
+                    kind: str | None = "text"
+                    if not content:
+                        kind, content = _typed_value(value)
+                    try:
+                        entry = known[name, kind]
+                    except KeyError:
+                        entry = self._named(name, kind, known)
+                    if entry is not None:
+                        out.append((entry[0], entry[1](content)))
+        return out
+
+    def kafka_names(self, name: str) -> frozenset[str]:
+        """What a property of that name may be called in Kafka; none if it does not go out."""
+        entries = (self._named(name, kind, self._of_properties) for kind in _ENCODERS)
+        return frozenset(entry[0] for entry in entries if entry is not None)
+
+    def _named(self, name: str, kind: str | None, known: dict[tuple[str, str | None], _Entry]) -> _Entry:
+        if kind is None:
+            raise RowError(f"property {name!r} has no value")
+        if len(known) >= _NAMES_KEPT:  # names are the senders': they may be any number
+            known.clear()
+        kafka_type, encode = _ENCODERS[kind]
+        entry: _Entry
+        if known is self._of_headers:
+            prefix = _JMS if belongs_to_headers(name) and name not in OF_FIELDS else _HEADER
+            entry = (f"{prefix}{kafka_type}.{name}", encode) if goes_out(name, "headers") else None
+        else:
+            prefix = _PROPERTY if belongs_to_headers(name) else _JMS
+            entry = (f"{prefix}{kafka_type}.{name}", encode) if goes_out(name, "properties") else None
+        known[name, kind] = entry
+        return entry
+
+
+def _typed_value(value: pb.Property) -> tuple[str | None, Any]:
+    kind = value.WhichOneof("value")
+    return kind, None if kind is None else getattr(value, kind)
+
+
+def kept(headers: Iterable[Header], patterns: NamePatterns) -> list[Header]:
+    """Those of `HeaderNames.encoded` whose name in the message is one of the patterns'."""
+    return [header for header in headers if own_name(header[0]) in patterns]
+
+
+@lru_cache(maxsize=_NAMES_KEPT)
+def own_name(kafka_name: str) -> str:
+    """What a header of the convention is called in the message."""
+    for prefix in (_JMS, _HEADER, _PROPERTY):
+        if kafka_name.startswith(prefix):
+            return _typed(kafka_name[len(prefix) :])[1]
+    return kafka_name
+
+
+def encoded_value(value: Value) -> bytes:
+    """A value as its header would have it."""
+    match value:
+        case bool():
+            return b"true" if value else b"false"
+        case int():
+            return pack_long(value)
+        case float():
+            return _DOUBLE.pack(value)
+        case str():
+            return value.encode()
+        case _:
+            return value
+
+
+def property_value(value: pb.Property) -> Value:
+    kind = value.WhichOneof("value")
+    if kind is None:
+        raise RowError("a property has no value")
+    found: Value = getattr(value, kind)
+    return found
+
+
+# ---- in ------------------------------------------------------------------------------------------------------------
+
+
+def _boolean(value: bytes) -> bool:
+    text = value.lower()
+    if text not in (b"true", b"false"):
+        raise ValueError("neither true nor false")
+    return text == b"true"
+
+
+_DECODERS: Mapping[str, Callable[[bytes], Value]] = {
+    "string": bytes.decode,
+    "text": bytes.decode,
+    "destination": bytes.decode,
+    "int": lambda value: int(_INT.unpack(value)[0]),
+    "int32": lambda value: int(_INT.unpack(value)[0]),
+    "long": lambda value: int(_LONG.unpack(value)[0]),
+    "int64": lambda value: int(_LONG.unpack(value)[0]),
+    "short": lambda value: int(_SHORT.unpack(value)[0]),
+    "float": lambda value: float(_FLOAT.unpack(value)[0]),
+    "double": lambda value: float(_DOUBLE.unpack(value)[0]),
+    "boolean": _boolean,
+    "bytes": bytes,
+    "char": bytes,
+    "object": bytes,
+}
+
+
+class TurnedBack(NamedTuple):
+    """A record's headers as a message's."""
+
+    headers: dict[str, Value]
+    properties: dict[str, Value]
+    fields: dict[str, Value]
+    """Of `OF_FIELDS`."""
+    hops: dict[str, int]
+    """The trail: how often each journal sent it out."""
+
+
+def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> TurnedBack:
+    """What the Kafka headers that are `taken` say; the last of a name counts. Raises RefusedError for a bad value.
+
+    The trail is taken always. Headers that are not of the convention are properties: text if they are text.
+    """
+    back = TurnedBack({}, {}, {}, {})
+    for name, value in headers:
+        if is_hops(name):
+            hops = _decoded(name, "int", value or b"")
+            assert isinstance(hops, int)
+            if hops < 0:
+                raise RefusedError(Reason.BAD_HEADER, f"header {name} counts {hops}")
+            back.hops[name] = hops
+        elif name == ORIGIN:
+            back.headers[ORIGIN] = _decoded(name, "string", value or b"")
+        elif value is not None and taken(name):
+            _turn_back(name, value, back)
+    return back
+
+
+def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
+    if name.startswith(_JMS):
+        kafka_type, own = _typed(name[len(_JMS) :])
+        if not kafka_type and own in (CORRELATION_ID, REPLY_TO, DESTINATION):
+            kafka_type = "string"
+        if own in OF_FIELDS:
+            back.fields[own] = _decoded(name, kafka_type, value)
+        else:
+            place = back.headers if belongs_to_headers(own) else back.properties
+            place[own] = _decoded(name, kafka_type, value)
+    elif name.startswith(_HEADER):
+        kafka_type, own = _typed(name[len(_HEADER) :])
+        back.headers[own] = _decoded(name, kafka_type, value)
+    elif name.startswith(_PROPERTY):
+        kafka_type, own = _typed(name[len(_PROPERTY) :])
+        back.properties[own] = _decoded(name, kafka_type, value)
+    else:
+        try:
+            back.properties[name] = value.decode()
+        except UnicodeDecodeError:
+            back.properties[name] = value
+
+
+def header_value(name: str, value: bytes) -> Value:
+    """What a header of ours says. Raises RefusedError if it is not of its type."""
+    if is_hops(name):
+        return _decoded(name, "int", value)
+    for prefix in (_JMS, _HEADER, _PROPERTY):
+        if name.startswith(prefix):
+            return _decoded(name, _typed(name[len(prefix) :])[0], value)
+    return value
+
+
+def _typed(rest: str) -> tuple[str, str]:
+    """Type and name; no type if it is none that there is."""
+    kafka_type, dot, name = rest.partition(".")
+    return (kafka_type, name) if dot and kafka_type in _DECODERS else ("", rest)
+
+
+def _decoded(name: str, kafka_type: str, value: bytes) -> Value:
+    try:
+        return _DECODERS[kafka_type or "bytes"](value)
+    except (ValueError, struct.error) as error:
+        raise RefusedError(
+            Reason.BAD_HEADER, f"header {name} is {len(value)} bytes that say no {kafka_type}"
+        ) from error

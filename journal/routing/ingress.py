@@ -1,0 +1,232 @@
+"""The way in: a source's record, to the message that it becomes. Pure; who consumes, appends and commits is elsewhere.
+
+Headers that our way out made are turned back. A record that this journal itself sent out is passed over, and one that
+has been through too many journals is refused, so that nothing goes round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from journal.errors import ConfigError, StateError
+from journal.routing import headers as convention
+from journal.routing.config import RoutingConfig, SourceConfig, is_internal
+from journal.routing.dead_letters import refusal
+from journal.routing.headers import TurnedBack, turned_back
+from journal.routing.outcomes import Header, Reason, Refusal, RefusedError
+from journal.routing.patterns import NamePatterns
+from journal.routing.templates import Template, text_of
+from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelope, of_text
+from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
+
+_INT64_MAX = 2**63 - 1
+_TOPICS_KEPT = 65_536
+_SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
+"""What JMS clients of Artemis write before an address."""
+
+_OF_REPLIES = (f"jms.*{convention.CORRELATION_ID}", f"jms.*{convention.DESTINATION}")
+"""What a source of replies takes, whatever its `headers` say."""
+
+_CONVERTERS: Mapping[str, Callable[[bytes, Mapping[str, bytes]], Enveloped]] = {
+    "body": of_body,
+    "text": of_text,
+    "json": of_envelope,
+    "cloudevents": of_cloudevent,
+}
+
+Replies = Callable[[str], str | None]
+"""The address that waits for a reply with this correlation id; None: none does."""
+
+
+class SourceRecord(NamedTuple):
+    """A record of a source's topic. `timestamp` is ms since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+
+
+class Ingress:
+    """The sources of a journal."""
+
+    def __init__(
+        self,
+        config: RoutingConfig,
+        *,
+        journal: str,
+        own_topics: frozenset[str],
+        replies: Replies = lambda correlation_id: None,
+        bytes_max: Mapping[str, int] | None = None,
+    ) -> None:
+        """`own_topics` are the journal's: they are no source's, whatever a pattern says. `bytes_max` has topics'
+        max.message.bytes, for dead letters, and may change meanwhile. Raises ConfigError.
+        """
+        self._own = own_topics
+        self._sources = [_Source(source, config, journal, replies, bytes_max or {}) for source in config.sources]
+        self._of_topic: dict[str, _Source | None] = {}
+        for source in config.sources:
+            for topic in source.topics:
+                if is_internal(topic, own_topics):
+                    raise ConfigError(f"source {source.name}: {topic} is a topic of the journal's or Kafka's own")
+
+    def source_of(self, topic: str) -> SourceConfig | None:
+        """The source that takes a topic, the first in their order; None: none does."""
+        found = self._source(topic)
+        return None if found is None else found.config
+
+    def topics(self, existing: Iterable[str]) -> dict[str, SourceConfig]:
+        """Of the topics that exist, those to consume, with their sources."""
+        found = ((topic, self.source_of(topic)) for topic in existing)
+        return {topic: source for topic, source in found if source is not None}
+
+    def convert(self, record: SourceRecord) -> Message | Refusal:
+        """What a record becomes. Raises StateError for one of no source's topic."""
+        source = self._source(record.topic)
+        if source is None:
+            raise StateError(f"no source takes topic {record.topic}")
+        try:
+            return source.message(record)
+        except RefusedError as error:
+            return source.refusal(error, record)
+
+    def _source(self, topic: str) -> _Source | None:
+        if topic not in self._of_topic:
+            if len(self._of_topic) >= _TOPICS_KEPT:
+                self._of_topic.clear()
+            taking = None if is_internal(topic, self._own) else self._taking(topic)
+            self._of_topic[topic] = taking
+        return self._of_topic[topic]
+
+    def _taking(self, topic: str) -> _Source | None:
+        return next((source for source in self._sources if source.config.takes(topic)), None)
+
+
+class _Source:
+    """A source, ready."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        routing: RoutingConfig,
+        journal: str,
+        replies: Replies,
+        bytes_max: Mapping[str, int],
+    ) -> None:
+        self.config = config
+        self._routing = routing
+        self._own_hops = convention.hops_name(journal)
+        self._replies = replies
+        self._bytes_max = bytes_max
+        self._taken = NamePatterns((*config.headers, *_OF_REPLIES) if config.replies else config.headers)
+        self._convert = _CONVERTERS[config.value]
+        self._address = Template(config.address)
+        self._dead_letter_topic = config.dead_letter_topic or routing.dead_letter_topic
+
+    def message(self, record: SourceRecord) -> Message:
+        """Raises RefusedError."""
+        back = turned_back(record.headers, self._taken.__contains__)
+        self._check_hops(back.hops)
+        plain = {name: value for name, value in record.headers if value is not None}
+        found = self._convert(record.value or b"", plain)
+        properties: dict[str, Value] = {
+            **back.properties,
+            **{name: value for name, value in found.properties.items() if name in self._taken},
+            convention.KAFKA_TOPIC: record.topic,
+            convention.KAFKA_PARTITION: record.partition,
+            convention.KAFKA_OFFSET: record.offset,
+        }
+        if record.key is not None:
+            properties[convention.KAFKA_KEY] = record.key
+        headers = back.headers | {name: each for name, each in found.headers.items() if not _is_trail(name)} | back.hops
+        return Message(
+            address=self._addressed(record, back, found, headers, properties),
+            body=found.body,
+            headers=headers,
+            properties=properties,
+            priority=self._field(back, found, convention.PRIORITY, "priority", PRIORITY_DEFAULT, PRIORITY_MAX),
+            timestamp=self._field(back, found, convention.TIMESTAMP, "timestamp", max(0, record.timestamp)),
+            expires=self._field(back, found, convention.EXPIRATION, "expires", 0),
+            due=self._field(back, found, convention.DELIVERY_TIME, "due", 0),
+        )
+
+    def _check_hops(self, hops: Mapping[str, int]) -> None:
+        if hops.get(self._own_hops, 0):
+            raise RefusedError(Reason.RETURNED, "this journal sent it out")
+        if (total := sum(hops.values())) > self._routing.hops_max:
+            raise RefusedError(Reason.HOPS, f"it went out {total} times: hops_max is {self._routing.hops_max}")
+
+    @staticmethod
+    def _field(
+        back: TurnedBack, found: Enveloped, header: str, name: str, otherwise: int, highest: int = _INT64_MAX
+    ) -> int:
+        value = found.fields.get(name, back.fields.get(header, otherwise))
+        if type(value) is not int or not 0 <= value <= highest:
+            raise RefusedError(Reason.BAD_HEADER, f"{header} is {value!r}, not an integer from 0 to {highest}")
+        return value
+
+    def _addressed(
+        self,
+        record: SourceRecord,
+        back: TurnedBack,
+        found: Enveloped,
+        headers: Mapping[str, Value],
+        properties: Mapping[str, Value],
+    ) -> str:
+        said = found.address or back.fields.get(convention.DESTINATION)
+        destination = _without_scheme(said) if isinstance(said, str) else None
+        if self.config.replies:
+            return self._asked_for(destination, headers.get(convention.CORRELATION_ID))
+
+        def lookup(name: str) -> Value | None:
+            match name:
+                case "topic":
+                    return record.topic
+                case "key":
+                    return record.key
+                case convention.DESTINATION:
+                    return destination
+            return headers.get(name, properties.get(name))
+
+        address = self._address.fill(lookup)
+        if not address:
+            raise RefusedError(Reason.BAD_ADDRESS, f"template {self.config.address!r} gives no address")
+        return address
+
+    def _asked_for(self, destination: str | None, correlation_id: Value | None) -> str:
+        """Where a reply goes: what waits for its correlation id, else the destination that it names."""
+        text = None if correlation_id is None else text_of(correlation_id)
+        address = (None if text is None else self._replies(text)) or destination
+        if not address:
+            raise RefusedError(Reason.NO_REQUEST, f"nobody waits for a reply with correlation id {text!r}")
+        return _without_scheme(address)
+
+    def refusal(self, error: RefusedError, record: SourceRecord) -> Refusal:
+        topic = self._dead_letter_topic
+        return refusal(
+            error,
+            route=self.config.name,
+            topic=record.topic,
+            message=record.offset,
+            on_error=self.config.on_error,
+            dead_letter_topic=topic,
+            key=record.key,
+            value=record.value,
+            headers=record.headers,
+            bytes_max=self._bytes_max.get(topic, self._routing.record_bytes_max),
+        )
+
+
+def _is_trail(name: str) -> bool:
+    return name == convention.ORIGIN or convention.is_hops(name)
+
+
+def _without_scheme(address: str) -> str:
+    for scheme in _SCHEMES:
+        if address.startswith(scheme):
+            return address[len(scheme) :]
+    return address

@@ -1,0 +1,94 @@
+"""What routing gives: records to send, and refusals with what is to become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+Header = tuple[str, bytes | None]
+"""A Kafka record's header."""
+
+
+class Reason(Enum):
+    """Why something was refused. The value is what metrics, dead letters and `routes test` call it."""
+
+    NO_KEY = "no-key"
+    NO_HEADER = "no-header"  # that a template names
+    BAD_TOPIC = "bad-topic"  # a template made what is no topic's name, or one that is not for messages
+    BAD_ADDRESS = "bad-address"
+    BAD_HEADER = "bad-header"  # not of the type that its name says
+    NOT_TEXT = "not-text"  # invalid UTF-8
+    NOT_JSON = "not-json"
+    NOT_ENVELOPE = "not-envelope"
+    NOT_CLOUDEVENT = "not-cloudevent"
+    NO_BODY = "no-body"  # a large message's, not to be had now
+    TOO_LARGE = "too-large"
+    HOPS = "hops"
+    RETURNED = "returned"  # it would go where it came from
+    NO_REQUEST = "no-request"  # nobody waits for this reply
+
+
+class OnError(Enum):
+    """What becomes of what is refused."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class PartitionRule(NamedTuple):
+    """How a record comes to its partition; `partition_of` does it."""
+
+    name: str
+    fixed: int = -1
+
+
+class Request(NamedTuple):
+    """A message that went out and asks for a reply."""
+
+    correlation_id: str
+    address: str
+    """Where the reply is to go."""
+
+
+class Outgoing(NamedTuple):
+    """A record to send."""
+
+    route: str
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header]
+    rule: PartitionRule
+    message: int
+    """The message's id; of a source's record, its offset."""
+    request: Request | None = None
+
+
+class Refusal(NamedTuple):
+    """A record that is not sent, or a message that is not added."""
+
+    route: str
+    """Or the source."""
+    topic: str
+    """The target, or where the source's record is. Empty: not known."""
+    message: int
+    """As `Outgoing.message`."""
+    reason: Reason
+    detail: str
+    on_error: OnError
+    dead_letter: Outgoing | None = None
+    """What to send instead, exactly if `on_error` is DEAD_LETTER."""
+
+    def __str__(self) -> str:
+        return f"{self.route}: {self.detail} ({self.reason.value})"
+
+
+class RefusedError(Exception):
+    """Raised inside routing by what cannot be converted or keyed; ends as a Refusal, never outside."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail

@@ -1,0 +1,55 @@
+"""Which partition a record goes to: a function of its key, so that a replay sends it where it went before.
+
+A record without a key goes by its message's id. Kafka's clients would take any partition, and two workers not the same.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+
+from journal.routing.outcomes import Outgoing, PartitionRule, Reason, RefusedError
+
+MURMUR2, CRC32, MESSAGE_ID, FIXED = "murmur2", "crc32", "message-id", "partition"
+_MASK = 0xFFFFFFFF
+_M = 0x5BD1E995
+
+
+def parse_rule(text: str) -> PartitionRule:
+    """`murmur2` (Java's clients), `crc32` (librdkafka's), `message-id`, `partition:N`. Raises ValueError."""
+    if text in (MURMUR2, CRC32, MESSAGE_ID):
+        return PartitionRule(text)
+    kind, _, number = text.partition(":")
+    if kind == FIXED and number.isascii() and number.isdecimal() and len(number) < 10:
+        return PartitionRule(FIXED, int(number))
+    raise ValueError(f"{text!r} is none of {MURMUR2}, {CRC32}, {MESSAGE_ID} and {FIXED}:N")
+
+
+def partition_of(record: Outgoing, partitions: int) -> int:
+    """The partition of a topic that has so many. Raises RefusedError for a fixed one that it has not."""
+    rule, key = record.rule, record.key
+    if key is not None and rule.name == MURMUR2:
+        return (murmur2(key) & 0x7FFFFFFF) % partitions
+    if rule.name == FIXED:
+        if rule.fixed >= partitions:
+            raise RefusedError(Reason.BAD_TOPIC, f"topic {record.topic} has no partition {rule.fixed}")
+        return rule.fixed
+    if key is None or rule.name == MESSAGE_ID:
+        return record.message % partitions
+    return zlib.crc32(key) % partitions
+
+
+@lru_cache(maxsize=65_536)
+def murmur2(key: bytes) -> int:
+    """Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2), unsigned."""
+    length = len(key)
+    h = 0x9747B28C ^ length
+    whole = length & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(key[at : at + 4], "little") * _M & _MASK
+        k = (k ^ k >> 24) * _M & _MASK
+        h = (h * _M & _MASK) ^ k
+    if length & 3:
+        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15

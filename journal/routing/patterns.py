@@ -1,0 +1,103 @@
+"""Address patterns with Artemis' wildcards, and patterns of header names.
+
+An address is words between dots. In a pattern `*` stands for one word, `#` for any number of them, none too; they are
+words of their own. Which routes an address has is asked once an address: matching is plain rather than fast.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+
+ONE, ANY = "*", "#"
+
+
+def parse_pattern(text: str) -> tuple[str, ...]:
+    """A pattern's words. Raises ValueError."""
+    if not text:
+        raise ValueError("an address pattern is empty: # stands for every address")
+    words = tuple(text.split("."))
+    for word in words:
+        if word not in (ONE, ANY) and (ONE in word or ANY in word):
+            raise ValueError(f"{word!r} in {text!r}: {ONE} and {ANY} stand for whole words, between dots")
+    return words
+
+
+def matches(pattern: Sequence[str], address: str) -> bool:
+    """Whether an address is one of a pattern's."""
+    return _walk(tuple(pattern), tuple(address.split(".")), _is_word_of)
+
+
+def overlaps(first: Sequence[str], second: Sequence[str]) -> bool:
+    """Whether there are addresses that both match."""
+
+    @cache
+    def meet(i: int, j: int) -> bool:
+        if i == len(first) or j == len(second):
+            return all(word == ANY for word in (*first[i:], *second[j:]))
+        if first[i] == ANY or second[j] == ANY:
+            return meet(i + 1, j) or meet(i, j + 1)
+        return (ONE in (first[i], second[j]) or first[i] == second[j]) and meet(i + 1, j + 1)
+
+    return meet(0, 0)
+
+
+def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
+    """Whether `wide` surely matches all that `narrow` does. Not every such pair is seen (`*.#` and `#.*` are one)."""
+    return _walk(tuple(wide), tuple(narrow), lambda word, other: word == other or (word == ONE and other != ANY))
+
+
+def _is_word_of(word: str, other: str) -> bool:
+    return word in (ONE, other)
+
+
+def _walk(pattern: tuple[str, ...], words: tuple[str, ...], same: Callable[[str, str], bool]) -> bool:
+    """The places in the pattern that the words read so far can have brought us to, word by word."""
+    places = _with_skips(pattern, {0})
+    for word in words:
+        stepped = {at for at in places if at < len(pattern) and pattern[at] == ANY}
+        stepped |= {at + 1 for at in places if at < len(pattern) and pattern[at] != ANY and same(pattern[at], word)}
+        places = _with_skips(pattern, stepped)
+    return len(pattern) in places
+
+
+def _with_skips(pattern: tuple[str, ...], places: set[int]) -> set[int]:
+    """With the places behind each `#`: it may stand for nothing more."""
+    found = set(places)
+    for at in places:
+        while at < len(pattern) and pattern[at] == ANY:
+            at += 1
+            found.add(at)
+    return found
+
+
+class NamePatterns:
+    """Which header names are taken: patterns with `*` for any characters; one after `!` takes out. The last decides."""
+
+    _KEPT = 4096
+
+    def __init__(self, patterns: Sequence[str]) -> None:
+        """Raises ValueError."""
+        if any(not pattern.removeprefix("!") for pattern in patterns):
+            raise ValueError("a header pattern is empty")
+        self._steps = [(not each.startswith("!"), _glob(each.removeprefix("!"))) for each in patterns]
+        self.all = tuple(patterns) == ("*",)
+        self.none = not patterns
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, name: str) -> bool:
+        known = self._known.get(name)
+        if known is None:
+            if len(self._known) >= self._KEPT:  # names are the senders': they may be any number
+                self._known.clear()
+            known = False
+            for taken, pattern in self._steps:
+                if pattern.fullmatch(name):
+                    known = taken
+            self._known[name] = known
+        return known
+
+
+def _glob(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)

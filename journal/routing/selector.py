@@ -1,0 +1,298 @@
+"""Selectors: conditions over a message's headers in JMS' subset of SQL-92, compiled to closures.
+
+docs/ROUTING.md has the grammar. One method a level of precedence; each gives the compiled part, what type it surely
+has, and where it stands.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+from journal.routing.selector_tokens import INTEGER_MAX, Kind, SelectorError, Token, tokens_of
+from journal.routing.selector_values import (
+    Condition,
+    Lookup,
+    Run,
+    both,
+    comparing,
+    computing,
+    either,
+    is_null,
+    like,
+    like_pattern,
+    negating,
+    one_of,
+    opposite,
+    plus,
+    truth,
+)
+
+NESTING_MAX = 50
+"""How deep parentheses, NOT and signs may stand in each other."""
+
+_NUMBER, _TEXT, _CONDITION, _HEADER = "a number", "a text", "a condition", "a header"
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+class Selector:
+    """A selector, compiled. The empty one selects every message."""
+
+    def __init__(self, text: str) -> None:
+        """Raises SelectorError."""
+        self.text = text
+        self.names: tuple[str, ...] = ()
+        self._run: Condition = _every
+        if text.strip():
+            parser = _Parser(text)
+            self._run = parser.whole()
+            self.names = tuple(dict.fromkeys(parser.names))
+
+    def value(self, get: Lookup) -> bool | None:
+        """What the condition is for a message, of which `get` gives headers; None: unknown."""
+        return self._run(get)
+
+    def selects(self, get: Lookup) -> bool:
+        """Whether it is true: unknown is not."""
+        return self._run(get) is True
+
+
+def _every(get: Lookup) -> bool | None:
+    return True
+
+
+class _Part(NamedTuple):
+    """A part: `type` is one of the four; a header's is known at run time only."""
+
+    run: Run
+    type: str
+    at: int
+    name: str = ""
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.names: list[str] = []
+        self._text = text
+        self._tokens = tokens_of(text)
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Condition:
+        part = self._or()
+        if self._token.kind is not Kind.END:
+            raise self._error("expected AND, OR or the end")
+        return self._condition(part)
+
+    # ---- conditions ------------------------------------------------------------------------------------------------
+
+    def _or(self) -> _Part:
+        part = self._and()
+        while self._took("OR"):
+            left = self._condition(part)
+            part = _Part(either(left, self._condition(self._and())), _CONDITION, part.at)
+        return part
+
+    def _and(self) -> _Part:
+        part = self._not()
+        while self._took("AND"):
+            left = self._condition(part)
+            part = _Part(both(left, self._condition(self._not())), _CONDITION, part.at)
+        return part
+
+    def _not(self) -> _Part:
+        at = self._token.at
+        if not self._took("NOT"):
+            return self._predicate()
+        self._enter()
+        part = self._not()
+        self._depth -= 1
+        return _Part(opposite(self._condition(part)), _CONDITION, at)
+
+    def _predicate(self) -> _Part:
+        left = self._sum()
+        if self._token.kind is Kind.SIGN and self._token.value in _COMPARISONS:
+            return self._comparison(left)
+        if self._took("IS"):
+            negative = self._took("NOT")
+            self._expect("NULL")
+            return self._made(is_null(self._header(left, "IS NULL").run), negative, left)
+        negative = self._took("NOT")
+        if self._took("BETWEEN"):
+            return self._between(left, negative)
+        if self._took("IN"):
+            return self._in(left, negative)
+        if self._took("LIKE"):
+            return self._like(left, negative)
+        if negative:
+            raise self._error("expected BETWEEN, IN or LIKE")
+        return left
+
+    def _comparison(self, left: _Part) -> _Part:
+        sign = str(self._next().value)
+        right = self._sum()
+        if sign not in ("=", "<>"):
+            for part in (left, right):
+                self._numeric(part, f"{sign} compares numbers")
+        return _Part(comparing(sign, left.run, right.run), _CONDITION, left.at)
+
+    def _between(self, left: _Part, negative: bool) -> _Part:
+        low = self._sum()
+        self._expect("AND")
+        high = self._sum()
+        for part in (left, low, high):
+            self._numeric(part, "BETWEEN compares numbers")
+        run = both(comparing(">=", left.run, low.run), comparing("<=", left.run, high.run))
+        return self._made(run, negative, left)
+
+    def _in(self, left: _Part, negative: bool) -> _Part:
+        self._header(left, "IN")
+        self._expect("(")
+        texts = [self._literal_text("a text of the list")]
+        while self._took(","):
+            texts.append(self._literal_text("a text of the list"))
+        self._expect(")")
+        return self._made(one_of(left.run, frozenset(texts)), negative, left)
+
+    def _like(self, left: _Part, negative: bool) -> _Part:
+        self._header(left, "LIKE")
+        at = self._token.at
+        pattern = self._literal_text("a pattern")
+        escape = ""
+        if self._took("ESCAPE"):
+            escape_at = self._token.at
+            escape = self._literal_text("an escape character")
+            if len(escape) != 1:
+                raise SelectorError(self._text, escape_at, "an escape character is one character")
+        try:
+            compiled = like_pattern(pattern, escape)
+        except ValueError as error:
+            raise SelectorError(self._text, at, str(error)) from None
+        return self._made(like(left.run, compiled), negative, left)
+
+    @staticmethod
+    def _made(run: Condition, negative: bool, left: _Part) -> _Part:
+        return _Part(opposite(run) if negative else run, _CONDITION, left.at)
+
+    # ---- values ----------------------------------------------------------------------------------------------------
+
+    def _sum(self) -> _Part:
+        part = self._product()
+        while self._token.kind is Kind.SIGN and self._token.value in ("+", "-"):
+            part = self._computed(part, str(self._next().value), self._product())
+        return part
+
+    def _product(self) -> _Part:
+        part = self._signed()
+        while self._token.kind is Kind.SIGN and self._token.value in ("*", "/"):
+            part = self._computed(part, str(self._next().value), self._signed())
+        return part
+
+    def _computed(self, left: _Part, sign: str, right: _Part) -> _Part:
+        for part in (left, right):
+            self._numeric(part, f"{sign} computes with numbers")
+        return _Part(computing(sign, left.run, right.run), _NUMBER, left.at)
+
+    def _signed(self) -> _Part:
+        token = self._token
+        if token.kind is not Kind.SIGN or token.value not in ("+", "-"):
+            return self._primary()
+        self._next()
+        if token.value == "-" and self._token.kind is Kind.NUMBER:
+            return self._number(self._next(), negative=True)
+        self._enter()
+        part = self._signed()
+        self._depth -= 1
+        self._numeric(part, f"{token.value} is a number's sign")
+        return _Part(negating(part.run) if token.value == "-" else plus(part.run), _NUMBER, token.at)
+
+    def _primary(self) -> _Part:
+        token = self._token
+        if self._took("("):
+            self._enter()
+            part = self._or()
+            self._depth -= 1
+            self._expect(")")
+            return part._replace(name="", at=token.at)
+        if token.kind is Kind.NUMBER:
+            return self._number(self._next(), negative=False)
+        if token.kind is Kind.TEXT:
+            text = self._next().value
+            return _Part(lambda get: text, _TEXT, token.at)
+        if token.kind is Kind.WORD and token.value in ("TRUE", "FALSE"):
+            constant = self._next().value == "TRUE"
+            return _Part(lambda get: constant, _CONDITION, token.at)
+        if token.kind is not Kind.NAME:
+            raise self._error("expected a header, a literal, NOT, + or -, or (")
+        name = str(self._next().value)
+        self.names.append(name)
+        return _Part(_reading(name), _HEADER, token.at, name)
+
+    def _number(self, token: Token, *, negative: bool) -> _Part:
+        value = token.value
+        assert not isinstance(value, str)
+        if negative:
+            value = -value
+        elif type(value) is int and value > INTEGER_MAX:
+            raise SelectorError(self._text, token.at, "an integer over 64 bits")
+        return _Part(lambda get: value, _NUMBER, token.at)
+
+    # ---- types -----------------------------------------------------------------------------------------------------
+
+    def _condition(self, part: _Part) -> Condition:
+        if part.type in (_NUMBER, _TEXT):
+            raise SelectorError(self._text, part.at, f"expected a condition, not {part.type}")
+        return cast(Condition, part.run) if part.type == _CONDITION else truth(part.run)
+
+    def _numeric(self, part: _Part, reason: str) -> None:
+        if part.type in (_TEXT, _CONDITION):
+            raise SelectorError(self._text, part.at, f"{reason}, this is {part.type}")
+
+    def _header(self, part: _Part, word: str) -> _Part:
+        if not part.name:
+            raise SelectorError(self._text, part.at, f"{word} asks for a header's name before it")
+        return part
+
+    # ---- tokens ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _token(self) -> Token:
+        return self._tokens[self._at]
+
+    def _next(self) -> Token:
+        token = self._tokens[self._at]
+        self._at += 1
+        return token
+
+    def _took(self, value: str) -> bool:
+        token = self._tokens[self._at]
+        if token.kind in (Kind.WORD, Kind.SIGN) and token.value == value:
+            self._at += 1
+            return True
+        return False
+
+    def _expect(self, value: str) -> None:
+        if not self._took(value):
+            raise self._error(f"expected {value}")
+
+    def _literal_text(self, what: str) -> str:
+        if self._token.kind is not Kind.TEXT:
+            raise self._error(f"expected {what}, in single quotes")
+        return str(self._next().value)
+
+    def _enter(self) -> None:
+        self._depth += 1
+        if self._depth > NESTING_MAX:
+            raise self._error(f"more than {NESTING_MAX} levels of parentheses, NOT and signs")
+
+    def _error(self, reason: str) -> SelectorError:
+        return SelectorError(self._text, self._token.at, reason)
+
+
+def _reading(name: str) -> Run:
+    """A header's value. Bytes have no place in a selector: they are as if they were not there."""
+
+    def run(get: Lookup) -> object:
+        value = get(name)
+        return None if type(value) is bytes else value
+
+    return run  # type: ignore[return-value]

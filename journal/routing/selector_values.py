@@ -1,0 +1,196 @@
+"""What a selector's operators do with values at run time, by the rules of JMS.
+
+None is NULL among values and unknown among conditions. Numbers are 64-bit integers or doubles and promoted as in Java;
+values of different types are not equal and not unequal; what cannot be computed is unknown.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from journal.store.model import Value
+
+Lookup = Callable[[str], Value | None]
+Run = Callable[[Lookup], Value | None]
+"""A part of a selector, compiled."""
+
+Condition = Callable[[Lookup], bool | None]
+
+_INTEGER_MIN, _INTEGER_MAX = -(2**63), 2**63 - 1
+
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def comparing(sign: str, left: Run, right: Run) -> Condition:
+    compare, of_all_types = _COMPARE[sign], sign in ("=", "<>")
+
+    def run(get: Lookup) -> bool | None:
+        a, b = left(get), right(get)
+        if a is None or b is None:
+            return None
+        if type(a) is type(b):
+            return compare(a, b) if of_all_types or type(a) in (int, float) else False
+        if type(a) in (int, float) and type(b) in (int, float):
+            return compare(float(a), float(b))
+        return False
+
+    return run
+
+
+def computing(sign: str, left: Run, right: Run) -> Run:
+    compute = _COMPUTE[sign]
+
+    def run(get: Lookup) -> Value | None:
+        a, b = left(get), right(get)
+        if type(a) is int and type(b) is int:
+            result = compute(a, b)
+            return result if result is None or _INTEGER_MIN <= result <= _INTEGER_MAX else _wrapped(int(result))
+        if (type(a) is float or type(a) is int) and (type(b) is float or type(b) is int):
+            return compute(float(a), float(b))
+        return None
+
+    return run
+
+
+def negating(of: Run) -> Run:
+    def run(get: Lookup) -> Value | None:
+        value = of(get)
+        if type(value) is int:
+            return _wrapped(-value)
+        return -value if type(value) is float else None
+
+    return run
+
+
+def plus(of: Run) -> Run:
+    def run(get: Lookup) -> Value | None:
+        value = of(get)
+        return value if type(value) in (int, float) else None
+
+    return run
+
+
+def _wrapped(value: int) -> int:
+    """As a Java long overflows."""
+    return (value - _INTEGER_MIN) % 2**64 + _INTEGER_MIN
+
+
+def _divided(a: float, b: float) -> float | None:
+    if type(a) is int and type(b) is int:
+        if b == 0:
+            return None
+        quotient = abs(a) // abs(b)
+        return quotient if (a < 0) == (b < 0) else -quotient
+    if b != 0:
+        return a / b
+    return math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
+_COMPUTE: Mapping[str, Callable[[float, float], float | None]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": _divided,
+}
+
+
+# ---- conditions ----------------------------------------------------------------------------------------------------
+
+
+def truth(of: Run) -> Condition:
+    """A header as a condition: unknown if it is no boolean."""
+
+    def run(get: Lookup) -> bool | None:
+        value = of(get)
+        return value if type(value) is bool else None
+
+    return run
+
+
+def both(left: Condition, right: Condition) -> Condition:
+    def run(get: Lookup) -> bool | None:
+        a = left(get)
+        if a is False:
+            return False
+        b = right(get)
+        return b if a or b is False else None
+
+    return run
+
+
+def either(left: Condition, right: Condition) -> Condition:
+    def run(get: Lookup) -> bool | None:
+        a = left(get)
+        if a:
+            return True
+        b = right(get)
+        return b if a is False or b else None
+
+    return run
+
+
+def opposite(of: Condition) -> Condition:
+    def run(get: Lookup) -> bool | None:
+        value = of(get)
+        return None if value is None else not value
+
+    return run
+
+
+def is_null(of: Run) -> Condition:
+    return lambda get: of(get) is None
+
+
+def one_of(of: Run, texts: frozenset[str]) -> Condition:
+    def run(get: Lookup) -> bool | None:
+        value = of(get)
+        if value is None:
+            return None
+        return type(value) is str and value in texts
+
+    return run
+
+
+def like(of: Run, pattern: re.Pattern[str]) -> Condition:
+    match = pattern.fullmatch
+
+    def run(get: Lookup) -> bool | None:
+        value = of(get)
+        if value is None:
+            return None
+        return type(value) is str and match(value) is not None
+
+    return run
+
+
+def like_pattern(text: str, escape: str) -> re.Pattern[str]:
+    """A LIKE pattern: `%` is any characters, `_` one, behind the escape character they are themselves.
+
+    Raises ValueError for an escape character before anything else.
+    """
+    parts: list[str] = []
+    at = 0
+    while at < len(text):
+        character = text[at]
+        if escape and character == escape:
+            at += 1
+            if at == len(text) or text[at] not in ("%", "_", escape):
+                raise ValueError(f"the escape character {escape} stands before none of %, _ and itself")
+            parts.append(re.escape(text[at]))
+        elif character in "%_":
+            parts.append(".*" if character == "%" else ".")
+        else:
+            parts.append(re.escape(character))
+        at += 1
+    return re.compile("".join(parts), re.DOTALL)

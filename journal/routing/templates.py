@@ -1,0 +1,79 @@
+"""Templates of topics and addresses: text with `{address}`, `{address[1]}` (a word of it) and `{header}` in it.
+
+What they name is found when a message is there; that it is missing is a refusal then. `{{` and `}}` are braces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from journal.routing.outcomes import Reason, RefusedError
+from journal.store.model import Value
+
+_PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
+_WORD = re.compile(r"(.+)\[(-?\d{1,4})\]")
+
+Lookup = Callable[[str], Value | None]
+"""A header's value by its name, None where there is none."""
+
+
+class Template:
+    """A template, parsed."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ValueError with the position of what is no template."""
+        if not text:
+            raise ValueError("a template is empty")
+        self.text = text
+        self.names: tuple[str, ...] = ()
+        self._parts: list[str | tuple[str, int | None]] = []
+        for found in _PARTS.finditer(text):
+            part, name = found.group(), found.group(1)
+            if part in ("{{", "}}"):
+                self._parts.append(part[0])
+            elif name is None and part in ("{", "}"):
+                raise ValueError(f"a lone {part} at character {found.start() + 1} of {text!r}: write {part}{part}")
+            elif name is None:
+                self._parts.append(part)
+            elif not name.strip():
+                raise ValueError(f"nothing is named at character {found.start() + 1} of {text!r}")
+            else:
+                word = _WORD.fullmatch(name)
+                self._parts.append((word[1], int(word[2])) if word else (name, None))
+        self.names = tuple(part[0] for part in self._parts if isinstance(part, tuple))
+        self.fixed = None if self.names else "".join(str(part) for part in self._parts)
+
+    def fill(self, lookup: Lookup) -> str:
+        """The text for a message. Raises RefusedError."""
+        if self.fixed is not None:
+            return self.fixed
+        return "".join(part if isinstance(part, str) else self._filled(*part, lookup) for part in self._parts)
+
+    def _filled(self, name: str, word: int | None, lookup: Lookup) -> str:
+        value = lookup(name)
+        if value is None:
+            raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which the message has not")
+        text = text_of(value)
+        if text is None:
+            raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names {name!r}, which is no text")
+        if word is None:
+            return text
+        words = text.split(".")
+        if not -len(words) <= word < len(words):
+            raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names word {word} of {text!r}")
+        return words[word]
+
+
+def text_of(value: Value) -> str | None:
+    """A value as text; None for bytes that are none."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return None
+        case _:
+            return str(value)

@@ -1,0 +1,63 @@
+"""Address patterns against a matcher that tries everything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from journal.routing.patterns import covers, matches, overlaps, parse_pattern
+
+WORDS = ("a", "b", "")
+patterns = st.lists(st.sampled_from((*WORDS, "*", "#")), min_size=1, max_size=5).map(tuple).filter(lambda p: p != ("",))
+addresses = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(".".join)
+
+
+def naive(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return any(naive(pattern[1:], words[at:]) for at in range(len(words) + 1))
+    return bool(words) and pattern[0] in ("*", words[0]) and naive(pattern[1:], words[1:])
+
+
+def some_words(length: int) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = [()]
+    every = [()]
+    for _ in range(length):
+        every = [(*words, word) for words in every for word in ("a", "b", "", "x")]
+        found += every
+    return found
+
+
+@settings(deadline=None)
+@given(patterns, addresses)
+def test_a_pattern_matches_what_a_naive_matcher_says(pattern: tuple[str, ...], address: str) -> None:
+    assert matches(parse_pattern(".".join(pattern)), address) is naive(pattern, address.split("."))
+
+
+SHORT = some_words(4)
+short = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, max_size=3).map(tuple)
+
+
+@settings(deadline=None)
+@given(short, short)
+def test_patterns_overlap_exactly_if_some_address_is_of_both(first: tuple[str, ...], second: tuple[str, ...]) -> None:
+    shared = any(naive(first, words) and naive(second, words) for words in SHORT)
+    assert overlaps(first, second) is shared
+    assert overlaps(second, first) is shared
+
+
+@settings(deadline=None)
+@given(short, short)
+def test_a_pattern_that_covers_another_matches_all_of_it(wide: tuple[str, ...], narrow: tuple[str, ...]) -> None:
+    if covers(wide, narrow):
+        assert all(naive(wide, words) for words in SHORT if naive(narrow, words))
+
+
+@settings(deadline=None)
+@given(patterns)
+def test_a_pattern_covers_itself_and_is_covered_by_all(pattern: tuple[str, ...]) -> None:
+    assert covers(pattern, pattern)
+    assert covers(("#",), pattern)

@@ -1,0 +1,63 @@
+"""Routers, sources, messages and records in one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from journal.routing.config import RoutingConfig
+from journal.routing.ingress import Ingress, SourceRecord
+from journal.routing.outcomes import Header, Outgoing, Refusal
+from journal.routing.router import Router
+from journal.store.model import Message, Value
+from journal.store.records import encode_message
+
+OWN = frozenset(["flights.wal", "flights.table", "flights.control"])
+
+
+def config(**routing: Any) -> RoutingConfig:
+    return RoutingConfig.model_validate(routing)
+
+
+def route(name: str = "r", *targets: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"name": name, "targets": list(targets) or [{"topic": "t"}], **fields}
+
+
+def source(name: str = "s", **fields: Any) -> dict[str, Any]:
+    return {"name": name, "topics": ["in"], **fields}
+
+
+def router(*routes: Mapping[str, Any], journal: str = "flights", **routing: Any) -> Router:
+    return Router(config(routes=routes, **routing), journal=journal, own_topics=OWN)
+
+
+def ingress(**fields: Any) -> Ingress:
+    return Ingress(config(sources=[source(**fields)]), journal="flights", own_topics=OWN)
+
+
+def stored(address: str = "a", body: bytes = b"body", headers: Any = None, **properties: Value) -> bytes:
+    return encode_message(Message(address, body, headers or {}, properties))
+
+
+def sent(outcomes: Sequence[Outgoing | Refusal]) -> list[tuple[str, str]]:
+    """Route and topic of each, all of them sent."""
+    assert all(isinstance(each, Outgoing) for each in outcomes), outcomes
+    return [(each.route, each.topic) for each in outcomes]
+
+
+def only(outcomes: Sequence[Outgoing | Refusal]) -> Outgoing:
+    [one] = outcomes
+    assert isinstance(one, Outgoing), one
+    return one
+
+
+def refused(outcomes: Sequence[Outgoing | Refusal]) -> Refusal:
+    [one] = outcomes
+    assert isinstance(one, Refusal), one
+    return one
+
+
+def record(
+    value: bytes | None = b"v", headers: Sequence[Header] = (), *, topic: str = "in", key: bytes | None = None
+) -> SourceRecord:
+    return SourceRecord(topic, 3, 17, 1_700_000_000_000, key, value, headers)

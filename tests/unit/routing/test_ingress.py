@@ -1,0 +1,185 @@
+"""The way in: which topics are sources, what a record becomes, and what is refused."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from journal.errors import StateError
+from journal.routing.ingress import Ingress
+from journal.routing.outcomes import Header, OnError, Reason, Refusal
+from journal.store.model import Message
+from tests.unit.routing.building import OWN, config, ingress, record, source
+
+
+def taken(got: Message | Refusal) -> Message:
+    assert isinstance(got, Message), got
+    return got
+
+
+def refusal(got: Message | Refusal) -> Refusal:
+    assert isinstance(got, Refusal), got
+    return got
+
+
+def test_a_plain_record_becomes_a_message_that_says_where_it_was() -> None:
+    message = taken(ingress(address="corrections.{topic}").convert(record(b"v", key=b"k")))
+    assert (message.address, message.body, message.timestamp) == ("corrections.in", b"v", 1_700_000_000_000)
+    assert message.properties == {"kafka.topic": "in", "kafka.partition": 3, "kafka.offset": 17, "kafka.key": b"k"}
+    assert taken(ingress().convert(record(None))).body == b""
+
+
+def test_headers_of_the_jms_bridge_and_of_others_are_turned_back() -> None:
+    headers: list[Header] = [
+        ("jms.int.n", struct.pack(">i", -5)),
+        ("jms.short.h", struct.pack(">h", 6)),
+        ("jms.float.f", struct.pack(">f", 0.5)),
+        ("jms.boolean.b", b"TRUE"),
+        ("jms.JMSCorrelationID", b"c"),
+        ("jms.string.JMSReplyTo", b"queue://r"),
+        ("jms.untyped", b"\x01"),
+        ("jms.int.JMSPriority", struct.pack(">i", 9)),
+        ("jms.long.JMSMessageID", struct.pack(">q", 99)),
+        ("traceparent", b"00-1"),
+        ("raw", b"\xff"),
+        ("null", None),
+        ("twice", b"1"),
+        ("twice", b"2"),
+        ("_jmsbr_other_hops", struct.pack(">i", 2)),
+        ("jmsbridge.origin", b"other"),
+    ]
+    message = taken(ingress().convert(record(b"v", headers)))
+    assert message.headers == {
+        "JMSCorrelationID": "c",
+        "JMSReplyTo": "queue://r",
+        "jmsbridge.origin": "other",
+        "_jmsbr_other_hops": 2,
+    }
+    own = {name: value for name, value in message.properties.items() if not name.startswith("kafka.")}
+    assert own == {
+        "n": -5, "h": 6, "f": 0.5, "b": True, "untyped": b"\x01", "traceparent": "00-1", "raw": b"\xff", "twice": "2"
+    }  # fmt: skip
+    assert message.priority == 9
+
+
+def test_only_the_headers_that_a_source_takes_are_taken_and_the_trail_always() -> None:
+    headers: list[Header] = [("a", b"1"), ("b", b"2"), ("_jmsbr_x_hops", struct.pack(">i", 1))]
+    message = taken(ingress(headers=["a"]).convert(record(b"v", headers)))
+    assert ("a" in message.properties, "b" in message.properties) == (True, False)
+    assert message.headers == {"_jmsbr_x_hops": 1}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("jms.long.n", b"short"),
+        ("jms.boolean.b", b"yes"),
+        ("jms.string.s", b"\xff"),
+        ("jms.int.JMSPriority", struct.pack(">i", 10)),
+        ("jms.string.JMSPriority", b"9"),
+        ("jms.long.JMSExpiration", struct.pack(">q", -1)),
+        ("_jmsbr_x_hops", b""),
+        ("_jmsbr_x_hops", struct.pack(">i", -1)),
+    ],
+)
+def test_a_header_that_is_not_of_its_type_is_a_refusal(header: Header) -> None:
+    assert refusal(ingress().convert(record(b"v", [header]))).reason is Reason.BAD_HEADER
+
+
+def test_what_this_journal_sent_out_is_passed_over_and_what_goes_round_is_refused() -> None:
+    back = refusal(ingress().convert(record(b"v", [("_jmsbr_flights_hops", struct.pack(">i", 1))])))
+    assert (back.reason, back.on_error) == (Reason.RETURNED, OnError.SKIP)
+    around: list[Header] = [(f"_jmsbr_j{number}_hops", struct.pack(">i", 3)) for number in range(3)]
+    assert refusal(ingress().convert(record(b"v", around))).reason is Reason.HOPS
+    assert taken(ingress().convert(record(b"v", around[:2]))).headers["_jmsbr_j1_hops"] == 3
+
+
+def test_an_address_is_a_template_of_topic_key_and_headers() -> None:
+    headers: list[Header] = [("jms.string.JMSDestination", b"topic://a.b"), ("region", b"eu")]
+    at = ingress(address="{JMSDestination}.{topic}.{key}.{region}")
+    assert taken(at.convert(record(b"v", headers, key=b"k"))).address == "a.b.in.k.eu"
+    missing = refusal(at.convert(record(b"v", headers)))
+    assert (missing.reason, "'key'" in missing.detail) == (Reason.NO_HEADER, True)
+    empty = ingress(address="{region}")
+    assert refusal(empty.convert(record(b"v", [("region", b"")]))).reason is Reason.BAD_ADDRESS
+
+
+@pytest.mark.parametrize(
+    ("conversion", "value", "reason"),
+    [
+        ("text", b"\xff", Reason.NOT_TEXT),
+        ("json", b"{", Reason.NOT_JSON),
+        ("json", b"[" * 100_000, Reason.NOT_JSON),
+        ("json", b"[]", Reason.NOT_ENVELOPE),
+        ("json", b"{}", Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"x","body_base64":""}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":5}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"\\ud800"}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body_base64":"?"}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"","properties":[]}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"","properties":{"a":[]}}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"","headers":{"a":9223372036854775808}}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"","priority":true}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"","priority":10}', Reason.BAD_HEADER),
+        ("cloudevents", b"{}", Reason.NOT_CLOUDEVENT),
+    ],
+)
+def test_a_value_that_is_not_what_its_source_says_is_a_refusal(conversion: str, value: bytes, reason: Reason) -> None:
+    assert refusal(ingress(value=conversion).convert(record(value))).reason is reason
+
+
+@pytest.mark.parametrize(
+    ("event", "body"),
+    [
+        (b'"datacontenttype":"application/json","data":{"x":[1, 2]}', b'{"x":[1,2]}'),
+        (b'"data":"text"', b'"text"'),
+        (b'"datacontenttype":"text/plain","data":"text"', b"text"),
+        (b'"data_base64":"/w=="', b"\xff"),
+        (b'"subject":"s"', b""),
+    ],
+)
+def test_a_structured_event_gives_its_data_and_attributes(event: bytes, body: bytes) -> None:
+    value = b'{"specversion":"1.0","id":"i","source":"s","type":"t",%s}' % event
+    headers: list[Header] = [("content-type", b"application/cloudevents+json")]
+    message = taken(ingress(value="cloudevents").convert(record(value, headers)))
+    assert message.body == body
+    assert (message.properties["ce_id"], message.properties["ce_type"]) == ("i", "t")
+    assert refusal(ingress(value="cloudevents").convert(record(b'{"id":"i"}', headers))).reason is Reason.NOT_CLOUDEVENT
+
+
+def test_a_reply_goes_where_the_request_said_or_where_it_says_itself() -> None:
+    waiting = {"c": "temp.1"}
+    sources = Ingress(
+        config(sources=[source(replies=True, headers=[], on_error="dead-letter", dead_letter_topic="dead")]),
+        journal="flights",
+        own_topics=OWN,
+        replies=waiting.get,
+    )
+    correlated: Header = ("jms.string.JMSCorrelationID", b"c")
+    destination: Header = ("jms.JMSDestination", b"temp-queue://temp.2")
+    message = taken(sources.convert(record(b"v", [correlated, destination])))
+    assert (message.address, message.headers["JMSCorrelationID"]) == ("temp.1", "c")
+    waiting.clear()
+    assert taken(sources.convert(record(b"v", [correlated, destination]))).address == "temp.2"
+    unmatched = refusal(sources.convert(record(b"v", [correlated], key=b"k")))
+    assert unmatched.reason is Reason.NO_REQUEST
+    letter = unmatched.dead_letter
+    assert letter is not None
+    assert (letter.topic, letter.key, letter.value, letter.headers[0]) == ("dead", b"k", b"v", correlated)
+
+
+def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
+    sources = ingress(topics=[], pattern=".*")
+    existing = [
+        "orders",
+        "flights.wal",
+        "flights.table",
+        "flights.control",
+        "__consumer_offsets",
+        "x__assignor-__leader",
+    ]
+    found = sources.topics(existing)
+    assert [(topic, each.name) for topic, each in found.items()] == [("orders", "s")]
+    with pytest.raises(StateError, match=r"flights\.wal"):
+        sources.convert(record(topic="flights.wal"))

@@ -1,0 +1,116 @@
+"""What a configuration of routes must be: each fault is an error that says what and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.config import load_settings
+from journal.errors import ConfigError
+from journal.routing.config import start_ms
+from journal.routing.ingress import Ingress
+from journal.routing.router import Router
+from tests.unit.routing.building import OWN, config, route, source
+
+
+def fault(**routing: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_settings(routing=routing)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("routing", "says"),
+    [
+        ({"routes": [route(filter="delay >")]}, "routing.routes.0.filter: .*its end"),
+        ({"routes": [route(address="a.b*")]}, "whole words"),
+        ({"routes": [route(address="")]}, "address pattern is empty"),
+        ({"routes": [{"name": "r", "targets": []}]}, "at least 1"),
+        ({"routes": [route("a b")]}, "a name is"),
+        ({"routes": [route("r", {"topic": "t", "colour": 1})]}, "targets.0.colour: Extra inputs"),
+        ({"routing": []}, "routing.routing: Extra inputs"),
+        ({"routes": [route("r", {"topic": "a/b"})]}, "no topic's name"),
+        ({"routes": [route("r", {"topic": ".."})]}, "no topic's name"),
+        ({"routes": [route("r", {"topic": "a.{b"})]}, "a lone { at character 3"),
+        ({"routes": [route("r", {"topic": "a.{}"})]}, "nothing is named at character 3"),
+        ({"routes": [route("r", {"topic": "t", "key": "header:"})]}, "none of header:NAME"),
+        ({"routes": [route("r", {"topic": "t", "key": []})]}, "at least 1"),
+        ({"routes": [route("r", {"topic": "t", "partitioner": "partition:x"})]}, "none of murmur2"),
+        ({"routes": [route("r", {"topic": "t", "value": "avro"})]}, "Input should be 'body'"),
+        ({"routes": [route("r", {"topic": "t", "headers": ["!"]})]}, "header pattern is empty"),
+        ({"routes": [route(on_error="ignore")]}, "on_error"),
+        ({"routes": [route(on_error="dead-letter")]}, "no dead_letter_topic"),
+        ({"routes": [route("x")], "sources": [source("x")]}, "x is the name of two"),
+        ({"sources": [{"name": "s"}]}, "neither topics nor a pattern"),
+        ({"sources": [source(pattern="(")]}, "no regular expression"),
+        ({"sources": [source(start="yesterday")]}, "none of earliest"),
+        ({"sources": [source(start="2026-01-01T00:00:00")]}, "no time zone"),
+        ({"hops_max": 0}, "hops_max"),
+    ],
+)
+def test_a_fault_is_said(routing: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_settings(routing=routing)
+
+
+def test_two_routes_that_surely_send_a_message_to_one_topic_twice_overlap() -> None:
+    wide, narrow = route("wide", address="a.#"), route("narrow", address="*.b")
+    assert "routes wide and narrow overlap: both would send a message to t" in fault(routes=[wide, narrow])
+    assert "overlap" in fault(routes=[wide, narrow | {"filter": "x = 1"}])
+    config(routes=[wide, route("narrow", {"topic": "u"}, address="*.b")])
+    config(routes=[wide, route("apart", address="b.#")])
+    config(routes=[wide | {"filter": "x = 2"}, narrow | {"filter": "x = 1"}])
+    config(routes=[narrow | {"stop": True}, wide])
+
+
+def test_a_target_twice_in_a_route_is_refused() -> None:
+    assert "t as target twice" in fault(routes=[route("r", {"topic": "t"}, {"topic": "t", "value": "json"})])
+
+
+def test_a_route_that_no_message_comes_to_is_refused() -> None:
+    first, second = route("first", address="a.#", stop=True), route("second", {"topic": "u"}, address="a.*.c")
+    assert "no message comes to route second: first stops" in fault(routes=[first, second])
+    config(routes=[first | {"filter": "x = 1"}, second])
+    config(routes=[second, first])
+
+
+@pytest.mark.parametrize("taking", [{"topics": ["t"]}, {"topics": [], "pattern": "t|u"}])
+def test_a_route_and_a_source_of_one_topic_are_a_loop_unless_it_is_meant(taking: dict[str, Any]) -> None:
+    assert "route r and source s are a loop: t" in fault(routes=[route()], sources=[source(**taking)])
+    config(routes=[route()], sources=[source(**taking, two_way=True)])
+
+
+def test_two_sources_of_one_topic_overlap() -> None:
+    assert "sources s and z overlap: both take in" in fault(sources=[source(), source("z", topics=[], pattern="i.*")])
+
+
+def test_dead_letters_are_not_taken_back() -> None:
+    faulty = fault(dead_letter_topic="in", sources=[source()])
+    assert "takes dead letters back from in" in faulty
+
+
+def test_the_journals_and_kafkas_own_topics_are_no_targets_and_no_sources() -> None:
+    for topic in ("flights.wal", "__consumer_offsets"):
+        with pytest.raises(ConfigError, match="own"):
+            Router(config(routes=[route("r", {"topic": topic})]), journal="flights", own_topics=OWN)
+        with pytest.raises(ConfigError, match="own"):
+            Ingress(config(sources=[source(topics=[topic])]), journal="flights", own_topics=OWN)
+
+
+def test_routes_are_read_from_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "journal.toml"
+    file.write_text(
+        '[routing]\nhops_max = 3\n[[routing.routes]]\nname = "landed"\naddress = "flights.#"\n'
+        '[[routing.routes.targets]]\ntopic = "landed"\nkey = ["header:tail", "none"]\n'
+        '[[routing.sources]]\nname = "corrections"\ntopics = ["corrections"]\n'
+    )
+    routing = load_settings(file).routing
+    assert (routing.hops_max, routing.routes[0].targets[0].key) == (3, ("header:tail", "none"))
+    assert routing.sources[0].address == "kafka.{topic}"
+
+
+def test_a_start_position_may_be_a_moment() -> None:
+    assert start_ms("1970-01-01T00:00:01Z") == 1000
+    assert start_ms("latest") is None

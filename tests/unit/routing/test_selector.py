@@ -1,0 +1,123 @@
+"""Selectors: what JMS' examples mean, and where an error is."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from journal.routing.selector import NESTING_MAX, Selector
+from journal.routing.selector_tokens import SELECTOR_CHARACTERS_MAX, SelectorError
+
+MESSAGE = {"age": 17, "phone": "12993", "word": "lose", "underscored": "_foo", "Country": "UK", "weight": 2500.0}
+MESSAGE |= {"JMSType": "car", "color": "blue", "paid": True, "late": False, "raw": b"x", "kafka.topic": "t"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", True),
+        ("  \n", True),
+        ("JMSType = 'car' AND color = 'blue' AND weight >= 2500", True),
+        ("age BETWEEN 15 AND 19", True),
+        ("age NOT BETWEEN 15 AND 19", False),
+        ("Country IN ('UK', 'US', 'France')", True),
+        ("Country NOT IN ('UK', 'US', 'France')", False),
+        ("Peru IN ('UK')", None),
+        ("phone LIKE '12%3'", True),
+        ("phone LIKE '12_3'", False),
+        ("word LIKE 'l_se'", True),
+        (r"underscored LIKE '\_%' ESCAPE '\'", True),
+        (r"word LIKE '\_%' ESCAPE '\'", False),
+        ("phone NOT LIKE '12%3'", False),
+        ("prop_name IS NULL", True),
+        ("age IS NOT NULL", True),
+        ("raw IS NULL", True),
+        ("paid", True),
+        ("NOT late", True),
+        ("color", None),
+        ("nothing = 1 OR paid", True),
+        ("nothing = 1 AND paid", None),
+        ("nothing = 1 AND late", False),
+        ("age = '17'", False),
+        ("age <> '17'", False),
+        ("age = 17.0", True),
+        ("9007199254740993 = 9007199254740992.0", True),
+        ("age / 2 = 8", True),
+        ("-age / 2 = -8", True),
+        ("age / 0 = 1", None),
+        ("age / 0.0 > 1e300", True),
+        ("age + color = 1", None),
+        ("color = 'it''s'", False),
+        ("1 + 2 * 3 = 7 and (1 + 2) * 3 = 9", True),
+        ("paid or late and late", True),
+        ("not late and late", False),
+        ("0x1F = 31 and 017 = 15 and 17L = 17 and 7. = 7e0 and .5F = 0.5", True),
+        ("kafka.topic = 't' and \"kafka.topic\" = 't'", True),
+        ("TrUe = paid", True),
+    ],
+)
+def test_what_a_selector_is_for_a_message(text: str, value: bool | None) -> None:
+    selector = Selector(text)
+    assert selector.value(MESSAGE.get) is value
+    assert selector.selects(MESSAGE.get) is (value is True)
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "says"),
+    [
+        ("delay > AND paid", 8, "expected a header"),
+        ("a = ", 4, "its end"),
+        ("a > 'x'", 4, "compares numbers"),
+        ("TRUE < a", 0, "compares numbers"),
+        ("a b", 2, "expected AND, OR or the end"),
+        ("a = b = c", 6, "expected AND, OR or the end"),
+        ("(a = 1", 6, "expected )"),
+        ("a LIKE b", 7, "in single quotes"),
+        ("a LIKE 'x' ESCAPE '!!'", 18, "one character"),
+        ("a LIKE 'x!y' ESCAPE '!'", 7, "escape character"),
+        ("1 LIKE 'x'", 0, "asks for a header"),
+        ("(a) IS NULL", 0, "asks for a header"),
+        ("a IN (1)", 6, "in single quotes"),
+        ("a IN ('x' 'y')", 10, "expected )"),
+        ("a IS 5", 5, "expected NULL"),
+        ("a NOT 5", 6, "expected BETWEEN, IN or LIKE"),
+        ("a BETWEEN 1 OR 2", 12, "expected AND"),
+        ("a = 'x", 4, "does not end"),
+        ('"a = 1', 0, "does not end"),
+        ("a ? b", 2, "no sign"),
+        ("a = 09", 4, "octal"),
+        ("a = 9223372036854775808", 4, "64 bits"),
+        ("a = 1x", 5, "does not go on"),
+        ("1.5L = a", 0, "no integer"),
+        ("a = 1 AND 5", 10, "expected a condition"),
+        ("'x'", 0, "expected a condition"),
+        ("-TRUE = a", 1, "sign"),
+        ("a + 'x' = 1", 4, "computes with numbers"),
+        ("LIKE = 1", 0, "expected a header"),
+        ("a = 1 -- x y", 11, "expected AND, OR or the end"),
+    ],
+)
+def test_an_error_says_what_is_wrong_and_where(text: str, position: int, says: str) -> None:
+    with pytest.raises(SelectorError, match=re.escape(says)) as caught:
+        Selector(text)
+    assert caught.value.position == position
+
+
+def test_the_smallest_integer_can_be_written() -> None:
+    assert Selector("a = -9223372036854775808").selects({"a": -(2**63)}.get)
+
+
+@pytest.mark.parametrize("sign", ["(", "NOT ", "- +"])
+def test_nesting_has_a_bound(sign: str) -> None:
+    with pytest.raises(SelectorError, match="levels"):
+        Selector(sign * (NESTING_MAX + 1) + "a")
+
+
+def test_length_has_a_bound() -> None:
+    with pytest.raises(SelectorError, match="longer"):
+        Selector("a" * (SELECTOR_CHARACTERS_MAX + 1))
+
+
+def test_it_tells_the_headers_that_it_names() -> None:
+    assert Selector("a = 1 OR b.c LIKE 'x' AND \"d e\" = a").names == ("a", "b.c", "d e")
