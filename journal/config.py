@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from journal.errors import ConfigError
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
+from journal.routing.config import RoutingConfig
 
 _NAME = re.compile(r"[a-z0-9-]{1,100}")
 DAY_MS = 24 * 60 * 60 * 1000
@@ -80,8 +81,10 @@ class Settings(BaseSettings):
     gate_timeout_ms: int = Field(default=60_000, ge=100)
     """How long activation waits for all shards to stand at its epoch."""
 
-    session_timeout_ms: int = Field(default=10_000, ge=1000)
-    """Consumer-group session of workers: a dead worker's shards move after it."""
+    session_timeout_ms: int = Field(default=6000, ge=1000)
+    """Consumer-group session of workers: a dead worker's shards move after it. As long as that of nodes, for the same
+    reasons: where a worker dies with its node, the next one is at its gate then, and waits for the shards. A pause of
+    the process that is longer costs a rebalance, never data."""
 
     node_session_timeout_ms: int = Field(default=6000, ge=500)
     """Consumer-group session of nodes: how soon a dead one's duty passes on. As long as `fence_check_ms` makes it wait
@@ -128,6 +131,9 @@ class Settings(BaseSettings):
 
     min_compaction_lag_ms: int = Field(default=10 * 60 * 1000, ge=0)
     """`min.compaction.lag.ms` of the compacted topics: a replica rebuilds in less, or captures the end again."""
+
+    routing: RoutingConfig = RoutingConfig()
+    """Messages to Kafka topics and back: docs/ROUTING.md."""
 
     limits: Limits = Limits()
 

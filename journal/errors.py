@@ -74,6 +74,33 @@ class MissingExtraError(OperatingError):
     """Raised by what needs an optional dependency that is not installed; the message carries the command."""
 
 
+class AgentError(OperatingError):
+    """Raised when an agent of a service's own raises, gives what cannot be sent, or takes too long: names the agent and
+    the shard. Nothing of what it was told counts as told; it is told again."""
+
+
+class RouteStopError(OperatingError):
+    """Raised by a route that cannot send a message, where its policy is `fail` or its topic is not to be had: the shard
+    stops before the frame at `offset`, with everything before it checkpointed.
+
+    The message has the commands to go on with. `retried` says that the worker tries again by itself.
+    """
+
+    def __init__(self, reason: str, *, offset: int, retried: bool) -> None:
+        super().__init__(reason)
+        self.offset = offset
+        self.retried = retried
+
+
+class WebPortError(OperatingError):
+    """Raised by a service whose web server cannot listen at the address it was given. Choose another port."""
+
+
+class NotTakenInError(OperatingError):
+    """Raised by the completion of records of a source that are known not to be in the journal, nor their offsets
+    committed. Consume again from the committed offsets."""
+
+
 class DemoError(OperatingError):
     """Raised by the demo when one of its processes ends before its time. Its logs say why."""
 
@@ -179,7 +206,15 @@ class XidError(StoreError):
 
 
 class RepairError(CallerError):
-    """Raised by `repair skip` for an offset that no shard is stopped at; says where the shard stands."""
+    """Raised by `repair skip` and `routes resume` for an offset that no shard is stopped at; says where it stands."""
+
+
+class TrimError(CallerError):
+    """Raised by `trim` when it may not delete what it was asked to: no archive, or tables that differ from the WAL."""
+
+
+class ArchiveError(CallerError):
+    """Raised by `spark archive` and readers of archives: one of another journal, or that another job writes to."""
 
 
 class ScriptError(CallerError):

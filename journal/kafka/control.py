@@ -16,8 +16,18 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from journal.errors import DeadlineError, RowError, TopicError
-from journal.kafka.ports import Clock, Kafka, LogRecord, Reader, Sent
-from journal.v1.journal_pb2 import Epoch, HandOver, Identity, NodeStatus, Released, SkipRequest
+from journal.kafka.ports import LOOK_MS, READ_MS, Clock, Kafka, LogRecord, Reader, Sent
+from journal.v1.journal_pb2 import (
+    Archive,
+    DivertStatus,
+    Epoch,
+    HandOver,
+    Identity,
+    NodeStatus,
+    Released,
+    SkipRequest,
+    Trim,
+)
 from journal.wire.frames import FORMAT, MAGIC
 
 log = logging.getLogger(__name__)
@@ -28,6 +38,10 @@ RELEASED_KEY = b"released"
 HAND_OVER_KEY = b"hand-over"
 _SKIP_PREFIX = b"skip/"
 _NODE_PREFIX = b"node/"
+_ARCHIVE_PREFIX = b"archive/"
+_TRIM_PREFIX = b"trim/"
+_ROUTE_SKIP_PREFIX = b"route-skip/"
+_DIVERT_PREFIX = b"divert/"
 
 _Message = TypeVar("_Message", bound=Message)
 
@@ -42,6 +56,11 @@ def table_topic(journal: str) -> str:
 
 def control_topic(journal: str) -> str:
     return f"{journal}.control"
+
+
+def own_topics(journal: str) -> frozenset[str]:
+    """The journal's topics: nobody else's to write, and no route's target or source."""
+    return frozenset((wal_topic(journal), table_topic(journal), control_topic(journal)))
 
 
 def writer_id(journal: str) -> str:
@@ -59,6 +78,11 @@ def worker_group(journal: str) -> str:
     return f"kafka-journal.{journal}.worker"
 
 
+def ingress_group(journal: str) -> str:
+    """Group of the offsets that the active node has consumed sources up to. It has no members: nobody joins it."""
+    return f"kafka-journal.{journal}.ingress"
+
+
 def node_group(journal: str) -> str:
     """Consumer group of the nodes: whoever holds the control partition in it is to see that a node is active."""
     return f"kafka-journal.{journal}.node"
@@ -70,6 +94,22 @@ def skip_key(shard: int, offset: int) -> bytes:
 
 def node_key(name: str) -> bytes:
     return _NODE_PREFIX + name.encode()
+
+
+def archive_key(shard: int) -> bytes:
+    return b"archive/%d" % shard
+
+
+def trim_key(shard: int) -> bytes:
+    return b"trim/%d" % shard
+
+
+def route_skip_key(shard: int, offset: int) -> bytes:
+    return b"route-skip/%d/%d" % (shard, offset)
+
+
+def divert_key(shard: int) -> bytes:
+    return b"divert/%d" % shard
 
 
 class NodeRow(NamedTuple):
@@ -89,6 +129,10 @@ class ControlRows:
     skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
     hand_over: HandOver | None = None
     nodes: dict[str, NodeRow] = field(default_factory=dict)
+    archives: dict[int, Archive] = field(default_factory=dict)
+    trims: dict[int, Trim] = field(default_factory=dict)
+    route_skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
+    diverts: dict[int, DivertStatus] = field(default_factory=dict)
 
     def require_identity(self, journal: str) -> Identity:
         """Raises TopicError for a journal that `init` has not made."""
@@ -100,10 +144,12 @@ class ControlRows:
 class ControlWatcher:
     """The control rows as they change. Used by one thread; after an error of Kafka's it is closed, and another made."""
 
-    def __init__(self, kafka: Kafka, journal: str, clock: Clock) -> None:
+    def __init__(self, kafka: Kafka, journal: str, clock: Clock, *, wait_ms: int = READ_MS) -> None:
+        """`wait_ms` as of `Kafka.reader`."""
         self._kafka = kafka
         self._topic = control_topic(journal)
         self._clock = clock
+        self._wait_ms = wait_ms
         self._reader: Reader | None = None
         self._records: dict[bytes, LogRecord] = {}
         self.rows = ControlRows()
@@ -112,13 +158,13 @@ class ControlWatcher:
     def catch_up(self, timeout_s: float) -> ControlRows:
         """The rows up to the high watermark as of now. Raises DeadlineError when that takes longer."""
         until = self._clock() + timeout_s
-        unfiltered = self._kafka.reader(self._topic, committed=False)
+        unfiltered = self._kafka.reader(self._topic, committed=False, wait_ms=LOOK_MS)
         try:
             start, high_watermark = unfiltered.start_and_end(0, timeout_s)
         finally:
             unfiltered.close()
         if self._reader is None:
-            self._reader = self._kafka.reader(self._topic)
+            self._reader = self._kafka.reader(self._topic, wait_ms=self._wait_ms)
             self._reader.seek({0: start})
         while self._reader.position(0) < high_watermark:
             left = until - self._clock()
@@ -161,7 +207,7 @@ class ControlWatcher:
 
 def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
     """The control rows up to the high watermark as of now. Raises DeadlineError when that takes longer."""
-    watcher = ControlWatcher(kafka, journal, clock)
+    watcher = ControlWatcher(kafka, journal, clock, wait_ms=LOOK_MS)
     try:
         return watcher.catch_up(timeout_s)
     finally:
@@ -172,6 +218,10 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
     identity, epoch, released, hand_over = None, Epoch(), None, None
     skips: dict[tuple[int, int], SkipRequest] = {}
     nodes: dict[str, NodeRow] = {}
+    archives: dict[int, Archive] = {}
+    trims: dict[int, Trim] = {}
+    route_skips: dict[tuple[int, int], SkipRequest] = {}
+    diverts: dict[int, DivertStatus] = {}
     for record in records:
         key = record.key or b""
         if key == IDENTITY_KEY:
@@ -191,7 +241,22 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
             status = _advice(topic, record, NodeStatus)
             if status is not None:
                 nodes[status.name] = NodeRow(status, record.timestamp)
-    return ControlRows(identity, epoch, released, skips, hand_over, nodes)
+        elif key.startswith(_ARCHIVE_PREFIX):
+            archive = _advice(topic, record, Archive)
+            if archive is not None:
+                archives[archive.shard] = archive
+        elif key.startswith(_TRIM_PREFIX):
+            trim = _advice(topic, record, Trim)
+            if trim is not None:
+                trims[trim.shard] = trim
+        elif key.startswith(_ROUTE_SKIP_PREFIX):
+            skip = _parse(topic, record, SkipRequest)
+            route_skips[skip.shard, skip.offset] = skip
+        elif key.startswith(_DIVERT_PREFIX):
+            divert = _advice(topic, record, DivertStatus)
+            if divert is not None:
+                diverts[divert.shard] = divert
+    return ControlRows(identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts)
 
 
 def _advice(topic: str, record: LogRecord, message: type[_Message]) -> _Message | None:

@@ -181,6 +181,57 @@ class Frame(_message.Message):
 Global___Frame: _TypeAlias = Frame  # noqa: Y015
 
 @_typing.final
+class FrameHead(_message.Message):
+    """What a Frame says before its operations: the same bytes, for readers that need no operations."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MAGIC_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    NODE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    LAST_FIELD_NUMBER: _builtins.int
+    ISSUED_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    magic: _builtins.int
+    format: _builtins.int
+    journal: _builtins.bytes
+    epoch: _builtins.int
+    node: _builtins.str
+    group: _builtins.int
+    number: _builtins.int
+    previous: _builtins.int
+    last: _builtins.bool
+    issued: _builtins.int
+    count: _builtins.int
+    def __init__(
+        self,
+        *,
+        magic: _builtins.int = ...,
+        format: _builtins.int = ...,
+        journal: _builtins.bytes = ...,
+        epoch: _builtins.int = ...,
+        node: _builtins.str = ...,
+        group: _builtins.int = ...,
+        number: _builtins.int = ...,
+        previous: _builtins.int = ...,
+        last: _builtins.bool = ...,
+        issued: _builtins.int = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "epoch", b"epoch", "format", b"format", "group", b"group", "issued", b"issued", "journal", b"journal", "last", b"last", "magic", b"magic", "node", b"node", "number", b"number", "previous", b"previous"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FrameHead: _TypeAlias = FrameHead  # noqa: Y015
+
+@_typing.final
 class Position(_message.Message):
     """Where in the WAL something became effective. For what a COMMIT made effective: offset and index of the COMMIT, and
     the ordinal of the staged operation in its transaction and shard, from 1; otherwise the ordinal is 0.
@@ -610,7 +661,9 @@ Global___Epoch: _TypeAlias = Epoch  # noqa: Y015
 
 @_typing.final
 class SkipRequest(_message.Message):
-    """Control row "skip/<shard>/<offset>": an operator's request to the worker to skip one WAL record."""
+    """Control row "skip/<shard>/<offset>": an operator's request to the worker to skip one WAL record. Control row
+    "route-skip/<shard>/<offset>": to apply it, and to leave out what of it no route could send.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -619,11 +672,14 @@ class SkipRequest(_message.Message):
     OFFSET_FIELD_NUMBER: _builtins.int
     OPERATOR_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     shard: _builtins.int
     offset: _builtins.int
     operator: _builtins.str
     timestamp: _builtins.int
+    reason: _builtins.str
+    """of a "route-skip/<shard>/<offset>": why the shard had stopped"""
     def __init__(
         self,
         *,
@@ -632,10 +688,11 @@ class SkipRequest(_message.Message):
         offset: _builtins.int = ...,
         operator: _builtins.str = ...,
         timestamp: _builtins.int = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal", b"journal", "offset", b"offset", "operator", b"operator", "shard", b"shard", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal", b"journal", "offset", b"offset", "operator", b"operator", "reason", b"reason", "shard", b"shard", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -850,3 +907,227 @@ class NodeStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NodeStatus: _TypeAlias = NodeStatus  # noqa: Y015
+
+@_typing.final
+class Archive(_message.Message):
+    """Control row "archive/<shard>": how much of a shard's WAL an archive has. Written after the archive's manifest, so that
+    what it says is never more than there is.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    shard: _builtins.int
+    offset: _builtins.int
+    """every committed record below this WAL offset is in the archive"""
+    archive: _builtins.bytes
+    """which archive: its id, 16 bytes"""
+    path: _builtins.str
+    """where it is; for people"""
+    timestamp: _builtins.int
+    """ms since 1970"""
+    def __init__(
+        self,
+        *,
+        journal: _builtins.bytes = ...,
+        shard: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        archive: _builtins.bytes = ...,
+        path: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "journal", b"journal", "offset", b"offset", "path", b"path", "shard", b"shard", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Archive: _TypeAlias = Archive  # noqa: Y015
+
+@_typing.final
+class Trim(_message.Message):
+    """Control row "trim/<shard>": the newest trim of a shard's WAL, written before its records are deleted."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
+    MARK_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    CHECKED_FIELD_NUMBER: _builtins.int
+    OPERATOR_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    shard: _builtins.int
+    offset: _builtins.int
+    """the first WAL offset that was kept"""
+    archived: _builtins.bool
+    """an archive had all that was deleted"""
+    digest: _builtins.bytes
+    """of the records and updates at that mark, 32 bytes; docs/FORMAT.md, "Trims" """
+    checked: _builtins.bool
+    """the tables at that mark agreed with the fold of the WAL as it was"""
+    operator: _builtins.str
+    timestamp: _builtins.int
+    """ms since 1970"""
+    @_builtins.property
+    def mark(self) -> Global___Mark:
+        """of the tables as they were read for the trim"""
+
+    @_builtins.property
+    def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
+        """open or prepared at that mark; their staged operations are still in the WAL"""
+
+    def __init__(
+        self,
+        *,
+        journal: _builtins.bytes = ...,
+        shard: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        archived: _builtins.bool = ...,
+        mark: Global___Mark | None = ...,
+        digest: _builtins.bytes = ...,
+        transactions: _abc.Iterable[Global___Transaction] | None = ...,
+        checked: _builtins.bool = ...,
+        operator: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "checked", b"checked", "digest", b"digest", "journal", b"journal", "mark", b"mark", "offset", b"offset", "operator", b"operator", "shard", b"shard", "timestamp", b"timestamp", "transactions", b"transactions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Trim: _TypeAlias = Trim  # noqa: Y015
+
+@_typing.final
+class RouteCounts(_message.Message):
+    """What one route has done in a shard since its worker took it over."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RefusedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ROUTE_FIELD_NUMBER: _builtins.int
+    SENT_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_AT_FIELD_NUMBER: _builtins.int
+    route: _builtins.str
+    sent: _builtins.int
+    """records, committed"""
+    dead_letters: _builtins.int
+    """of those, sent to a dead-letter topic"""
+    last_error: _builtins.str
+    """the newest refusal"""
+    last_error_at: _builtins.int
+    """when, ms since 1970"""
+    @_builtins.property
+    def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """by reason; docs/ROUTING.md has them"""
+
+    def __init__(
+        self,
+        *,
+        route: _builtins.str = ...,
+        sent: _builtins.int = ...,
+        refused: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        dead_letters: _builtins.int = ...,
+        last_error: _builtins.str = ...,
+        last_error_at: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "last_error", b"last_error", "last_error_at", b"last_error_at", "refused", b"refused", "route", b"route", "sent", b"sent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RouteCounts: _TypeAlias = RouteCounts  # noqa: Y015
+
+@_typing.final
+class DivertStatus(_message.Message):
+    """Control row "divert/<shard>": what the routes did in a shard, as its worker last reported. For people: nothing depends
+    on it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    ROUTES_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_MAX_FIELD_NUMBER: _builtins.int
+    STOPPED_FIELD_NUMBER: _builtins.int
+    STOPPED_AT_FIELD_NUMBER: _builtins.int
+    journal: _builtins.bytes
+    shard: _builtins.int
+    worker: _builtins.str
+    since: _builtins.int
+    """when it took the shard over, ms since 1970"""
+    timestamp: _builtins.int
+    """of this report"""
+    offset: _builtins.int
+    """WAL offset up to which everything is sent"""
+    latency_ms: _builtins.float
+    """of the last checkpoint with records: from its oldest message in the WAL to its commit"""
+    latency_ms_max: _builtins.float
+    stopped: _builtins.str
+    """why the shard is stopped; empty: it is not"""
+    stopped_at: _builtins.int
+    """the WAL offset that it is stopped before"""
+    @_builtins.property
+    def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCounts]: ...
+    def __init__(
+        self,
+        *,
+        journal: _builtins.bytes = ...,
+        shard: _builtins.int = ...,
+        worker: _builtins.str = ...,
+        since: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        routes: _abc.Iterable[Global___RouteCounts] | None = ...,
+        latency_ms: _builtins.float = ...,
+        latency_ms_max: _builtins.float = ...,
+        stopped: _builtins.str = ...,
+        stopped_at: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal", b"journal", "latency_ms", b"latency_ms", "latency_ms_max", b"latency_ms_max", "offset", b"offset", "routes", b"routes", "shard", b"shard", "since", b"since", "stopped", b"stopped", "stopped_at", b"stopped_at", "timestamp", b"timestamp", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DivertStatus: _TypeAlias = DivertStatus  # noqa: Y015
