@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import TypeVar
@@ -14,6 +14,7 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     TopicCollection,
+    TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
     AdminClient,
@@ -26,7 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     TopicDescription,
 )
 
-from journal.errors import ClosedError, KafkaUnavailableError
+from journal.errors import ClosedError, DeadlineError, KafkaUnavailableError
 from journal.kafka.client_errors import error_of, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import Clock, GroupMember, TopicState
@@ -128,6 +129,59 @@ class KafkaCluster:
             raise operating_error(f"offsets of group {group}", error_of(error)) from error
         parts = answer.topic_partitions or []
         return {part.partition: part.offset for part in parts if part.topic == topic and part.offset >= 0}
+
+    def stable_offsets(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], int]:
+        deadline = self._clock() + timeout_s
+        # who asks for all of them is told neither of those whose first commit is open, nor that it is
+        asked = {*partitions, *(self._offsets_of(group, None, timeout_s) or {})}
+        while asked:
+            found = self._offsets_of(group, asked, max(0.0, deadline - self._clock()))
+            if found is not None:
+                return found
+            if self._clock() >= deadline:
+                raise DeadlineError(f"offsets of group {group}: a transaction with some is still open")
+            time.sleep(_LEADERS_LOOK_EVERY_S)
+        return {}
+
+    def _offsets_of(
+        self, group: str, partitions: Collection[tuple[str, int]] | None, timeout_s: float
+    ) -> dict[tuple[str, int], int] | None:
+        """Stable offsets of partitions, or of all that have any; None while a transaction with some is open."""
+        parts = None if partitions is None else [TopicPartition(topic, part) for topic, part in sorted(partitions)]
+        asked = self._admin().list_consumer_group_offsets(
+            [ConsumerGroupTopicPartitions(group, parts)], require_stable=True, request_timeout=_positive(timeout_s)
+        )
+        try:
+            answer: ConsumerGroupTopicPartitions = _result(asked[group], timeout_s)
+        except KafkaException as raised:
+            code = error_of(raised).code()
+            if code == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                return None
+            raise operating_error(f"offsets of group {group}", error_of(raised)) from raised
+        found: dict[tuple[str, int], int] = {}
+        for part in answer.topic_partitions or []:
+            if part.error is not None:
+                if part.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                    return None
+                raise operating_error(f"offsets of group {group}", part.error)
+            if part.offset >= 0:
+                found[part.topic, part.partition] = part.offset
+        return found
+
+    def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None:
+        below = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
+        asked = self._admin().delete_records(
+            below, request_timeout=_positive(timeout_s), operation_timeout=_positive(timeout_s)
+        )
+        for part, future in asked.items():
+            try:
+                _result(future, timeout_s)
+            except KafkaException as error:
+                raise operating_error(f"delete records of {topic}[{part.partition}]", error_of(error)) from error
 
     def close(self) -> None:
         self._client = None

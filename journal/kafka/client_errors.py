@@ -71,7 +71,21 @@ def producer_error(doing: str, error: KafkaError) -> ProducerError:
     return FatalProducerError(reason, fenced=error.code() in _FENCED)
 
 
-def delivery_error(error: KafkaError) -> FatalProducerError:
+_REFUSED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.POLICY_VIOLATION,
+    }
+)
+"""What a broker says of a record that it would say of the same one again."""
+
+
+def delivery_error(error: KafkaError, topic: str = "") -> FatalProducerError:
     """What a failed delivery report of a transaction comes to: the instance is done, whatever the code.
 
     If the record may still be on its way, an abort could overtake it; if the broker refused it, librdkafka goes on with
@@ -79,7 +93,8 @@ def delivery_error(error: KafkaError) -> FatalProducerError:
     both.
     """
     reason = f"a record was not delivered: {error.str()} ({error.name()})"
-    return FatalProducerError(reason, fenced=error.code() in _FENCED)
+    code = error.code()
+    return FatalProducerError(reason, fenced=code in _FENCED, refused_topic=topic if code in _REFUSED else "")
 
 
 def operating_error(doing: str, error: KafkaError) -> OperatingError:

@@ -10,7 +10,8 @@ Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file:
 - `Producer.close()` aborts the open transaction and flushes without limit. Dropping the last reference does neither and
   takes less than a millisecond, an open transaction or a dead broker notwithstanding. So `close` here only drops.
 - The first init, or plain send, of a cold instance takes half a second, that of a connected one 4 ms; so they connect
-  first. An init that settles an open transaction meets CONCURRENT_TRANSACTIONS and takes half a second all the same.
+  first. An init that settles an open transaction meets CONCURRENT_TRANSACTIONS and takes half a second all the same;
+  given up after a tenth, the next instance's finds it settled (`journal.fencing`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from contextlib import suppress
 from itertools import chain, islice
 from typing import TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from journal.errors import (
     ClosedError,
@@ -32,7 +33,7 @@ from journal.errors import (
 )
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
 from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
-from journal.kafka.ports import Clock, FatalProducerError, RetriableProducerError, Sent
+from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent
 
 T = TypeVar("T")
 
@@ -85,6 +86,12 @@ class Deliveries:
         errors = (reports.first_error for reports in self._partitions.values())
         return next((error for error in errors if error is not None), None)
 
+    @property
+    def failed_topic(self) -> str:
+        """The topic of `first_error`; empty if there is none."""
+        failed = (topic for (topic, _), reports in self._partitions.items() if reports.first_error is not None)
+        return next(failed, "")
+
     def offsets(self) -> list[int]:
         """Offsets in the order of the records sent, once none is waited for.
 
@@ -125,6 +132,7 @@ class _Instance:
     def __init__(self, settings: ClientSettings, config: dict[str, object], clock: Clock) -> None:
         self.events = ClientEvents(settings)
         self._clock = clock
+        self._connected = False
         try:
             self._producer: Producer | None = Producer({**config, **self.events.callbacks()})
         except KafkaException as error:
@@ -142,11 +150,24 @@ class _Instance:
         A new instance's main thread looks for a broker to connect to at once and then every second, and in one case of
         four at once is before it was told of any. So it is made to look again: by a request that is given no time.
         """
+        if self._connected:
+            return
         deadline = self._clock() + timeout_s
         with suppress(KafkaException):
             self.producer.list_topics(timeout=_CONNECT_NUDGE_S)
         with suppress(KafkaException):
-            self.producer.cluster_id(max(0.0, deadline - self._clock()))
+            self._connected = bool(self.producer.cluster_id(max(0.0, deadline - self._clock())))
+
+    def know(self, topics: Sequence[str], timeout_s: float) -> bool:
+        """Connects, and asks who leads these topics; whether a broker told it. librdkafka keeps the answers."""
+        deadline = self._clock() + timeout_s
+        self.connect(timeout_s)
+        try:
+            for topic in topics:
+                self.producer.list_topics(topic, max(0.001, deadline - self._clock()))
+        except KafkaException:
+            return False
+        return self._connected
 
     def deliver(self, records: Iterable[Sent], deadline: float) -> Deliveries:
         """Produces and waits for the delivery reports; some are still `waiting` when the deadline came first.
@@ -157,13 +178,16 @@ class _Instance:
         produce = producer.produce
         deliveries = Deliveries()
         place: tuple[str, int] | None = None
-        for topic, part, key, value in records:
+        for topic, part, key, value, headers in records:
             if place != (topic, part):
                 place = (topic, part)
                 report = deliveries.begin_run(topic, part).report
             while True:
                 try:
-                    produce(topic, value, key, part, report)
+                    if headers:
+                        produce(topic, value, key, part, report, headers=list(headers))
+                    else:
+                        produce(topic, value, key, part, report)
                 except BufferError:
                     # librdkafka's queue is full: make room by waiting for reports of what is in it.
                     if self._clock() >= deadline:
@@ -191,6 +215,22 @@ class _Instance:
                 producer.poll(max(0.0, min(0.1, deadline - self._clock())))
         return True
 
+    def enqueue_records(self, records: Iterable[Sent], deadline: float) -> bool:
+        """The same for records of any partitions and with headers, each partition's in their order."""
+        producer = self.producer
+        produce = producer.produce
+        for topic, part, key, value, headers in records:
+            while True:
+                try:
+                    produce(topic, value, key, part, headers=headers if type(headers) is list else list(headers))
+                except BufferError:
+                    if self._clock() >= deadline:
+                        return False
+                    producer.poll(max(0.0, min(0.1, deadline - self._clock())))
+                else:
+                    break
+        return True
+
     def discard(self) -> None:
         self._producer = None
 
@@ -208,8 +248,14 @@ class KafkaTransactionalProducer:
 
     def __init__(self, settings: ClientSettings, transactional_id: str, clock: Clock = time.monotonic) -> None:
         self._instance = _Instance(settings, settings.transactional(transactional_id), clock)
+        self._settings = settings
         self._clock = clock
         self._name = transactional_id
+        self._groups: dict[str, object] = {}
+        """What librdkafka wants to know of groups whose offsets were sent."""
+
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        return self._instance.know(topics, timeout_s)
 
     def init(self, timeout_s: float) -> None:
         deadline = self._clock() + timeout_s
@@ -226,7 +272,7 @@ class KafkaTransactionalProducer:
         self._call("begin transaction", lambda producer: producer.begin_transaction())
         deliveries = self._call("send", lambda _: self._instance.deliver(chain((first,), remaining), deadline))
         if deliveries.first_error is not None and not deliveries.waiting:
-            raise delivery_error(deliveries.first_error)
+            raise delivery_error(deliveries.first_error, deliveries.failed_topic)
         offsets = [] if deliveries.waiting else deliveries.offsets()
         if deliveries.waiting or -1 in offsets:
             raise FatalProducerError(
@@ -235,13 +281,21 @@ class KafkaTransactionalProducer:
         return offsets
 
     def send_rows(
-        self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+        self,
+        topic: str,
+        partition: int,
+        rows: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        *,
+        before: Sequence[Sent] = (),
     ) -> int:
         """Hot path: a row costs 0.9 microseconds; with a report of its own, 1.5."""
         if not rows:
             raise InvalidOperationError("a transaction needs at least one record")
         deadline = self._clock() + timeout_s
         self._call("begin transaction", lambda producer: producer.begin_transaction())
+        if not self._call("send", lambda _: self._instance.enqueue_records(before, deadline)):
+            raise FatalProducerError(f"{self._name}: send: no room for every record within {timeout_s} s")
         if not self._call("send", lambda _: self._instance.enqueue(topic, partition, rows[:-1], deadline)):
             raise FatalProducerError(f"{self._name}: send: no room for every row within {timeout_s} s")
         last = Sent(topic, partition, *rows[-1])
@@ -251,6 +305,18 @@ class KafkaTransactionalProducer:
         if deliveries.waiting or deliveries.offsets()[0] < 0:
             raise FatalProducerError(f"{self._name}: send: not every row is known to be written, after {timeout_s} s")
         return deliveries.offsets()[0]
+
+    def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
+        began = self._clock()
+        offsets = [TopicPartition(topic, part, offset) for (topic, part), offset in consumed.offsets.items()]
+        group = self._groups.get(consumed.group)
+        if group is None:
+            group = self._groups[consumed.group] = group_without_members(self._settings, consumed.group)
+        self._call(
+            "commit offsets",
+            lambda producer: producer.send_offsets_to_transaction(offsets, group, max(0.001, timeout_s)),
+        )
+        return self._clock() - began < REPEATED_AFTER_S
 
     def commit_transaction(self, timeout_s: float) -> bool:
         began = self._clock()
@@ -290,12 +356,24 @@ class KafkaTransactionalProducer:
         return FatalProducerError(f"{what}: fatal")
 
 
+def group_without_members(settings: ClientSettings, group: str) -> object:
+    """The metadata of a consumer that never joins its group: they name nobody, so that nobody can fence by them."""
+    try:
+        consumer = Consumer(settings.reader(group, committed=True, wait_ms=READ_MS))
+    except KafkaException as error:
+        raise config_error(error) from error
+    return consumer.consumer_group_metadata()
+
+
 class KafkaPlainProducer:
     """`ports.PlainProducer`."""
 
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._instance = _Instance(settings, settings.plain(), clock)
         self._clock = clock
+
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        return self._instance.know(topics, timeout_s)
 
     def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
         deadline = self._clock() + timeout_s

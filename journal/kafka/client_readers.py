@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
 from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
-from journal.kafka.ports import Clock, LogRecord
+from journal.kafka.ports import READ_MS, Clock, LogRecord
 
 RECORDS_PER_POLL = 5000
 
@@ -29,11 +29,22 @@ _TOPIC_SPREADS_S = 3.0
 _LEADER_ANSWERS_S = 2.0
 _ASK_TOPIC_AGAIN_S = 0.05
 
+_START, _END = -2, -1
+"""Times that stand for a log's first offset and its end, in the protocol's ListOffsets."""
+
 
 class KafkaReader:
     """`ports.Reader`."""
 
-    def __init__(self, settings: ClientSettings, topic: str, *, committed: bool, clock: Clock = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: ClientSettings,
+        topic: str,
+        *,
+        committed: bool,
+        wait_ms: int = READ_MS,
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._topic = topic
         self._clock = clock
         self._events = ClientEvents(settings)
@@ -42,7 +53,7 @@ class KafkaReader:
         self._positions: dict[int, int] = {}
         self._error: JournalError | None = None
         # librdkafka wants a group's name; this one joins no group and commits nothing.
-        config = settings.reader(f"kafka-journal-reader-{uuid.uuid4()}", committed=committed)
+        config = settings.reader(f"kafka-journal-reader-{uuid.uuid4()}", committed=committed, wait_ms=wait_ms)
         try:
             self._consumer: Consumer | None = Consumer({**config, **self._events.callbacks()})
         except KafkaException as error:
@@ -99,6 +110,30 @@ class KafkaReader:
             else:
                 self._heard()
                 return answer
+
+    def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
+        """Two requests a broker, where one partition after the other takes two a partition. Whatever these do not tell
+        is left to `start_and_end`, which knows what to do about it."""
+        until = self._clock() + timeout_s
+        starts = self._offsets(_START, partitions, until)
+        ends = self._offsets(_END, partitions, until) if starts else {}
+        return {
+            part: (starts[part], ends[part])
+            if part in starts and part in ends
+            else self.start_and_end(part, max(0.001, until - self._clock()))
+            for part in partitions
+        }
+
+    def _offsets(self, which: int, partitions: Sequence[int], until: float) -> dict[int, int]:
+        """Offsets as far as the leaders that librdkafka knows of tell them in time."""
+        asked = [TopicPartition(self._topic, part, which) for part in partitions]
+        left = (until - self._clock()) / 2
+        try:
+            answers = self._open().offsets_for_times(asked, max(0.001, min(left, _LEADER_ANSWERS_S)))
+        except KafkaException:
+            return {}
+        self._heard()
+        return {answer.partition: answer.offset for answer in answers if answer.error is None and answer.offset >= 0}
 
     def _ask_who_leads(self, timeout_s: float) -> None:
         """librdkafka asks the leader that it knows of again and again, also one that is dead and led the partition."""

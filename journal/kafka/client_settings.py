@@ -78,8 +78,6 @@ _PRODUCER: Mapping[str, object] = {
 }
 
 _READER: Mapping[str, object] = {
-    # An idle fetch answers at once when data comes; what waits this long is a seek, behind the fetch on its way.
-    "fetch.wait.max.ms": 10,
     "fetch.min.bytes": 1,
     "fetch.queue.backoff.ms": 10,
     "max.partition.fetch.bytes": 8 * 1024 * 1024,
@@ -131,8 +129,8 @@ class ClientSettings:
     def plain(self) -> dict[str, object]:
         return self._producer()
 
-    def reader(self, group_id: str, *, committed: bool) -> dict[str, object]:
-        return self._common(_READER) | {
+    def reader(self, group_id: str, *, committed: bool, wait_ms: int) -> dict[str, object]:
+        return self._common({**_READER, "fetch.wait.max.ms": wait_ms}) | {
             "group.id": group_id,
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.auto.commit": False,

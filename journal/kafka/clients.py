@@ -12,13 +12,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from copy import copy
+from dataclasses import replace
 
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
 from journal.kafka.client_readers import KafkaReader
 from journal.kafka.client_settings import ClientSettings
 from journal.kafka.membership import Membership
-from journal.kafka.ports import Clock
+from journal.kafka.ports import READ_MS, Clock
 from journal.limits import Limits
 
 LOGGER = logging.getLogger("journal.kafka")
@@ -57,17 +59,28 @@ class KafkaClients:
             logger=logger,
         )
 
+    def sized(self, *, record_bytes_max: int, batch_bytes_max: int) -> KafkaClients:
+        """The same, but for the sizes of what its producers send: for topics that are not the journal's own."""
+        clients = copy(self)
+        clients._settings = replace(self._settings, message_bytes_max=record_bytes_max, batch_bytes_max=batch_bytes_max)
+        return clients
+
     def transactional_producer(self, transactional_id: str) -> KafkaTransactionalProducer:
         return KafkaTransactionalProducer(self._settings, transactional_id, self._clock)
 
     def plain_producer(self) -> KafkaPlainProducer:
         return KafkaPlainProducer(self._settings, self._clock)
 
-    def reader(self, topic: str, *, committed: bool = True) -> KafkaReader:
-        return KafkaReader(self._settings, topic, committed=committed, clock=self._clock)
+    def reader(self, topic: str, *, committed: bool = True, wait_ms: int = READ_MS) -> KafkaReader:
+        return KafkaReader(self._settings, topic, committed=committed, wait_ms=wait_ms, clock=self._clock)
 
     def cluster(self) -> KafkaCluster:
         return KafkaCluster(self._settings, self._clock)
+
+    @property
+    def settings(self) -> ClientSettings:
+        """What further kinds of clients are made from."""
+        return self._settings
 
     def membership(
         self, group: str, topic: str, name: str, *, session_timeout_ms: int, heartbeat_ms: int

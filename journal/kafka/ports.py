@@ -7,10 +7,18 @@ call retries by itself beyond what its docstring says, and none resets an offset
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from journal.errors import JournalError, OperatingError
+
+LOOK_MS = 1
+"""How long an idle fetch waits at the broker, for a reader that is used once and at once: a seek waits for it, and so
+does the end of a log that ends with a transaction's marker."""
+READ_MS = 10
+"""For one that seeks now and then."""
+FOLLOW_MS = 500
+"""For one that follows a log from its end on: what comes is answered at once, and an idle one asks seldom."""
 
 
 class LogRecord(NamedTuple):
@@ -30,6 +38,17 @@ class Sent(NamedTuple):
     partition: int
     key: bytes | None
     value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+class Consumed(NamedTuple):
+    """What a transaction consumes: a group, and for each (topic, partition) the offset of the next record to be read.
+
+    The group has no members: whoever consumes has its partitions by assignment, and fencing is the producer's.
+    """
+
+    group: str
+    offsets: Mapping[tuple[str, int], int]
 
 
 class ProducerError(JournalError):
@@ -51,13 +70,19 @@ class FatalProducerError(ProducerError, OperatingError):
     `fenced` says that the broker named a newer instance. It proves nothing about who that is.
     """
 
-    def __init__(self, reason: str, *, fenced: bool = False) -> None:
+    def __init__(self, reason: str, *, fenced: bool = False, refused_topic: str = "") -> None:
+        """`refused_topic`: a record for it was refused, and would be again."""
         super().__init__(reason)
         self.fenced = fenced
+        self.refused_topic = refused_topic
 
 
 class TransactionalProducer(Protocol):
     """One instance of a transactional id. Used by one thread."""
+
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        """Be connected, and know who leads these topics; whether a broker said so in time. Initialises nothing, and may
+        be called again to keep the connection."""
 
     def init(self, timeout_s: float) -> None:
         """Initialise the transactional id: fences every older instance, and settles what it left open."""
@@ -71,11 +96,25 @@ class TransactionalProducer(Protocol):
         """
 
     def send_rows(
-        self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+        self,
+        topic: str,
+        partition: int,
+        rows: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        *,
+        before: Sequence[Sent] = (),
     ) -> int:
         """`send` for many rows (key and value) to one partition, the last one behind all others: its offset.
 
-        The others have no reports of their own: one that is not delivered makes `commit_transaction` fail.
+        `before` are records for other partitions, each partition's in their order. None but the last row has a report
+        of its own: one that is not delivered makes `commit_transaction` fail.
+        """
+
+    def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
+        """Commit a group's offsets with the transaction that `send` has begun. After any error the instance is not to
+        be trusted with another one: throw it away.
+
+        False as `commit_transaction` has it: a copy that arrives during the next transaction would set offsets back.
         """
 
     def commit_transaction(self, timeout_s: float) -> bool:
@@ -95,6 +134,9 @@ class TransactionalProducer(Protocol):
 
 class PlainProducer(Protocol):
     """Acknowledged writes outside of transactions (acks=all, idempotent)."""
+
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        """As `TransactionalProducer.connect`."""
 
     def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
         """Produce and wait for every delivery report; returns offsets. An error means some may be written."""
@@ -120,6 +162,9 @@ class Reader(Protocol):
 
     def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """The log's first offset, and its end for this reader: the last stable offset, or the high watermark."""
+
+    def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
+        """`start_and_end` of many partitions, asked for together: each as of a moment after the call."""
 
     def close(self) -> None: ...
 
@@ -164,6 +209,15 @@ class Cluster(Protocol):
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
         """Committed offsets of a group by partition of `topic`; a partition without one is left out."""
 
+    def stable_offsets(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], int]:
+        """Committed offsets of a group by (topic, partition), of these partitions and of all others that have any, once
+        no transaction with some of these is open. Raises DeadlineError while one is."""
+
+    def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None:
+        """Delete each partition's records below its offset, for good: the log then starts there."""
+
     def close(self) -> None: ...
 
 
@@ -174,9 +228,9 @@ class Kafka(Protocol):
 
     def plain_producer(self) -> PlainProducer: ...
 
-    def reader(self, topic: str, *, committed: bool = True) -> Reader:
+    def reader(self, topic: str, *, committed: bool = True, wait_ms: int = READ_MS) -> Reader:
         """A reader that sees committed records only, and the last stable offset as the end; or, with `committed`
-        false, everything, and the high watermark."""
+        false, everything, and the high watermark. `wait_ms` is LOOK_MS, READ_MS or FOLLOW_MS."""
 
     def cluster(self) -> Cluster: ...
 

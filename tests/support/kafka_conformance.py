@@ -183,6 +183,19 @@ def the_end_is_the_last_stable_offset_or_the_high_watermark(env: Environment) ->
     assert unfiltered.start_and_end(0, LIMIT_S) == (0, 4)
 
 
+def the_bounds_of_many_partitions_are_those_of_each(env: Environment) -> None:
+    topic, producer = env.topic(3, {}), env.producer()
+    commit(producer, record(topic, b"a"), record(topic, b"b", 2))
+    wait_for_end(env, topic, 2)
+    wait_for_end(env, topic, 2, partition=2)
+    env.trim(topic, 2, 1)
+    producer.send([record(topic, b"open", 2)], LIMIT_S)
+    committed, unfiltered = env.kafka.reader(topic), env.kafka.reader(topic, committed=False)
+    for _ in range(2):
+        assert committed.bounds(range(3), LIMIT_S) == {0: (0, 2), 1: (0, 0), 2: (1, 2)}
+        assert unfiltered.bounds([2, 0], LIMIT_S) == {0: (0, 2), 2: (1, 3)}
+
+
 def the_position_passes_markers_and_aborted_tails(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     commit(producer, record(topic, b"a"))
@@ -272,6 +285,7 @@ READING: list[Callable[[Environment], None]] = [
     aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them,
     an_open_transaction_holds_back_what_others_committed_behind_it,
     the_end_is_the_last_stable_offset_or_the_high_watermark,
+    the_bounds_of_many_partitions_are_those_of_each,
     the_position_passes_markers_and_aborted_tails,
     the_position_stands_at_an_open_transaction,
     a_seek_reads_these_partitions_from_there_and_no_others,

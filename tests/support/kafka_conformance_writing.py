@@ -21,6 +21,7 @@ from tests.support.kafka_conformance import (
     values,
     wait_for_end,
 )
+from tests.support.kafka_conformance_offsets import OFFSETS
 
 # ---- fencing -------------------------------------------------------------------------------------------------
 
@@ -71,6 +72,23 @@ def an_older_instance_does_not_disturb_the_open_transaction_of_the_newer(env: En
     assert new.commit_transaction(LIMIT_S) in (True, False)
     wait_for_end(env, topic, 4)
     assert values(read_all(env, topic)) == [b"new"]
+
+
+def an_instance_that_only_connects_fences_nobody_until_its_init(env: Environment) -> None:
+    topic, transactional_id = env.topic(1, {}), env.name()
+    active = env.producer(transactional_id)
+    active.send([record(topic, b"a")], LIMIT_S)
+    waiting = env.kafka.transactional_producer(transactional_id)
+    for _ in range(2):
+        assert waiting.connect([topic], LIMIT_S)
+    active.commit_transaction(LIMIT_S)
+    commit(active, record(topic, b"b"))
+    waiting.init(LIMIT_S)
+    commit(waiting, record(topic, b"c"))
+    with pytest.raises(FatalProducerError):
+        commit(active, record(topic, b"late"))
+    wait_for_end(env, topic, 6)
+    assert values(read_all(env, topic)) == [b"a", b"b", b"c"]
 
 
 def a_fenced_instance_stays_fenced(env: Environment) -> None:
@@ -302,10 +320,12 @@ def an_unknown_group_has_no_members_and_no_offsets(env: Environment) -> None:
 
 CASES: list[Callable[[Environment], None]] = [
     *READING,
+    *OFFSETS,
     an_older_instance_is_fenced_when_it_sends,
     an_older_instance_is_fenced_when_it_commits_and_its_records_are_aborted,
     an_older_instance_is_fenced_when_it_aborts,
     an_older_instance_does_not_disturb_the_open_transaction_of_the_newer,
+    an_instance_that_only_connects_fences_nobody_until_its_init,
     a_fenced_instance_stays_fenced,
     an_init_aborts_what_its_predecessor_left_open,
     an_init_leaves_what_was_committed,

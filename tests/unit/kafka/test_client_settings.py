@@ -18,7 +18,7 @@ def test_a_users_property_replaces_a_default_and_reaches_every_client() -> None:
     for config in (settings.transactional("id"), settings.plain(), settings.admin()):
         assert config["security.protocol"] == "ssl"
     assert settings.transactional("id")["compression.type"] == "zstd"
-    assert settings.reader("group", committed=True)["security.protocol"] == "ssl"
+    assert settings.reader("group", committed=True, wait_ms=10)["security.protocol"] == "ssl"
 
 
 @pytest.mark.parametrize(

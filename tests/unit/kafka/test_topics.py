@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import pytest
 
@@ -40,8 +40,15 @@ class FakeCluster:
     def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
         return []
 
+    def stable_offsets(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], int]:
+        raise NotImplementedError
+
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
         return {}
+
+    def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None: ...
 
     def close(self) -> None: ...
 
