@@ -21,13 +21,13 @@ from typing import Protocol
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
-from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError
+from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError, StateError
 from journal.fencing import Claim, Fence, Standing, Timing
 from journal.following import Following
 from journal.gate import Gate
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
-from journal.kafka.ports import Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import LOOK_MS, Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
 from journal.local.ports import LocalStore
@@ -37,6 +37,8 @@ from journal.wal import Tail, WalReader
 from journal.writer import Joining, Writer, WriterConfig
 
 log = logging.getLogger(__name__)
+
+_READY_SHARD = 0
 
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, what is done of it, and how much there is (0: not known)."""
@@ -165,8 +167,12 @@ class Activation:
         """The next epoch and each shard's last frame, both read after the init of `producer`."""
         config, timing = self._config, self._timing
         try:
-            claim = self._claim_as(self._fence.counter().epoch + 1)
-            reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
+            rows = self._fence.rows()
+            # a standby's connections and its look at the topics may be older than the topics
+            if rows.identity is not None and rows.identity.journal != config.uuid:
+                raise StateError(f"journal {config.journal} was made anew: close this one, and start another")
+            claim = self._claim_as(rows.epoch.epoch + 1)
+            reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock, wait_ms=LOOK_MS)
             try:
                 return claim, reader.tails(timing.request_s)
             finally:
@@ -257,9 +263,9 @@ class Activation:
     # ---- READY -----------------------------------------------------------------------------------------------------
 
     def _write_ready(self, writer: Writer) -> None:
+        """In one shard, whichever: what it proves is proved by the coordinator, when it ends the transaction."""
         group = Group(self._config.shards, self._limits.frame_bytes_max)
-        for shard in range(self._config.shards):
-            group.put_heartbeat(shard)
+        group.put_heartbeat(_READY_SHARD)
         try:
             writer.write_ready(group)
         except OperatingError as error:

@@ -21,6 +21,7 @@ from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.loading import Loader
 from journal.local_tables import LocalTables
+from journal.readiness import Readiness
 from journal.v1.journal_pb2 import Identity, Mark
 
 FIT_LAG_MS = 10_000
@@ -57,6 +58,7 @@ class TableCopy:
         self._kafka = kafka or kafka_of(settings)
         self._fit_lag_ms = fit_lag_ms
         self._lock = threading.Lock()
+        self._readiness = Readiness(self._kafka, settings, lambda: self.identity)
         self._tables: LocalTables | None = None
         self._following: Following | None = None
         self._follower: Follower | None = None
@@ -74,12 +76,28 @@ class TableCopy:
             if self._tables is not None or self._closed:
                 raise StateError("the local copy was opened before")
             self._tables = LocalTables(self._kafka, self._settings, self._directory)
+            self._readiness.note_check()
             return self._tables.rows
 
     @property
     def identity(self) -> Identity:
         """The journal that this is a copy of. Raises StateError while it is not open."""
         return self._require_tables().identity
+
+    @property
+    def rows(self) -> ControlRows:
+        """The control rows as of when the copy was opened. Raises StateError while it is not open."""
+        return self._require_tables().rows
+
+    @property
+    def topics_checked(self) -> bool:
+        """Whether the journal's topics were found not long ago to be as they must be."""
+        return self._readiness.checked
+
+    @property
+    def kafka(self) -> Kafka:
+        """What journals that use the copy take their clients from: while it is followed, connected ones."""
+        return self._readiness.clients
 
     def follow(self, loader_factory: Callable[[], Loader]) -> None:
         """Follow the tables in a thread from now on, with a loader kept warm whenever no journal uses the copy.
@@ -92,6 +110,7 @@ class TableCopy:
                 raise StateError("the local copy is followed, or used by a journal")
             self._following = Following(tables.store, self._settings.limits, loader_factory)
             self._stand_by(tables)
+            self._readiness.start()
 
     def fitness(self) -> Fitness:
         """Whether a take-over would be warm now, as far as the follower knows. Never waits."""
@@ -102,6 +121,7 @@ class TableCopy:
 
     def close(self) -> None:
         """Follow no more and let the directory go. Journals that use the copy are to be closed before."""
+        self._readiness.close()
         with self._lock:
             self._stop_follower()
             if self._tables is not None and not self._closed:

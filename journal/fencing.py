@@ -9,19 +9,25 @@ cannot be made in time has not been made, and everything starts over.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from journal.errors import DeadlineError, OperatingError
-from journal.kafka.control import read_control, writer_id
-from journal.kafka.ports import Clock, Kafka, TransactionalProducer
+from journal.kafka.control import ControlRows, read_control, writer_id
+from journal.kafka.ports import Clock, Kafka, RetriableProducerError, TransactionalProducer
 from journal.v1.journal_pb2 import Epoch
 
 log = logging.getLogger(__name__)
 
 RETRY_PAUSE_S = 0.1
+
+FIRST_TRIES_S = (0.1, 0.2)
+"""How long the first inits may take. What a dead writer left open is settled within milliseconds, and meanwhile the
+broker says "concurrent transactions": librdkafka then waits half a second before it asks again. A new instance asks at
+once. A try that is given up may still take effect, as any init that times out may."""
 
 
 class Claim(NamedTuple):
@@ -70,23 +76,47 @@ class Fence:
 
     def initialise(self, until: float) -> TransactionalProducer:
         """A new instance: fences every older one and settles what it left open. Raises OperatingError after `until`."""
-        timing = self._timing
-        while True:
-            producer = self._kafka.transactional_producer(writer_id(self._journal))
+        for limit_s in self._limits():
             try:
-                producer.init(timing.request_s)
-                return producer
+                return self._initialised(limit_s)
             except OperatingError as error:
-                producer.close()
-                if timing.clock() >= until:
+                if self._timing.clock() >= until:
                     raise
-                log.warning("the producer cannot be initialised yet: %s", error)
-                timing.pause(RETRY_PAUSE_S)
+                self._rest(error, limit_s, "the producer cannot be initialised yet")
+        raise AssertionError("there is always another try")
+
+    def _limits(self) -> Iterator[float]:
+        """Of one init after the other."""
+        request_s = self._timing.request_s
+        return chain((limit_s for limit_s in FIRST_TRIES_S if limit_s < request_s), repeat(request_s))
+
+    def _initialised(self, limit_s: float) -> TransactionalProducer:
+        """Connecting has the time of a request, whatever the init has."""
+        producer = self._kafka.transactional_producer(writer_id(self._journal))
+        try:
+            producer.connect((), self._timing.request_s)
+            producer.init(limit_s)
+        except BaseException:
+            producer.close()
+            raise
+        return producer
+
+    def _rest(self, error: OperatingError, limit_s: float, what: str) -> None:
+        """Before the next try; a short one that was not answered in time is followed by the next at once."""
+        if limit_s < self._timing.request_s and isinstance(error, RetriableProducerError):
+            log.debug("%s: %s", what, error)
+            return
+        log.warning("%s: %s", what, error)
+        self._timing.pause(RETRY_PAUSE_S)
+
+    def rows(self) -> ControlRows:
+        """The control rows as of now. Raises DeadlineError: then they have not been read."""
+        timing = self._timing
+        return read_control(self._kafka, self._journal, timing.clock, timing.request_s)
 
     def counter(self) -> Epoch:
         """The epoch counter. Raises DeadlineError: then the check has not been made."""
-        timing = self._timing
-        return read_control(self._kafka, self._journal, timing.clock, timing.request_s).epoch
+        return self.rows().epoch
 
     def check_init_check(self, claim: Claim, until: float) -> tuple[TransactionalProducer | None, Standing]:
         """A new producer and what the counter says after its init; None if a newer activation is there.
@@ -94,16 +124,15 @@ class Fence:
         Raises DeadlineError if the outcome could not be had by `until`.
         """
         timing = self._timing
-        while True:
+        for limit_s in self._limits():
             if timing.clock() >= until:
-                raise DeadlineError("Kafka did not let this node check who may write in time")
+                break
             try:
                 if standing_of(claim, self.counter()) is Standing.NEWER:
                     return None, Standing.NEWER
-                producer = self.initialise(timing.clock())
+                producer = self._initialised(limit_s)
             except OperatingError as error:
-                log.warning("check, init, check starts over: %s", error)
-                timing.pause(RETRY_PAUSE_S)
+                self._rest(error, limit_s, "check, init, check starts over")
                 continue
             try:
                 standing = standing_of(claim, self.counter())
@@ -116,3 +145,4 @@ class Fence:
                 producer.close()
                 return None, standing
             return producer, standing
+        raise DeadlineError("Kafka did not let this node check who may write in time")

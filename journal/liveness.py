@@ -96,11 +96,8 @@ class WalWatch:
         if self._reader is None:
             self._reader = self._kafka.reader(self._topic, committed=False)
         began = self._clock()
-        moved = False
-        for shard in self._shards:
-            end = self._reader.start_and_end(shard, timeout_s)[1]
-            moved |= self._ends.get(shard) != end
-            self._ends[shard] = end
+        ends = {shard: end for shard, (_, end) in self._reader.bounds(self._shards, timeout_s).items()}
+        moved, self._ends = ends != self._ends, ends
         if moved or self._still_since is None:
             self._still_since = self._clock()
             self.still_s = 0.0

@@ -20,6 +20,7 @@ from journal.errors import FencedError, JournalError, StateError
 from journal.fencing import Claim, Timing
 from journal.following import Following
 from journal.kafka.control import RELEASED_KEY, ControlRows, control_row
+from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.loading import Loader, NullLoader
 from journal.local_tables import LocalTables
@@ -63,7 +64,7 @@ class JournalRuntime:
         self._on_critical = on_critical
         self._progress = progress
         self._room_wait_s = room_wait_s
-        self._kafka = kafka_of(settings)
+        self._kafka: Kafka = kafka_of(settings) if copy is None else copy.kafka
         self._timing = Timing(
             time.monotonic,
             time.sleep,
@@ -98,11 +99,17 @@ class JournalRuntime:
         return self._core is not None and self._core.current
 
     def start(self) -> ControlRows:
-        """Connect, and check the journal's topics. Raises TopicError, KafkaUnavailableError, LocalStorageError."""
+        """Connect, and check the journal's topics. Raises TopicError, KafkaUnavailableError, LocalStorageError.
+
+        With a copy that is open and whose topics were checked not long ago this asks nothing, and the rows are those
+        that were read when it was opened: an activation reads them again (and finds a journal made anew).
+        """
         if self._core is not None or self._closed:
             raise StateError(f"the journal is {self.state.value}")
         if self._owns_copy:
             rows = self._copy.open()
+        elif self._copy.topics_checked:
+            rows = self._copy.rows
         else:
             timeout_s = self._settings.request_timeout_ms / 1000
             rows = open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=timeout_s)

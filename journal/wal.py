@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from journal.errors import DeadlineError, FrameError
 from journal.kafka.control import wal_topic
-from journal.kafka.ports import Clock, Kafka, LogRecord
+from journal.kafka.ports import READ_MS, Clock, Kafka, LogRecord
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
 
@@ -25,9 +25,12 @@ class Tail(NamedTuple):
 class WalReader:
     """Committed frames of one journal. Records that are no frames are passed over: the worker reports them."""
 
-    def __init__(self, kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock) -> None:
+    def __init__(
+        self, kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock, *, wait_ms: int = READ_MS
+    ) -> None:
+        """`wait_ms` as of `Kafka.reader`."""
         self._topic = wal_topic(journal)
-        self._reader = kafka.reader(self._topic)
+        self._reader = kafka.reader(self._topic, wait_ms=wait_ms)
         self._uuid = uuid
         self._shards = shards
         self._clock = clock
@@ -60,10 +63,10 @@ class WalReader:
         """The last committed frame of every shard. All shards are read at once; one whose last offsets hold no frame
         (markers and aborted groups alone) is then looked at on its own."""
         until = self._clock() + timeout_s
-        bounds = [self.bounds(shard, timeout_s) for shard in range(self._shards)]
+        bounds = self._reader.bounds(range(self._shards), timeout_s)
         newest: list[Frame | None] = [None] * self._shards
-        self._reader.seek({shard: max(start, end - _TAIL_OFFSETS) for shard, (start, end) in enumerate(bounds)})
-        while any(self._reader.position(shard) < end for shard, (_, end) in enumerate(bounds)):
+        self._reader.seek({shard: max(start, end - _TAIL_OFFSETS) for shard, (start, end) in bounds.items()})
+        while any(self._reader.position(shard) < end for shard, (_, end) in bounds.items()):
             left = until - self._clock()
             if left <= 0:
                 raise DeadlineError("the last frames of the WAL could not be read in time")
@@ -74,10 +77,10 @@ class WalReader:
                 if frame is not None and (before is None or frame.epoch >= before.epoch):
                     newest[shard] = frame
         return [
-            self.tail_until(shard, end, until - self._clock())
+            self.tail_until(shard, bounds[shard][1], until - self._clock())
             if frame is None
-            else Tail(frame.number, frame.group, end)
-            for shard, (frame, (_, end)) in enumerate(zip(newest, bounds, strict=True))
+            else Tail(frame.number, frame.group, bounds[shard][1])
+            for shard, frame in enumerate(newest)
         ]
 
     def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 
 _TURN_S = 0.05
 _REPORT_END_S = 5.0
+_SUCCESSOR_S = 3.0
 _RETRY_DOUBLINGS_MAX = 5
 
 
@@ -71,11 +72,12 @@ class NodeLife:
         self._hooks = hooks
         self._owner = owner
         self._stop = stop
-        self._outlook = Outlook(kafka, settings, rows, clock=time.monotonic, wall_ms=wall_ms)
+        silence_s = 2 * settings.fence_check_ms / 1000
+        self._outlook = Outlook(kafka, settings, rows, silence_s=silence_s, clock=time.monotonic, wall_ms=wall_ms)
         self._reporter = Reporter(kafka, settings.journal)
         self._duty = Duty(
             settings.node,
-            silence_s=2 * settings.fence_check_ms / 1000,
+            silence_s=silence_s,
             handover_s=settings.handover_timeout_ms / 1000,
             lone_start_s=settings.lone_start_ms / 1000,
             fail_back=settings.fail_back,
@@ -192,11 +194,16 @@ class NodeLife:
             heartbeat_ms=settings.node_heartbeat_ms,
         )
 
-    def _leave_group(self, reason: str) -> None:
-        if self._membership is not None:
-            log.debug("leaves the nodes' group: %s", reason)
-            self._membership.leave()
-            self._membership = None
+    def _leave_group(self, reason: str, *, wait: bool = True) -> None:
+        """Without `wait` it is left beside what this thread does next."""
+        membership, self._membership = self._membership, None
+        if membership is None:
+            return
+        log.debug("leaves the nodes' group: %s", reason)
+        if wait:
+            membership.leave()
+        else:
+            membership.leave(0.0)
 
     def _ask_active(self, reason: str) -> None:
         """Ask the active node, by a control row, to hand over to this one."""
@@ -269,6 +276,8 @@ class NodeLife:
         active.journal.require_core().step_down(error)
         self._active = None
         self._become(Role.FENCED, reason)
+        # whatever the owner takes for it: the duty goes to a node that can do it
+        self._leave_group(reason, wait=False)
         self._tell(lambda: self._owner.on_fenced(error))
         active.journal.close()
         self._stand_by("after it was fenced")
@@ -312,10 +321,17 @@ class NodeLife:
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
+    def _successor(self) -> str:
+        """The best of the fit standbys. If there is one that only fell behind, this node serves a little longer."""
+        until = time.monotonic() + _SUCCESSOR_S
+        outlook = self._outlook
+        while not outlook.others_fit and outlook.others_standing_by and time.monotonic() < until:
+            outlook.wait(_TURN_S)
+        return next(iter(outlook.others_fit), "")
+
     def _end(self, reason: str) -> None:
         if self._active is not None:
-            successors = self._outlook.others_fit
-            self._give_up(reason, successors[0] if successors else "")
+            self._give_up(reason, self._successor())
         elif self._standing.role is not Role.STOPPING:
             self._become(Role.STOPPING, reason)
         self._leave_group(reason)

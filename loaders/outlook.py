@@ -13,15 +13,18 @@ from collections.abc import Callable
 from journal.config import Settings
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.control import ControlRows, ControlWatcher
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import FOLLOW_MS, Clock, Kafka
 from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active
+from journal.roles import Role
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.duty import Request
 
 log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
-_LOOKS_PER_FENCE_CHECK = 6
+_LOOKS_PER_FENCE_CHECK = 20
+"""A node that died is noticed later by up to two of these pauses, less what the last look is earlier for knowing when
+it is due."""
 
 
 class Outlook:
@@ -33,10 +36,12 @@ class Outlook:
         settings: Settings,
         rows: ControlRows,
         *,
+        silence_s: float,
         clock: Clock,
         wall_ms: Clock,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`silence_s` is for how long the WAL must stand still before that means something."""
         self.rows = rows
         self._kafka = kafka
         self._settings = settings
@@ -48,6 +53,7 @@ class Outlook:
         self._wal = WalWatch(kafka, settings.journal, shards, clock)
         self._look_every_s = settings.fence_check_ms / 1000 / _LOOKS_PER_FENCE_CHECK
         self._looked_at = -self._look_every_s
+        self._silence_s = silence_s
         self._request: tuple[int, str, int] | None = None
         self._request_at = 0.0
         self._blind = False
@@ -58,7 +64,7 @@ class Outlook:
         """Wait for a control row, at most so long (longer when Kafka does not answer)."""
         try:
             if self._watcher is None:
-                self._watcher = ControlWatcher(self._kafka, self._settings.journal, self._clock)
+                self._watcher = ControlWatcher(self._kafka, self._settings.journal, self._clock, wait_ms=FOLLOW_MS)
                 self.rows = self._watcher.catch_up(_ASK_S)
             else:
                 self._watcher.poll(timeout_s)
@@ -72,10 +78,12 @@ class Outlook:
         self._note_request()
 
     def look_at_wal(self) -> float:
-        """For how long the WAL is known to have stood still; looked at now and then."""
-        now = self._clock()
-        if now - self._looked_at >= self._look_every_s:
-            self._looked_at = now
+        """For how long the WAL is known to have stood still; looked at now and then, and as soon as that has been long
+        enough if it still does."""
+        since_s = self._clock() - self._looked_at
+        due = self._wal.still_s < self._silence_s <= self._wal.still_s + since_s
+        if due or since_s >= self._look_every_s:
+            self._looked_at = self._clock()
             try:
                 self._wal.look(_ASK_S)
             except OperatingError as error:
@@ -123,6 +131,15 @@ class Outlook:
     def others_fit(self) -> list[str]:
         """Standbys that could take over, the best one first."""
         return [name for name in fit_standbys(self.rows, self._wall_ms()) if name != self._settings.node]
+
+    @property
+    def others_standing_by(self) -> bool:
+        """Whether there is a standby, fit or not."""
+        now_ms, own = self._wall_ms(), self._settings.node
+        return any(
+            row.status.role == Role.STANDBY.value and name != own and not is_gone(row, now_ms)
+            for name, row in self.rows.nodes.items()
+        )
 
     @property
     def active_preferred(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from journal.config import Settings
 from journal.errors import DeadlineError, JournalError, StateError
+from journal.journal import BlockingJournal
 from journal.loading import NullLoader
 from journal.roles import Role
 from loaders.node import ActiveNode, Node
@@ -100,6 +102,29 @@ def test_a_journal_of_an_earlier_epoch_appends_nothing_after_a_hand_over_and_bac
         current.journal.add(1 << 10, 1, b"x").wait(LIMIT_S)
     assert one.told == ["standby", "active", "standby", "active", "standby"]
     assert two.told == ["standby", "active", "standby"]
+
+
+def test_the_duty_passes_on_while_a_fenced_nodes_owner_takes_its_time(settings: Settings) -> None:
+    stuck, go_on = threading.Event(), threading.Event()
+
+    class Slow(Owner):
+        def on_fenced(self, error: JournalError) -> None:
+            stuck.set()
+            assert go_on.wait(LIMIT_S)
+            super().on_fenced(error)
+
+    slow, owner = Slow(), Owner()
+    with running_worker(settings), make_node(settings, slow) as first, make_node(settings, owner, "two") as second:
+        first.wait_for(Role.ACTIVE, LIMIT_S)
+        wait_until_fit(second)
+        with BlockingJournal(settings.model_copy(update={"node": "three"}), copy_name="three") as other:
+            other.activate()
+            assert stuck.wait(LIMIT_S)
+        second.wait_for(Role.ACTIVE, LIMIT_S)
+        assert first.role is Role.FENCED
+        go_on.set()
+        first.wait_for(Role.STANDBY, LIMIT_S)
+    assert slow.told[:3] == ["standby", "active", "fenced"]
 
 
 def wait_until_known(node: Node, name: str) -> None:

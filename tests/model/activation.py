@@ -7,7 +7,7 @@ from itertools import product
 from .coordinator import control_row
 from .removals import Removal
 from .requests import Answer, end_transaction, init, produce
-from .state import At, Config, Frame, Kind, Node, Request, Steps, World
+from .state import READY_SHARD, At, Config, Frame, Kind, Node, Request, Steps, World
 
 
 def become_leader(config: Config, world: World, n: int) -> Steps:
@@ -107,17 +107,12 @@ def _marks(log: tuple[Frame, ...]) -> set[tuple[int, frozenset[int]]]:
 
 
 def produce_ready(config: Config, world: World, n: int) -> Steps:
-    """One more group with the same producer: it proves that nobody has initialised since."""
+    """One more group with the same producer, in one shard: its EndTxn proves that nobody has initialised since."""
     node = world.nodes[n]
-    shard = node.produced
-    request = Request(shard, Frame(node.epoch, Kind.READY, None, node.numbers[shard]), None)
+    request = Request(READY_SHARD, Frame(node.epoch, Kind.READY, None, node.numbers[READY_SHARD]), None)
     for answer, how, after in produce(world, n, request):
-        if answer is Answer.DONE:
-            at = At.READY_END if shard + 1 == config.shards else At.READY
-            after = after.node(n, at=at, produced=shard + 1)
-        else:
-            after = idle(after, n)
-        yield f"node {n}: produces READY to shard {shard}{how}", after
+        after = after.node(n, at=At.READY_END) if answer is Answer.DONE else idle(after, n)
+        yield f"node {n}: produces READY to shard {READY_SHARD}{how}", after
 
 
 def end_ready(config: Config, world: World, n: int) -> Steps:
@@ -144,7 +139,9 @@ def take_late_ready(config: Config, world: World, n: int) -> Steps:
 
 def passed_ready(world: World, n: int, at: At) -> World:
     """READY is committed: the node is active."""
-    return world.node(n, at=at, produced=0, numbers=tuple(number + 1 for number in world.nodes[n].numbers))
+    before = world.nodes[n].numbers
+    numbers = tuple(number + (shard == READY_SHARD) for shard, number in enumerate(before))
+    return world.node(n, at=at, produced=0, numbers=numbers)
 
 
 def after_doubt(config: Config) -> At:

@@ -9,6 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from .removals import Removal
 
+READY_SHARD = 0
+"""READY is one frame of one shard: what counts is its EndTxn."""
+
 
 class Kind(StrEnum):
     """What a frame is, as far as fencing cares."""
@@ -191,7 +194,9 @@ class Config:
         if not self.starts_active:
             nobody = Row(0, self.nodes, self.nodes)
             return World(Broker(None, ((),) * self.shards, nobody), (idle,) * self.nodes, outcomes, self.faults)
-        active = Node(At.ACTIVE, 1, 1, numbers=(2,) * self.shards, loaded=(frozenset(),) * self.shards)
-        log = (Frame(1, Kind.MARKER, None, 0), Frame(1, Kind.READY, None, 1))
-        broker = Broker(0, (log,) * self.shards, self.row(active, 0))
+        marker, ready = Frame(1, Kind.MARKER, None, 0), Frame(1, Kind.READY, None, 1)
+        logs = tuple((marker, ready) if shard == READY_SHARD else (marker,) for shard in range(self.shards))
+        numbers = tuple(map(len, logs))
+        active = Node(At.ACTIVE, 1, 1, numbers=numbers, loaded=(frozenset(),) * self.shards)
+        broker = Broker(0, logs, self.row(active, 0))
         return World(broker, (active, *(idle,) * (self.nodes - 1)), outcomes, self.faults)

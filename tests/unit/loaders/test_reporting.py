@@ -24,6 +24,9 @@ class Producer:
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
 
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        return self._kafka.reachable.is_set()
+
     def send(self, records: Sequence[Sent], timeout_s: float) -> list[int]:
         self._kafka.asked.release()
         if not self._kafka.reachable.is_set():

@@ -1,0 +1,89 @@
+"""Readiness: what a node has done before it activates, so that the activation need not: connections, and the check that
+its journal's topics are as they must be.
+
+Advice is never kept here: who is active, what the epoch is and where the WAL ends is asked for when it is needed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from journal.config import Settings
+from journal.errors import JournalError, TopicError
+from journal.kafka.ahead import AheadClients
+from journal.kafka.ports import Kafka
+from journal.kafka.topics import check_journal
+from journal.v1.journal_pb2 import Identity
+
+log = logging.getLogger(__name__)
+
+_EVERY_S = 2.0
+_CONNECT_S = 2.0
+_CHECK_EVERY_S = 60.0
+_CHECK_COUNTS_S = 180.0
+_END_S = 5.0
+
+
+class Readiness:
+    """Of one copy of the tables; a thread of its own from `start` to `close`."""
+
+    def __init__(self, kafka: Kafka, settings: Settings, identity: Callable[[], Identity]) -> None:
+        """`identity` raises a JournalError while it is not known."""
+        self._kafka = kafka
+        self._settings = settings
+        self._identity = identity
+        self.clients = AheadClients(kafka, settings.journal, lambda: range(identity().shards), time.monotonic)
+        """What activations take their clients from."""
+        self._checked: tuple[Identity, float] | None = None
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def note_check(self) -> None:
+        """The topics of the journal have just been found to be as they must be."""
+        self._checked = self._identity(), time.monotonic()
+
+    @property
+    def checked(self) -> bool:
+        """Whether the topics were as they must be when they were last looked at, and that is not long ago."""
+        if self._checked is None:
+            return False
+        identity, at = self._checked
+        return identity == self._identity() and time.monotonic() - at < _CHECK_COUNTS_S
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-ready", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Let go of what nobody took. A broker that does not answer is not waited for."""
+        self._stop.set()
+        self.clients.close()
+        if self._thread is not None:
+            self._thread.join(_END_S)
+
+    # ---- the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        check_at = time.monotonic() + _CHECK_EVERY_S
+        while not self._stop.is_set():
+            try:
+                self.clients.keep(_CONNECT_S)
+                if time.monotonic() >= check_at:
+                    check_at = time.monotonic() + _CHECK_EVERY_S
+                    self._check()
+            except JournalError as error:
+                log.debug("this node is not ready to activate at once: %s", error)
+            self._stop.wait(_EVERY_S)
+
+    def _check(self) -> None:
+        identity, began = self._identity(), time.monotonic()
+        try:
+            check_journal(self._kafka.cluster(), self._settings, identity, self._settings.request_timeout_ms / 1000)
+        except TopicError as error:
+            self._checked = None
+            log.warning("this node could not activate: %s", error)
+        else:
+            self._checked = identity, began

@@ -1,0 +1,82 @@
+"""When a standby looks at the WAL: now and then, and once more when it would have stood still for long enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.config import Settings
+from journal.kafka.control import ControlRows, control_topic, wal_topic
+from journal.kafka.ports import Sent
+from journal.v1.journal_pb2 import Identity
+from loaders.outlook import Outlook
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.faults import Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+SETTINGS = Settings(journal="j", fence_check_ms=3000)
+SILENCE_S = 6.0
+TURN_S = 0.05
+
+
+class Watching:
+    """A node's thread that does nothing but look, turn after turn."""
+
+    def __init__(self) -> None:
+        self.broker = SimulatedBroker(Timeline(), Faults())
+        self.now = self.broker.timeline.now
+        self.kafka = SimulatedKafka(self.broker)
+        for topic in (wal_topic("j"), control_topic("j")):
+            self.broker.create_topic(topic, 1, 1, {})
+        rows = ControlRows(identity=Identity(shards=1))
+        self.outlook = Outlook(
+            self.kafka,
+            SETTINGS,
+            rows,
+            silence_s=SILENCE_S,
+            clock=self.now,
+            wall_ms=lambda: self.now() * 1000,
+            pause=self._pass,
+        )
+
+    def _pass(self, seconds: float) -> None:
+        self.broker.timeline.pass_to(self.now() + seconds)
+
+    def turn(self, seconds: float = TURN_S) -> float:
+        self._pass(seconds)
+        return self.outlook.look_at_wal()
+
+    def write(self) -> None:
+        self.kafka.plain_producer().send([Sent(wal_topic("j"), 0, None, b"frame")], 1.0)
+
+
+@pytest.fixture
+def watching() -> Watching:
+    return Watching()
+
+
+def test_a_wal_that_moves_has_not_stood_still(watching: Watching) -> None:
+    for _ in range(40):
+        watching.write()
+        assert watching.turn(SETTINGS.fence_check_ms / 1000) == 0.0
+
+
+@pytest.mark.parametrize("turns_before", range(7))
+def test_a_silent_writer_is_noticed_soon_after_the_bound_and_never_before(
+    watching: Watching, turns_before: int
+) -> None:
+    watching.turn()
+    for _ in range(turns_before):
+        watching.turn()
+    watching.write()
+    died_at = watching.now()
+    while watching.turn() < SILENCE_S:
+        assert watching.now() < died_at + 10 * SILENCE_S
+    assert SILENCE_S <= watching.now() - died_at <= SILENCE_S + 0.4
+
+
+def test_what_was_seen_before_this_node_wrote_itself_counts_no_more(watching: Watching) -> None:
+    watching.turn()
+    assert watching.turn(SILENCE_S) >= SILENCE_S
+    watching.outlook.forget_wal()
+    assert watching.turn() == 0.0
