@@ -179,6 +179,10 @@ class Acceptance:
                 revert(operation[1])
             raise
 
+    def take_back(self, added: Iterable[int]) -> None:
+        """Records that were accepted, and are known not to be in the journal. Nobody else has appended to them."""
+        self._live -= BitMap64(added)
+
     # ---- transactions --------------------------------------------------------------------------------------------
 
     def begin(self, tx: int) -> OpenTransaction:

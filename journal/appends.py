@@ -10,6 +10,7 @@ from journal.acceptance import PlainOperation
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import RecordMissingError
+from journal.kafka.ports import Consumed, Sent
 
 
 class Records(Protocol):
@@ -86,6 +87,21 @@ class Appends(ABC):
         (`queue_operations_max`, `queue_bytes_max`); then none was appended.
         """
         return self.require_core().append_all(operations, tx, wait=wait)
+
+    def take_in(
+        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+    ) -> Completion:
+        """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
+        them, in a Kafka transaction of their own: all is there, or nothing. One at a time.
+
+        The completion may be told NotTakenInError: consume again from the committed offsets. Raises FullError when the
+        queue has no room for it, StateError before the last one is done, and what `append_all` raises.
+        """
+        return self.require_core().take_in(operations, consumed, beside)
+
+    def new_ids(self, virtual_shards: Sequence[int]) -> list[int]:
+        """`new_id` for each of these virtual shards."""
+        return self.require_core().new_ids(virtual_shards)
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make the operations of `tx` take effect, and plain operations behind them in the same group.

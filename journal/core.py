@@ -12,6 +12,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from journal.acceptance import Acceptance, Append, PlainOperation
 from journal.activation import Activated
@@ -27,6 +28,7 @@ from journal.errors import (
 )
 from journal.fencing import Timing
 from journal.group import Group
+from journal.kafka.ports import Consumed, Sent
 from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
 from journal.state import JournalState, require_transition
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType
@@ -73,7 +75,13 @@ class Core:
         self._acceptance: Acceptance | None = None
         """What appends are asked of; None while none is accepted."""
         self._group = Group(shards, limits.frame_bytes_max)
+        self._ahead: deque[Group] = deque()
+        """Groups to be written before the open one: one that takes in what was consumed, and what was open before it.
+        """
+        self._taking_in = completed()
+        """Of the last group that takes in: what it took in decides where the next one goes on."""
         self._in_flight: Completion | None = None
+        """Of the last group that was taken, if it was not one of those that take in: nobody waits for these."""
         self._issued = 0
         self._next_tx = 0
         self._transactions: dict[int, Completion] = {}
@@ -114,7 +122,9 @@ class Core:
 
     def _take_pending(self) -> list[Completion]:
         """Completions that nothing will resolve any more, each once."""
-        pending = [self._group.completion, *self._transactions.values(), *self._room]
+        ahead = [group.completion for group in self._ahead]
+        pending = [*ahead, self._group.completion, *self._transactions.values(), *self._room]
+        self._ahead.clear()
         self._group = Group(self._shards, self._limits.frame_bytes_max)
         self._transactions.clear()
         self._room.clear()
@@ -193,6 +203,58 @@ class Core:
             for type_, record_id, kind, data, replaceable, subject in operations:
                 put(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject)
             return group.completion
+
+    def take_in(
+        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+    ) -> Completion:
+        """Append operations as a group of their own, whose transaction also commits what was consumed for them, and has
+        records of other topics beside them.
+
+        Its completion may be told NotTakenInError: then none of it is there, and it is as if they had never been
+        appended. Until it is done nobody else may append to their records, and nothing more can be taken in.
+
+        Raises FullError when so much waits that the group would not fit, StateError before the last one is done, and
+        what `append_all` raises.
+        """
+        with self._lock:
+            acceptance = self._require_active()
+            count, size = len(operations), _size_of(operations)
+            if count > self._operations_max or size > self._bytes_max:
+                self._wait_for_room(count, size)  # raises what is wrong with it
+            if not self._taking_in.done:
+                raise StateError("the last group of consumed records is on its way: where they end decides")
+            if self._group and not self._fits(count, size):
+                raise self._full()
+            acceptance.all_of(operations)
+            taking = Group(self._shards, self._limits.frame_bytes_max, consumed, beside)
+            for type_, record_id, kind, data, replaceable, subject in operations:
+                taking.put(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject)
+            if not operations:
+                taking.put_heartbeat(0)
+            if self._group:
+                self._ahead.append(self._group)
+                self._group = Group(self._shards, self._limits.frame_bytes_max)
+                self._taken.notify_all()
+            self._ahead.append(taking)
+            self._wake.notify()
+            added = [operation[1] for operation in operations if operation[0] == ADD]
+            self._taking_in = taking.completion
+            taking.completion.add_callback(partial(self._taken_in, acceptance, added))
+            return taking.completion
+
+    def _taken_in(self, acceptance: Acceptance, added: Sequence[int], error: JournalError | None) -> None:
+        if error is not None:
+            with self._lock:
+                acceptance.take_back(added)
+
+    def new_ids(self, virtual_shards: Sequence[int]) -> list[int]:
+        """`new_id` for many."""
+        with self._lock:
+            self._require_active()
+            issued = self._issued
+            ids = [make_id(issued + n, shard) for n, shard in enumerate(virtual_shards, 1)]
+            self._issued += len(ids)
+            return ids
 
     def new_id(self, virtual_shard: int) -> int:
         """An id that no record has had, in a virtual shard (0 to 1023)."""
@@ -345,11 +407,11 @@ class Core:
         writer = activated.writer
         with self._lock:
             heartbeat_at = writer.committed_at + self._timing.fence_check_s
-            if not self._group and not self._closing and self.state is JournalState.ACTIVE:
+            if not self._waiting and not self._closing and self.state is JournalState.ACTIVE:
                 self._wake.wait(max(0.0, min(timeout_s, heartbeat_at - self._timing.clock())))
-            if self.state is not JournalState.ACTIVE or (self._closing and not self._group):
+            if self.state is not JournalState.ACTIVE or (self._closing and not self._waiting):
                 return False
-            if not self._group:
+            if not self._waiting:
                 if self._timing.clock() < heartbeat_at:
                     return True
                 self._group.put_heartbeat((writer.numbers.group + 1) % self._shards)
@@ -365,21 +427,32 @@ class Core:
             self._in_flight = None
         return True
 
+    @property
+    def _waiting(self) -> bool:
+        """Whether something is to be written."""
+        return bool(self._ahead or self._group)
+
     def _take_group(self) -> tuple[Group, list[Completion]]:
-        """What has gathered, and who may append now."""
-        group = self._group
+        """What is to be written next, and who may append now."""
+        if self._ahead:
+            group = self._ahead.popleft()
+        else:
+            group = self._group
+            self._group = Group(self._shards, self._limits.frame_bytes_max)
         group.issued = self._issued
-        self._group = Group(self._shards, self._limits.frame_bytes_max)
         self._taken.notify_all()
-        self._in_flight = group.completion
+        if group.consumed is None:
+            self._in_flight = group.completion
         return group, [self._room.popleft() for _ in range(min(len(self._room), self._limits.queue_operations_max))]
 
     def _take_joining(self, first: Group) -> Group | None:
         """What has gathered since `first` was taken, if both are within the bounds of a group."""
         with self._lock:
-            group = self._group
+            group = self._ahead[0] if self._ahead else self._group
             if (
                 not group
+                or group.consumed is not None
+                or first.consumed is not None
                 or self.state is not JournalState.ACTIVE
                 or first.operations + group.operations > self._operations_max
                 or first.bytes + group.bytes > self._bytes_max
@@ -395,6 +468,9 @@ class Core:
         with self._lock:
             if self._group:
                 return self._group.completion
+            for group in self._ahead:
+                if group.consumed is None:
+                    return group.completion
             return self._in_flight or completed(self._error)
 
     @property

@@ -6,12 +6,12 @@ is joining bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from journal.acceptance import Append
 from journal.completion import Completion
-from journal.kafka.ports import Sent
+from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
@@ -53,10 +53,30 @@ class _Packed:
 class Group:
     """Operations accepted since the last group was taken. Not thread-safe: the journal's lock guards it."""
 
-    __slots__ = ("_add", "_frame_bytes_max", "_frames", "_room", "bytes", "completion", "issued", "operations")
+    __slots__ = (
+        "_add",
+        "_frame_bytes_max",
+        "_frames",
+        "_room",
+        "beside",
+        "bytes",
+        "completion",
+        "consumed",
+        "issued",
+        "operations",
+    )
 
-    def __init__(self, shards: int, frame_bytes_max: int) -> None:
+    def __init__(
+        self,
+        shards: int,
+        frame_bytes_max: int,
+        consumed: Consumed | None = None,
+        beside: Sequence[Sent] = (),
+    ) -> None:
+        """`consumed` are offsets that its transaction commits, `beside` further records: all is there, or nothing."""
         self.completion = Completion()
+        self.consumed = consumed
+        self.beside = beside
         self.operations = 0
         self.bytes = 0
         self.issued = 0

@@ -20,12 +20,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
+from journal.acceptance import PlainOperation
 from journal.accepted_load import load_with_acceptance
 from journal.activation import Activated, ActivationReport, Progress
 from journal.appends import Appends
+from journal.completion import Completion
 from journal.core import Core
 from journal.errors import ClosedError, ConfigError, CorruptionError, JournalError, LocalStorageError, StateError
 from journal.fencing import Claim, Timing
+from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.loading import Loader, NullLoader
 from journal.local.rocks import RocksStore
@@ -217,6 +220,12 @@ class LocalJournal(Appends):
         except Exception as error:
             log.exception("the writer of %s failed", self._directory)
             core.step_down(LocalStorageError(f"the writer of {self._directory} failed: {error!r}"))
+
+    def take_in(
+        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+    ) -> Completion:
+        """Raises StateError: no offsets of Kafka are committed with what a local directory gets."""
+        raise StateError("a journal in a local directory takes in no records of Kafka")
 
     def close(self) -> None:
         """Write what was accepted, and let the directory go."""

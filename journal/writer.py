@@ -3,6 +3,9 @@
 A group is told done only when it is known to be in the committed WAL, failed only when it is known not to be, and
 otherwise unknown. Nothing is appended behind a newer epoch's marker: the broker fences this node's transactional id,
 and after every error check-init-check (`journal.fencing`) decides by the epoch counter, not by the error.
+
+A group that takes in what was consumed has a transaction of its own, with the consumed offsets in it. It is sent once:
+if an error met it and it is not in the WAL, neither are its offsets committed, and whoever consumes begins again there.
 """
 
 from __future__ import annotations
@@ -17,13 +20,14 @@ from journal.errors import (
     DeadlineError,
     FencedError,
     JournalError,
+    NotTakenInError,
     OperatingError,
     OutcomeUnknownError,
 )
 from journal.fencing import Claim, Fence, Standing, Timing
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import control_topic, wal_topic
-from journal.kafka.ports import AbortableProducerError, Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import AbortableProducerError, Consumed, Kafka, Sent, TransactionalProducer
 from journal.v1.journal_pb2 import MARKER
 from journal.wal import WalReader
 
@@ -69,9 +73,16 @@ class _Transaction:
         self.groups: list[Group] = []
         self.records: list[Sent] = []
         self.places: list[Place] = []
+        self.beside: list[Sent] = []
+        """Records of other topics, sent behind those of the WAL."""
         self.numbers = last
         self._origin = origin
         self._topic = topic
+
+    @property
+    def consumed(self) -> Consumed | None:
+        """Offsets to be committed with it: then it has one group."""
+        return self.groups[0].consumed
 
     def add(self, group: Group) -> list[Sent]:
         """Seal a group behind what is here; its records."""
@@ -80,6 +91,7 @@ class _Transaction:
         self.groups.append(group)
         self.records += records
         self.places += [Place(*key) for key in group.numbers()]
+        self.beside += group.beside
         return records
 
     def delivered(self, offsets: Sequence[int]) -> None:
@@ -130,13 +142,18 @@ class Writer:
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
         """Commit a group, and one that joins it; tell their completions.
 
-        Raises FencedError or OutcomeUnknownError after telling it.
+        Raises FencedError or OutcomeUnknownError after telling it. A group with consumed offsets may be told
+        NotTakenInError instead, which is not raised.
         """
         transaction = _Transaction(self._origin, self._topic, self.numbers)
         transaction.add(group)
         began = self._timing.clock()
         try:
             self._commit(transaction, joining)
+        except NotTakenInError as error:
+            log.warning("a group of consumed records is not in the journal: %s", error)
+            transaction.resolve(error)
+            return
         except Exception as error:  # raised again: whatever it is, nobody may wait for these groups for ever
             self.close()
             told = error if isinstance(error, JournalError) else OutcomeUnknownError(f"the writer failed: {error!r}")
@@ -183,12 +200,13 @@ class Writer:
         assert producer is not None
         self._keep_pace()
         try:
-            offsets = self._send(producer, transaction, joining)
-            clean = producer.commit_transaction(timing.request_s)
+            offsets = self._send(producer, transaction, joining)[: len(transaction.places)]
+            clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
+            clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
             log.warning("a group met an error; check, init, check: %s", error)
             self.close()
-            self._recover(transaction.records, transaction.places)
+            self._recover(transaction, error)
             return
         self._answered_at = timing.clock()
         transaction.delivered(offsets)
@@ -210,13 +228,13 @@ class Writer:
         except AbortableProducerError as error:
             log.warning("a group is sent again: %s", error)
             producer.abort_transaction(self._timing.request_s)
-            return producer.send(transaction.records, self._timing.request_s)
+            return producer.send([*transaction.records, *transaction.beside], self._timing.request_s)
 
     def _joined(self, transaction: _Transaction, joining: Joining) -> Iterator[Sent]:
         """The records of a transaction's first group; then, after a while in which they set out, those of a second."""
         first = transaction.groups[0]
-        yield from tuple(transaction.records)
-        if first.operations > _JOINED_OPERATIONS_MAX:
+        yield from (*transaction.records, *transaction.beside)
+        if first.operations > _JOINED_OPERATIONS_MAX or first.consumed is not None:
             return
         self._timing.pause(self._config.join_s)
         second = joining(first)
@@ -225,9 +243,9 @@ class Writer:
 
     # ---- after an error --------------------------------------------------------------------------------------------
 
-    def _recover(self, records: list[Sent], places: list[Place]) -> None:
+    def _recover(self, transaction: _Transaction, met: OperatingError) -> None:
         """Bring the group into the WAL once, or raise what became of it."""
-        timing = self._timing
+        timing, places = self._timing, transaction.places
         until = timing.clock() + timing.recovery_s
         while True:
             try:
@@ -235,28 +253,37 @@ class Writer:
                 self._producer = producer
                 if producer is None or standing is not Standing.OWN:
                     break
-                if self._resend_missing(producer, records, places):
+                if self._resend_missing(producer, transaction, met):
                     return
             except DeadlineError as error:
-                raise OutcomeUnknownError(f"group of {len(records)} frames: {error}") from error
+                raise OutcomeUnknownError(f"group of {len(places)} frames: {error}") from error
         self._require_not_older(standing)
         self._tell_fate(places, until)
 
-    def _resend_missing(self, producer: TransactionalProducer, records: list[Sent], places: list[Place]) -> bool:
-        """Read the WAL back and send what is not there, with the numbers it had; False if that met an error too."""
-        timing = self._timing
+    def _resend_missing(self, producer: TransactionalProducer, transaction: _Transaction, met: OperatingError) -> bool:
+        """Read the WAL back and send what is not there, with the numbers it had; False if that met an error too.
+
+        Raises NotTakenInError instead of sending a group with consumed offsets again: what those met may well last.
+        """
+        timing, places = self._timing, transaction.places
         try:
             there = self._read_back({place.shard for place in places})
             missing = [n for n, place in enumerate(places) if place not in there.own]
-            if missing:
-                producer.send([records[n] for n in missing], timing.request_s)
-                if not producer.commit_transaction(timing.request_s):
+            once_only = transaction.consumed is not None and there.own.isdisjoint(places)
+            if missing and not once_only:
+                again = [transaction.records[n] for n in missing]
+                producer.send([*again, *transaction.beside], timing.request_s)
+                clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
+                if not (producer.commit_transaction(timing.request_s) and clean):
                     self.close()
         except OperatingError as error:
             log.warning("a group is not settled yet: %s", error)
             self.close()
             timing.pause(0.1)
             return False
+        if once_only:
+            # frames and offsets were one transaction, and the init has ended it: neither is there
+            raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}")
         return True
 
     def _tell_fate(self, places: list[Place], until: float) -> None:

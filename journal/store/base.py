@@ -20,6 +20,7 @@ from journal.completion import Completion
 from journal.errors import (
     FullError,
     JournalError,
+    NotTakenInError,
     StateError,
     StoreError,
     TransactionPreparedError,
@@ -75,6 +76,8 @@ class StoreBase:
         """Those that create or destroy something."""
         self._stored_in: dict[int, int] = {}
         """Messages that an open transaction stores: the transaction."""
+        self._taking_in: dict[int, int] = {}
+        """Messages taken in that are not known to be durable: their address."""
         self._unrouted: dict[int, int] = {}
         """Messages that no queue ever got (for good): their address."""
         self._due_of: dict[int, int] = {}
@@ -119,6 +122,10 @@ class StoreBase:
         groups = self._groups
         while groups and groups[0][0].done:
             completion, effects = groups[0]
+            if isinstance(completion.error, NotTakenInError):
+                groups.popleft()
+                self._take_back(effects)
+                continue
             if completion.error is not None:
                 self._refusal = completion.error
                 raise completion.error
@@ -129,6 +136,9 @@ class StoreBase:
                 act(first, second)
         self._cache.pass_on()
         self._collect()
+
+    def _take_back(self, effects: Sequence[Effect]) -> None:
+        """What was taken in is known not to be in the journal. Whoever takes in says what that means."""
 
     def _when_durable(self, completion: Completion, act: Callable[[Any, Any], object], first: Any, second: Any) -> None:
         """Hot path: operations of one group share its list."""
@@ -175,6 +185,8 @@ class StoreBase:
         """Messages without references: forgotten now, and deleted in bounded groups."""
         state = self._state
         for message_id in messages:
+            if message_id in self._taking_in:
+                continue  # it is forgotten, or deleted, when it is known whether it is there
             entry = state.message(message_id)
             if entry.durable:
                 self._garbage.append((message_id, *entry.chunks))

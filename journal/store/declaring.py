@@ -88,6 +88,8 @@ class Declaring(StoreBase):
             state = self._enter()
             txn = self._transaction(tx) if tx else None
             entry = state.address(name)
+            if entry.record_id in self._taking_in.values():
+                raise AddressInUseError(f"messages are on their way to address {name} from a topic: try again")
             unrouted = [message for message, address in self._unrouted.items() if address == entry.record_id]
             stored_in = {self._stored_in[message] for message in unrouted if message in self._stored_in}
             if stored_in:

@@ -14,7 +14,6 @@ from journal.store.consuming import Consuming, Reason
 from journal.store.looking import Looking
 from journal.store.model import Message, Origin, Routing
 from journal.store.pending import Pending
-from journal.store.queue_entry import QueueEntry
 from journal.store.records import encode_message
 from journal.store.sending import Outgoing
 from journal.store.streaming import Streaming
@@ -113,7 +112,7 @@ class Moving(Streaming, Consuming, Looking):
         queues = [entry for entry in self._state.queues() if entry.config.address == address]
         multicast = [entry for entry in queues if entry.config.routing is Routing.MULTICAST]
         anycast = [entry for entry in queues if entry.config.routing is Routing.ANYCAST]
-        chosen = multicast + sorted(anycast, key=_messages)[:1]
+        chosen = multicast + sorted(anycast, key=lambda entry: entry.messages)[:1]
         if not chosen:
             raise QueueMissingError(f"address {address} has no queue that could take a message")
         return tuple(entry.config.name for entry in chosen)
@@ -154,7 +153,3 @@ class Moving(Streaming, Consuming, Looking):
             if own:
                 self._abandon(tx)
             raise
-
-
-def _messages(entry: QueueEntry) -> int:
-    return entry.ready + entry.scheduled + entry.held + entry.locked + entry.arriving

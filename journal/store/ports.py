@@ -7,6 +7,7 @@ from typing import Protocol
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
+from journal.kafka.ports import Consumed, Sent
 
 
 class StoreJournal(Protocol):
@@ -37,6 +38,16 @@ class StoreJournal(Protocol):
 
         Raises InvalidOperationError for more than one group takes: `queue_operations_max`, `queue_bytes_max`.
         """
+
+    def take_in(
+        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+    ) -> Completion:
+        """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
+        them: all is there, or nothing.
+        """
+
+    def new_ids(self, virtual_shards: Sequence[int]) -> list[int]:
+        """`new_id` for each of these virtual shards."""
 
     def begin(self, tx: int | None = None) -> int: ...
 

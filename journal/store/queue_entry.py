@@ -104,6 +104,11 @@ class QueueEntry:
         return self.counts[ARRIVING]
 
     @property
+    def messages(self) -> int:
+        """Those that it has, or is about to."""
+        return self.ready + self.scheduled + self.held + self.locked + self.arriving
+
+    @property
     def oldest(self) -> int:
         """The smallest timestamp of those first of their priority to be delivered; 0 if none is READY."""
         table = self._table

@@ -4,14 +4,16 @@ What a caller gives is checked where it is encoded (InvalidOperationError); what
 RowError.
 
 Hot path: most messages have a body, a priority and a timestamp besides their address. Those are put together from
-parts, the address' being kept; `Message` builds the others. Both give bytes that every protobuf reader takes.
+parts, the address' being kept, as are headers and properties, of which most come again; `Message` builds the others.
+Both give bytes that every protobuf reader takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -26,6 +28,9 @@ _INT64_MAX = 2**63 - 1
 _UINT32_MAX = 2**32 - 1
 _SHORT_BODY_BYTES = 4096
 _ADDRESSES_KEPT = 65_536
+_VALUES_KEPT = 16_384
+_SHORT_TEXT = 64
+_HEADERS, _PROPERTIES = b"\x1a", b"\x22"
 
 _T = TypeVar("_T")
 
@@ -138,14 +143,21 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
         raise InvalidOperationError(f"priority {priority} is not one of 0 to {PRIORITY_MAX}")
     if not (0 <= timestamp <= _INT64_MAX and 0 <= expires <= _INT64_MAX and 0 <= due <= _INT64_MAX):
         raise InvalidOperationError(f"a time of {timestamp}, {expires}, {due} is not one in milliseconds since 1970")
-    if message.headers or message.properties or message.origin or message.duplicate_id or chunks:
+    if message.origin or message.duplicate_id or chunks:
         return _encode_whole(message, chunks, body_bytes)
+    entries: list[bytes] = []
+    if message.headers or message.properties:
+        try:
+            entries = [*_entries(_HEADERS, message.headers), *_entries(_PROPERTIES, message.properties)]
+        except _UNUSUAL:
+            return _encode_whole(message, chunks, body_bytes)
     body = message.body
     size = len(body)
     parts = [
         _address_field(message.address),
         _BODY_HEADS[size] if size < _SHORT_BODY_BYTES else _BODY + varint(size),
         body,
+        *entries,
         _PRIORITIES[priority],
     ]
     if timestamp:
@@ -172,8 +184,65 @@ def _timestamp_field(timestamp: int) -> bytes:
     return _TIMESTAMP + varint(timestamp)
 
 
+_LENGTHS = tuple(varint(size) for size in range(_SHORT_BODY_BYTES))
 _BODY_HEADS = tuple(_BODY + varint(size) for size in range(_SHORT_BODY_BYTES))
 _PRIORITIES = tuple(_PRIORITY + varint(priority) for priority in range(PRIORITY_MAX + 1))
+
+
+_UNUSUAL = (KeyError, UnicodeEncodeError, OverflowError, TypeError, AttributeError)
+"""What `_entries` raises for values that it does not know, or that are wrong: `_encode_whole` says which."""
+
+
+def _entries(field: bytes, values: Mapping[str, Value]) -> Iterator[bytes]:
+    """Headers or properties as elements of their map, by name: equal ones give equal bytes."""
+    for name in sorted(values):
+        value = values[name]
+        if type(value) is str and len(value) <= _SHORT_TEXT:
+            yield _short_text_entry(field, name, value)
+        else:
+            yield _entry(field, name, _PROPERTY_BYTES[type(value)](value))
+
+
+@lru_cache(maxsize=_VALUES_KEPT)
+def _short_text_entry(field: bytes, name: str, text: str) -> bytes:
+    """Most texts come again: topics, types, regions."""
+    return _entry(field, name, _text_bytes(text))
+
+
+def _entry(field: bytes, name: str, value: bytes) -> bytes:
+    head = _entry_name(name)
+    size = len(value)
+    length = _LENGTHS[size] if size < _SHORT_BODY_BYTES else varint(size)
+    whole = len(head) + len(length) + size
+    return b"".join((field, _LENGTHS[whole] if whole < _SHORT_BODY_BYTES else varint(whole), head, length, value))
+
+
+@lru_cache(maxsize=_VALUES_KEPT)
+def _entry_name(name: str) -> bytes:
+    """The key of a map's element, and the tag of its value."""
+    encoded = name.encode()
+    return b"\x0a" + varint(len(encoded)) + encoded + b"\x12"
+
+
+def _text_bytes(value: str) -> bytes:
+    encoded = value.encode()
+    return b"\x22" + varint(len(encoded)) + encoded
+
+
+def _integer_bytes(value: int) -> bytes:
+    if not -_INT64_MAX <= value <= _INT64_MAX:
+        raise OverflowError
+    return b"\x10" + varint(value << 1 if value >= 0 else ~(value << 1))  # zigzag
+
+
+_PROPERTY_BYTES: dict[type, Callable[[Any], bytes]] = {
+    bool: lambda value: b"\x08\x01" if value else b"\x08\x00",
+    int: _integer_bytes,
+    float: lambda value: b"\x19" + struct.pack("<d", value),
+    str: _text_bytes,
+    bytes: lambda value: b"\x2a" + varint(len(value)) + value,
+}
+"""A value as a `Property`; the tags are those of store.proto."""
 
 
 def _encode_whole(message: Message, chunks: Sequence[int], body_bytes: int) -> bytes:

@@ -13,8 +13,8 @@
 
 Every operation that changes something is accepted or refused at once and gives a `Pending`, which is complete when the
 operation is durable. All are thread-safe. The parts: `declaring` (addresses, queues, bindings), `streaming` and
-`sending` (store, send, route), `consuming` (take, acquire, release, acknowledge), `moving` (move, expire, dead
-letters), `settling` (transactions), `looking` (messages, queues).
+`sending` (store, send, route), `taking_in` (from Kafka topics), `consuming` (take, acquire, release, acknowledge),
+`moving` (move, expire, dead letters), `settling` (transactions), `looking` (messages, queues).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from journal.store.moving import Moving
 from journal.store.ports import StoreJournal
 from journal.store.restoring import restore_transactions, restore_windows
 from journal.store.settings import StoreSettings
+from journal.store.taking_in import TakingIn
 
 
 def wall_clock_ms() -> int:
@@ -38,7 +39,7 @@ def wall_clock_ms() -> int:
     return int(time.time() * 1000)
 
 
-class MessageStore(Declaring, Moving):
+class MessageStore(Declaring, TakingIn, Moving):
     """The message store of one activation of a journal. When that is fenced or fails, so is the store, for good."""
 
     def __init__(

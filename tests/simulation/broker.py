@@ -27,6 +27,9 @@ from tests.simulation.timeline import Timeline
 
 Partition = tuple[str, int]
 
+OFFSETS: Partition = ("__consumer_offsets", 0)
+"""Where committed offsets are kept. There is one partition for all groups, made when the first offset comes."""
+
 
 class Answer(Enum):
     """How the broker answers what it does not simply do."""
@@ -80,6 +83,8 @@ class SimulatedBroker:
         self.group_offsets: dict[str, dict[Partition, int]] = {}
         self.broker_config: dict[int, dict[str, str]] = {1: {"transaction.partition.verification.enable": "true"}}
         self._ids: dict[str, Transactional] = {}
+        self._offsets_sent: dict[int, dict[str, dict[Partition, int]]] = {}
+        """By producer and group, those of its open transaction."""
         self._numbers = itertools.count(1)
 
     # ---- topics ----------------------------------------------------------------------------------------------
@@ -142,6 +147,32 @@ class SimulatedBroker:
         log.epochs[entry.producer] = epoch
         now = self._timestamp()
         return [log.append(now, key, value, entry.producer) for key, value in records]
+
+    def commit_offsets(
+        self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Partition, int]
+    ) -> Answer | None:
+        """TxnOffsetCommit. As a Produce to the partition of the offsets, with what it means kept until the marker."""
+        entry = self._ids[transactional_id]
+        log = self.topics[OFFSETS[0]].logs[OFFSETS[1]]
+        if epoch < log.epochs.get(entry.producer, 0):
+            return Answer.FENCED
+        if entry.producer not in self._offsets_sent:
+            if epoch < entry.epoch:
+                return Answer.FENCED
+            if entry.state is not State.ONGOING or OFFSETS not in entry.partitions:
+                return Answer.INVALID_STATE
+        log.epochs[entry.producer] = epoch
+        self._offsets_sent.setdefault(entry.producer, {}).setdefault(group, {}).update(offsets)
+        return None
+
+    def is_unstable(self, group: str) -> bool:
+        """Whether a transaction with offsets of a group is open."""
+        return any(group in groups for groups in self._offsets_sent.values())
+
+    def _settle_offsets(self, producer: int, *, commit: bool) -> None:
+        for group, offsets in self._offsets_sent.pop(producer, {}).items():
+            if commit:
+                self.group_offsets.setdefault(group, {}).update(offsets)
 
     # ---- the transaction coordinator -------------------------------------------------------------------------
 
@@ -208,6 +239,8 @@ class SimulatedBroker:
             log = self.log(*partition)
             if log is not None:
                 log.mark(self._timestamp(), entry.producer, entry.epoch, commit=commit)
+            if partition == OFFSETS:
+                self._settle_offsets(entry.producer, commit=commit)
             waiting.discard(partition)
             if not waiting:
                 entry.state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT

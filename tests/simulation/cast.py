@@ -15,6 +15,7 @@ from tests.simulation.observers import SnapshotReader, observe_behind_cleaner, o
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.setting import Setting
+from tests.simulation.taking_in import takes_in
 from tests.simulation.worker_process import Disks, WorkerGroup, WorkerProcess
 
 NODES = ("node-a", "node-b", "node-c")
@@ -39,6 +40,7 @@ class Cast:
         self.readers: list[SnapshotReader] = []
         self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
         self._numbers = count(1)
+        self._takes_in = takes_in(Random(-seed - 1))
         self._node_disks = {name: Disk() for name in NODES}
         self._worker_disks: dict[str, Disks] = {name: {} for name in WORKERS}
         self._reader_disk = Disk()
@@ -48,7 +50,15 @@ class Cast:
     def start_node(self, name: str) -> Node:
         disk = self._node_disks[name]
         disk.on_position = partial(observe_behind_cleaner, self.history, name, disk)
-        node = Node(self.setting, self.history, name, disk, self.chance, next_number=lambda: next(self._numbers))
+        node = Node(
+            self.setting,
+            self.history,
+            name,
+            disk,
+            self.chance,
+            next_number=lambda: next(self._numbers),
+            takes_in=self._takes_in,
+        )
 
         def ended() -> None:
             disk.crash(self.chance)

@@ -21,6 +21,7 @@ _RATES = {
     "add_partitions": 0.008,
     "enqueue": 0.0005,
     "produce": 0.012,
+    "commit_offsets": 0.03,
     "end_transaction": 0.045,
     "plain_produce": 0.01,
     "poll": 0.002,

@@ -20,6 +20,7 @@ from tests.simulation.partition import COMMITTED
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.reference import Reference, Seen
 from tests.simulation.setting import JOURNAL, LIMITS, UUID
+from tests.simulation.taking_in import GROUP, SOURCE, is_taken_back, judge
 
 GROUPS_OF_A_TRANSACTION = 2
 
@@ -34,6 +35,7 @@ class Checker:
         self._shards = history.shards
         self._wal = [list(_frames(broker, shard, history.shards)) for shard in range(history.shards)]
         self._transactions = broker.transactions
+        self._offsets = broker.group_offsets.get(GROUP, {})
         self._markers: list[dict[int, Placed]] = [{} for _ in self._wal]
 
     def check(self) -> list[str]:
@@ -46,6 +48,7 @@ class Checker:
             self._check_fates()
             self._check_tenures()
             self._check_ids()
+        self._check_taken_in()
         FoldCheck(self._history, self._wal, self._markers, self.violations, self._chance).check()
         return self.violations
 
@@ -161,7 +164,7 @@ class Checker:
 
     def _check_follows(self, before: Tenure, after: Tenure) -> None:
         state = Reference.of(before.load.seen)
-        found, calls = after.load.seen, before.calls
+        found, calls = after.load.seen, [each for each in before.calls if not is_taken_back(each[1])]
         cut_off = next((n for n, (_, unit) in enumerate(calls) if unit and fate_of(unit) != "done"), len(calls))
         for call, _ in calls[:cut_off]:
             state.apply(call)
@@ -185,6 +188,12 @@ class Checker:
                 return
         what = f"durable: epoch {after.epoch} does not load what epoch {before.epoch} left: "
         self._violate(what + _first_difference(acknowledged, found))
+
+    def _check_taken_in(self) -> None:
+        """What a node takes in is there once, and so far as its offset was committed."""
+        data = [operation.data for shard in self._wal for placed in shard for operation in placed.frame.operations]
+        for what in judge(self._offsets.get(SOURCE, 0), data):
+            self._violate(what)
 
     def _check_ids(self) -> None:
         """An id that the journal makes was in no frame before, whatever became of it."""

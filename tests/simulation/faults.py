@@ -31,9 +31,9 @@ class Faults:
     """Decides. This one decides that nothing goes wrong; a simulation overrides what it wants."""
 
     def at(self, request: str, node: str) -> Fault:
-        """Asked once for each request: init, add_partitions, produce, end_transaction, plain_produce, poll,
-        start_and_end, admin. Requests that change nothing know crashes and lost requests only. Also asked before each
-        record of a transaction that the client takes (enqueue): there, only crashes mean something."""
+        """Asked once for each request: init, add_partitions, produce, commit_offsets, end_transaction, plain_produce,
+        poll, start_and_end, admin. Requests that change nothing know crashes and lost requests only. Also asked before
+        each record of a transaction that the client takes (enqueue): there, only crashes mean something."""
         return Fault.NONE
 
     def late_by_s(self) -> float:

@@ -8,6 +8,7 @@ SimulatedKafka -> producers, readers     the ports, with librdkafka's behaviour
 
 from __future__ import annotations
 
+from journal.kafka.ports import READ_MS
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.producers import SimulatedPlainProducer, SimulatedTransactionalProducer
 from tests.simulation.readers import SimulatedCluster, SimulatedReader
@@ -43,7 +44,7 @@ class SimulatedKafka:
     def plain_producer(self) -> SimulatedPlainProducer:
         return SimulatedPlainProducer(self._requests)
 
-    def reader(self, topic: str, *, committed: bool = True) -> SimulatedReader:
+    def reader(self, topic: str, *, committed: bool = True, wait_ms: int = READ_MS) -> SimulatedReader:
         return SimulatedReader(self._requests, topic, committed=committed, records_per_poll=self._records_per_poll)
 
     def cluster(self) -> SimulatedCluster:

@@ -9,7 +9,7 @@ import loaders.snapshot
 import tests.simulation.node
 from journal.engine import Fold
 from journal.following import Following
-from journal.kafka.control import wal_topic
+from journal.kafka.control import wal_topic, worker_id
 from journal.replica import CopyState, Replica, note_checkpoint
 from journal.transactions import PartTable
 from journal.updates import Head, UpdateTable
@@ -142,10 +142,39 @@ def worker_goes_on_at_the_end() -> list[Patch]:
 
 
 @mutation
+def kept_shard_is_fenced_and_not_read() -> list[Patch]:
+    """A shard that comes back to its worker fences whoever had it meanwhile, and goes on from what it remembers."""
+    next_offset = vars(ShardWorker)["next_offset"].fget
+
+    def fencing(self: Any) -> int | None:
+        offset: int | None = next_offset(self)
+        if offset is not None:
+            self._drop_producer()
+            self._producer = self._kafka.transactional_producer(worker_id(self._config.journal, self.shard))
+            self._producer.init(self._config.request_timeout_s)
+        return offset
+
+    return [(ShardWorker, "next_offset", property(fencing))]
+
+
+@mutation
+def kept_shard_goes_on_at_the_end() -> list[Patch]:
+    """A shard that comes back to its worker is read from the WAL's end, not from behind what was applied."""
+    next_offset = vars(ShardWorker)["next_offset"].fget
+
+    def at_end(self: Any) -> int | None:
+        reader = self._kafka.reader(wal_topic(self._config.journal))
+        end = int(reader.start_and_end(self.shard, self._config.request_timeout_s)[1])
+        return None if next_offset(self) is None else end
+
+    return [(ShardWorker, "next_offset", property(at_end))]
+
+
+@mutation
 def repeated_checkpoint_is_trusted() -> list[Patch]:
     """After a checkpoint whose commit may have been sent twice the same producer goes on."""
     send = ShardWorker._send
-    return [(ShardWorker, "_send", lambda self, producer, rows: (send(self, producer, rows)[0], True))]
+    return [(ShardWorker, "_send", lambda self, *given: (send(self, *given)[0], True))]
 
 
 # ---- local copies --------------------------------------------------------------------------------------------------

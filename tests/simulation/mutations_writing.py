@@ -17,7 +17,7 @@ from journal.kafka.control import read_control
 from journal.kafka.ports import FatalProducerError, Kafka, Reader
 from journal.v1.journal_pb2 import COMMIT
 from journal.wire.ids import home_shard_of
-from journal.writer import Writer
+from journal.writer import Writer, _Transaction
 from tests.simulation.mutations import Patch, mutation
 
 # ---- the writer --------------------------------------------------------------------------------------------------
@@ -27,10 +27,10 @@ from tests.simulation.mutations import Patch, mutation
 def no_read_back() -> list[Patch]:
     """After check, init, check the whole group is sent again without looking for it in the WAL."""
 
-    def resend(self: Any, producer: Any, records: Any, places: Any) -> bool:
+    def resend(self: Any, producer: Any, transaction: Any, met: Any) -> bool:
         request_s = self._timing.request_s
         try:
-            producer.send(records, request_s)
+            producer.send(transaction.records, request_s)
             producer.commit_transaction(request_s)
         except OperatingError:
             self.close()
@@ -42,16 +42,41 @@ def no_read_back() -> list[Patch]:
 
 
 @mutation
+def taken_in_is_sent_again() -> list[Patch]:
+    """Frames of consumed records that are not in the WAL are sent again, without the offsets."""
+    resend = Writer._resend_missing
+
+    def resending(self: Any, producer: Any, transaction: Any, met: Any) -> bool:
+        group = transaction.groups[0]
+        group.consumed = None
+        return resend(self, producer, transaction, met)
+
+    return [(Writer, "_resend_missing", resending)]
+
+
+@mutation
+def offsets_are_lost() -> list[Patch]:
+    """What was consumed is not in the transaction of its frames."""
+
+    def send(self: Any, group: Any) -> Any:
+        group.consumed = None
+        return add(self, group)
+
+    add = _Transaction.add
+    return [(_Transaction, "add", send)]
+
+
+@mutation
 def read_back_before_init() -> list[Patch]:
     """The WAL is read back before the init has settled what was under way."""
     recover, read_back = Writer._recover, Writer._read_back
 
-    def recovering(self: Any, records: Any, places: Any) -> None:
+    def recovering(self: Any, transaction: Any, met: Any) -> None:
         try:
-            self.read_before = read_back(self, {place.shard for place in places})
+            self.read_before = read_back(self, {place.shard for place in transaction.places})
         except OperatingError:
             self.read_before = None
-        recover(self, records, places)
+        recover(self, transaction, met)
 
     def reading(self: Any, shards: set[int]) -> Any:
         found, self.read_before = getattr(self, "read_before", None), None
@@ -64,19 +89,20 @@ def _committing(judge: Any, *, trust: bool = False) -> list[Patch]:
     """A writer that asks `judge` what an error says about the group, before any check."""
 
     def commit(self: Any, transaction: Any, joining: Any) -> None:
-        records, places = transaction.records, transaction.places
+        places = transaction.places
         self.renew_if_disturbed()
         producer, timing = self._producer, self._timing
         self._keep_pace()
         try:
             offsets = self._send(producer, transaction, joining)
-            clean = producer.commit_transaction(timing.request_s)
+            clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
+            clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
             self.close()
             fate = judge(error)
             if fate is not None:
                 raise fate from error
-            self._recover(records, places)
+            self._recover(transaction, error)
             return
         self._answered_at = timing.clock()
         for (shard, _), offset in zip(places, offsets, strict=True):
@@ -114,9 +140,9 @@ def deadline_is_failed() -> list[Patch]:
     """A group whose fate could not be learned in time is called failed."""
     recover = Writer._recover
 
-    def recovering(self: Any, records: Any, places: Any) -> None:
+    def recovering(self: Any, transaction: Any, met: Any) -> None:
         try:
-            recover(self, records, places)
+            recover(self, transaction, met)
         except OutcomeUnknownError as error:
             raise DeadlineError("no time left") from error
 
@@ -193,7 +219,7 @@ def control_is_read_to_the_last_stable_offset() -> list[Patch]:
         def __init__(self, kafka: Kafka) -> None:
             self._kafka = kafka
 
-        def reader(self, topic: str, *, committed: bool = True) -> Reader:
+        def reader(self, topic: str, *, committed: bool = True, wait_ms: int = 0) -> Reader:
             return self._kafka.reader(topic)
 
     def reading(kafka: Any, *arguments: Any) -> Any:

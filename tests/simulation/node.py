@@ -20,6 +20,7 @@ from tests.simulation.history import CapturedLoad, History, Tenure
 from tests.simulation.reference import Call
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCE_CHECK_S, GATE_S, JOURNAL, LIMITS, REQUEST_S, RETENTION_S, UUID, Setting
+from tests.simulation.taking_in import Taking
 from tests.simulation.workload import Workload
 
 _TRIES = 4
@@ -60,6 +61,7 @@ class Node:
         chance: Random,
         *,
         next_number: Callable[[], int],
+        takes_in: bool = False,
     ) -> None:
         self.process = Process(name)
         self.disk = disk
@@ -75,6 +77,7 @@ class Node:
         self._name = name
         self._chance = chance
         self._next_number = next_number
+        self._takes_in = takes_in
         self._work = False
         self._closing = False
         setting.scheduler.spawn(self.process, self._main)
@@ -117,6 +120,8 @@ class Node:
         replica.listen(None)
         self._scheduler.spawn(self.process, lambda: self._follow(core, replica))
         self._scheduler.spawn(self.process, lambda: self._call(core))
+        if self._takes_in:
+            self._scheduler.spawn(self.process, lambda: self._take_in(core))
         self._write(core)
         core.end_close()
         if self.tenure is not None:
@@ -256,6 +261,22 @@ class Node:
                 if room is not None:
                     scheduler.wait(5.0, lambda room=room: room.done)  # type: ignore[misc]
             scheduler.pause(chance.choice((0.001, 0.004, 0.02, 0.05)))
+
+    def _take_in(self, core: Core) -> None:
+        assert self.tenure is not None
+        taking = Taking(
+            core,
+            self.tenure,
+            self._setting.kafka(self._name),
+            self._scheduler,
+            self._chance,
+            next_number=self._next_number,
+            woken=self._wake,
+        )
+        taking.run(lambda: self.busy and not self._closing)
+
+    def _wake(self) -> None:
+        self._work = True
 
     def _check_current(self, core: Core, tenure: Tenure) -> None:
         """A node that still hands out must not be one whose successor has long been active."""

@@ -17,11 +17,12 @@ from typing import TypeVar
 from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaRefusedError, TopicError
 from journal.kafka.client_settings import REPEATED_AFTER_S
 from journal.kafka.ports import (
+    Consumed,
     FatalProducerError,
     RetriableProducerError,
     Sent,
 )
-from tests.simulation.broker import Answer
+from tests.simulation.broker import OFFSETS, Answer
 from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, once
 
 T = TypeVar("T")
@@ -87,6 +88,10 @@ class SimulatedTransactionalProducer:
         self._epoch = -1
         self._phase = Phase.NEW
 
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        """No request of it changes anything."""
+        return self._phase is not Phase.CLOSED
+
     def init(self, timeout_s: float) -> None:
         self._expect(Phase.NEW)
         deadline = self._now() + timeout_s
@@ -126,9 +131,15 @@ class SimulatedTransactionalProducer:
         return sending.offsets
 
     def send_rows(
-        self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+        self,
+        topic: str,
+        partition: int,
+        rows: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        *,
+        before: Sequence[Sent] = (),
     ) -> int:
-        return self.send((Sent(topic, partition, key, value) for key, value in rows), timeout_s)[-1]
+        return self.send(chain(before, (Sent(topic, partition, key, value) for key, value in rows)), timeout_s)[-1]
 
     def _produce(self, sending: Sending, partition: Partition, added: set[Partition], deadline: float) -> None:
         """One Produce request, after the coordinator has all partitions that are known to be in the transaction."""
@@ -140,6 +151,20 @@ class SimulatedTransactionalProducer:
         if rows:
             effect = once(partial(self._broker.produce, self._id, self._epoch, *partition, rows))
             sending.answered(partition, self._request("produce", deadline, effect))
+
+    def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
+        began = self._now()
+        self._expect(Phase.OPEN)
+        self._broker.create_topic(OFFSETS[0], 1, 1, {})
+        self._add_partitions([OFFSETS], began + timeout_s)
+        answer = self._request(
+            "commit_offsets",
+            began + timeout_s,
+            lambda: self._broker.commit_offsets(self._id, self._epoch, consumed.group, consumed.offsets),
+        )
+        if answer is not None:
+            raise self._died_of("commit offsets", answer)
+        return self._now() - began < REPEATED_AFTER_S
 
     def commit_transaction(self, timeout_s: float) -> bool:
         began = self._now()
@@ -210,6 +235,9 @@ class SimulatedPlainProducer:
 
     def __init__(self, requests: Requests) -> None:
         self._requests: Requests | None = requests
+
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        return self._requests is not None
 
     def send(self, records: Iterable[Sent], timeout_s: float) -> list[int]:
         requests = self._requests

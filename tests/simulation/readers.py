@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from journal.errors import ClosedError, GapError, KafkaRefusedError, KafkaUnavailableError, TopicError
+from journal.errors import ClosedError, DeadlineError, GapError, KafkaRefusedError, KafkaUnavailableError, TopicError
 from journal.kafka.ports import GroupMember, LogRecord, TopicState
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.partition import PartitionLog
@@ -47,6 +47,9 @@ class SimulatedReader:
         if log is None:
             raise TopicError(f"{self._topic}[{partition}] is not there")
         return log.start, log.last_stable if self._committed else log.end
+
+    def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
+        return {partition: self.start_and_end(partition, timeout_s) for partition in partitions}
 
     def close(self) -> None:
         self._requests = None
@@ -138,6 +141,22 @@ class SimulatedCluster:
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
         offsets = self._asked(timeout_s).group_offsets.get(group, {})
         return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
+
+    def stable_offsets(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], int]:
+        broker = self._asked(timeout_s)
+        if not broker.timeline.wait(timeout_s, lambda: not broker.is_unstable(group)):
+            raise DeadlineError(f"offsets of group {group}: a transaction with some is still open")
+        return dict(broker.group_offsets.get(group, {}))
+
+    def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None:
+        broker = self._asked(timeout_s)
+        for partition, offset in offsets.items():
+            log = broker.log(topic, partition)
+            if log is None or offset > log.end:
+                raise KafkaRefusedError(f"delete records of {topic}[{partition}]: there is no offset {offset}")
+            log.trim(offset)
 
     def close(self) -> None:
         self._requests = None

@@ -66,6 +66,8 @@ class Setting:
     pace_s: float
     join_s: float
     recovery_s: float
+    rejoin_s: float
+    """Between a worker's giving its shards back and its hearing which it has now: others may have them meanwhile."""
 
     @staticmethod
     def by_chance(broker: RecordingBroker, scheduler: Scheduler, chance: Random) -> Setting:
@@ -80,6 +82,7 @@ class Setting:
             pace_s=chance.choice((0.0, 0.001)),
             join_s=chance.choice((0.0, 0.001)),
             recovery_s=chance.choice((1.5, 8.0, 8.0)),
+            rejoin_s=chance.choice((0.0, 0.05, 0.5, 2.0)),
         )
         setting.create_topics()
         return setting

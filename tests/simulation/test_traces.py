@@ -79,18 +79,22 @@ class Script(Faults):
 class Stage:
     """A journal with one worker, and nodes that do only what the test asks for."""
 
-    def __init__(self, shards: int = 1) -> None:
+    def __init__(self, shards: int = 1, *, rejoin_s: float = 0.0) -> None:
         self.script = Script()
         self.scheduler = Scheduler(Random(1))
         self.script.scheduler = self.scheduler
         self.scheduler.freeze_for = self.script.freeze_for
         self.broker = RecordingBroker(self.scheduler, self.script)
-        self.setting = Setting(self.broker, self.scheduler, shards, 100, 1000, 0.02, 5.0, 0.0, 0.0, 8.0)
+        self.setting = Setting(self.broker, self.scheduler, shards, 100, 1000, 0.02, 5.0, 0.0, 0.0, 8.0, rejoin_s)
         self.setting.create_topics()
         self.history = History(shards)
         self._numbers = count(1)
-        worker = WorkerProcess(self.setting, self.history, "worker", {})
-        worker.wanted = frozenset(range(shards))
+        self.worker = self.start_worker("worker", *range(shards))
+
+    def start_worker(self, name: str, *shards: int) -> WorkerProcess:
+        worker = WorkerProcess(self.setting, self.history, name, {})
+        worker.wanted = frozenset(shards)
+        return worker
 
     def node(self, name: str) -> Node:
         node = Node(self.setting, self.history, name, Disk(), Random(name), next_number=lambda: next(self._numbers))

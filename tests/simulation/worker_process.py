@@ -96,15 +96,16 @@ class WorkerProcess:
 
     def _rebalanced(self, worker: Worker) -> bool:
         """Give everything back, take what is wanted now; True after a clean stop."""
+        if self.wanted is not None and self._given:
+            worker.revoked(self._given)
+            self._setting.scheduler.pause(self._setting.rejoin_s)
         wanted = self.wanted
         if wanted is None:
             worker.stop()
             self._look(worker)
             return True
-        if self._given:
-            worker.revoked(self._given)
         self._given = wanted
-        self._positions = dict(worker.assigned(wanted)) if wanted else {}
+        self._positions = dict(worker.assigned(wanted))
         return False
 
     def _look(self, worker: Worker) -> None:

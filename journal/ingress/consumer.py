@@ -1,0 +1,158 @@
+"""A consumer of assigned partitions of many topics: never in its group, never commits, never resets an offset.
+
+What stops a partition (it is gone, or its position is outside the log) is told once, and the others go on.
+
+Hot path: a record costs its tuple, and one call of librdkafka's for each field.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+
+from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
+from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
+from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.ports import FOLLOW_MS, Clock
+from journal.routing.ingress import SourceRecord
+
+Partition = tuple[str, int]
+
+T = TypeVar("T")
+
+
+class SourceConsumer:
+    """Used by one thread."""
+
+    def __init__(self, settings: ClientSettings, group: str, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._events = ClientEvents(settings)
+        config = settings.reader(group, committed=True, wait_ms=FOLLOW_MS) | {"enable.partition.eof": False}
+        self._positions: dict[Partition, int] = {}
+        self._stopped: dict[Partition, JournalError] = {}
+        try:
+            self._consumer: Consumer | None = Consumer({**config, **self._events.callbacks()})
+        except KafkaException as error:
+            raise config_error(error) from error
+
+    def topics(self, timeout_s: float) -> dict[str, int]:
+        """Every topic there is, and how many partitions it has."""
+        found = self._asked("list topics", lambda consumer: consumer.list_topics(timeout=timeout_s))
+        return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
+
+    def earliest(self, partition: Partition, timeout_s: float) -> int:
+        """The log's first offset."""
+        return self._bounds(partition, timeout_s)[0]
+
+    def latest(self, partition: Partition, timeout_s: float) -> int:
+        """Behind the last record that is committed."""
+        return self._bounds(partition, timeout_s)[1]
+
+    def at(self, partition: Partition, timestamp_ms: int, timeout_s: float) -> int:
+        """The first record of that time or later; the end if there is none."""
+        asked = [TopicPartition(*partition, timestamp_ms)]
+        found = self._asked(f"offsets of {partition[0]}", lambda c: c.offsets_for_times(asked, timeout=timeout_s))
+        offset: int = found[0].offset
+        return self.latest(partition, timeout_s) if offset in (OFFSET_END, OFFSET_BEGINNING) else offset
+
+    def assign(self, positions: Mapping[Partition, int]) -> None:
+        """Read these partitions, and no others, from these offsets on."""
+        self._positions = dict(positions)
+        self._stopped = {}
+        parts = [TopicPartition(topic, part, offset) for (topic, part), offset in positions.items()]
+        self._asked("assign", lambda consumer: consumer.assign(parts))
+
+    def poll(self, timeout_s: float, records_max: int) -> list[SourceRecord]:
+        """What has arrived, each partition's in offset order; none if the time passes."""
+        consumer, records = self._open(), list[SourceRecord]()
+        if not self._positions:
+            return records
+        try:
+            first = consumer.poll(timeout_s)
+            if first is not None:
+                self._take([first, *consumer.consume(records_max - 1, 0)], records)
+        except KafkaException as error:
+            raise operating_error("read the sources", error_of(error)) from error
+        return records
+
+    def stopped(self) -> dict[Partition, JournalError]:
+        """Partitions that give nothing more, and why."""
+        return dict(self._stopped)
+
+    def lag(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
+        """How many offsets each partition's log goes on behind a position, as far as is known without asking."""
+        found: dict[Partition, int] = {}
+        for partition, position in positions.items():
+            try:
+                _, end = self._open().get_watermark_offsets(TopicPartition(*partition), cached=True)
+            except KafkaException:
+                continue  # librdkafka has not fetched from it yet
+            if end >= 0:
+                found[partition] = max(0, end - position)
+        return found
+
+    def close(self) -> None:
+        # Dropped, not closed: there is no group to leave.
+        self._consumer = None
+
+    # ---- inside ----------------------------------------------------------------------------------------------------
+
+    def _take(self, messages: Sequence[Message], records: list[SourceRecord]) -> None:
+        positions, add, new = self._positions, records.append, tuple.__new__
+        for message in messages:
+            error = message.error()
+            topic, part, offset = message.topic(), message.partition(), message.offset()
+            if error is not None:
+                self._meet(error, topic or "", -1 if part is None else part)
+                continue
+            if topic is None or part is None or offset is None or offset < positions.get((topic, part), offset + 1):
+                continue
+            positions[topic, part] = offset + 1
+            key, value, headers = message.key(), message.value(), message.headers() or ()
+            add(new(SourceRecord, (topic, part, offset, message.timestamp()[1], key, value, headers)))
+
+    def _meet(self, error: KafkaError, topic: str, part: int) -> None:
+        doing = f"read {topic}[{part}]"
+        if is_outside_log(error):
+            self._stop((topic, part), gap_error(error, topic, part, self._positions.get((topic, part), -1)))
+            return
+        met = operating_error(doing, error)
+        if isinstance(met, KafkaUnavailableError):
+            return  # librdkafka tries again
+        gone = isinstance(met, TopicError)
+        for other in self._positions:
+            if other == (topic, part) or (gone and other[0] == topic):
+                self._stop(other, TopicError(f"topic {topic} is gone") if gone else met)
+
+    def _stop(self, partition: Partition, error: JournalError) -> None:
+        self._stopped.setdefault(partition, error)
+
+    def _bounds(self, partition: Partition, timeout_s: float) -> tuple[int, int]:
+        asked = TopicPartition(*partition)
+        start, end = self._asked(
+            f"offsets of {partition[0]}[{partition[1]}]",
+            lambda consumer: consumer.get_watermark_offsets(asked, timeout_s, False),
+        )
+        return start, end
+
+    def _asked(self, doing: str, call: Callable[[Consumer], T]) -> T:
+        try:
+            return call(self._open())
+        except KafkaException as error:
+            raise operating_error(doing, error_of(error)) from error
+
+    def _open(self) -> Consumer:
+        if self._consumer is None:
+            raise ClosedError("this consumer is closed")
+        return self._consumer

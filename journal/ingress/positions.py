@@ -1,0 +1,70 @@
+"""Where each partition of the sources goes on. Pure.
+
+A partition goes on at the committed offset of the journal's group. One that has none begins where its source's `start`
+says; that is committed before its first record is, so that it stays the same whoever consumes next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from journal.routing.config import RoutingConfig, SourceConfig
+from journal.routing.outcomes import OnError
+
+Partition = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Positions:
+    """What to consume, and what cannot be."""
+
+    known: dict[Partition, int] = field(default_factory=dict)
+    """Where partitions go on."""
+    beginning: dict[Partition, str] = field(default_factory=dict)
+    """Partitions to begin at their source's `start`."""
+    stopped: dict[str, str] = field(default_factory=dict)
+    """Sources that are not consumed, and why."""
+
+
+def positions_of(
+    routing: RoutingConfig,
+    topics: Mapping[str, int],
+    sources: Mapping[str, SourceConfig],
+    committed: Mapping[Partition, int],
+    stopped: Collection[str],
+) -> Positions:
+    """`topics` are all there are with their numbers of partitions; `sources` those to consume; `stopped` sources that
+    are to stay so.
+    """
+    found = Positions()
+    for source in routing.sources:
+        if source.name not in stopped and (fault := _fault_of(routing, source, topics, committed)):
+            found.stopped[source.name] = fault
+    for topic, source in sources.items():
+        if source.name in found.stopped or source.name in stopped:
+            continue
+        for partition in [(topic, number) for number in range(topics[topic])]:
+            if partition in committed:
+                found.known[partition] = committed[partition]
+            else:
+                found.beginning[partition] = source.start
+    return found
+
+
+def _fault_of(
+    routing: RoutingConfig, source: SourceConfig, topics: Mapping[str, int], committed: Mapping[Partition, int]
+) -> str:
+    for topic in source.topics:
+        if topic not in topics:
+            return f"topic {topic} is not there: create it, or take it out of the source"
+    for topic, number in committed:
+        if source.takes(topic) and number >= topics.get(topic, 0):
+            return (
+                f"{topic}[{number}] is gone, of which records were consumed: if that is meant, delete the offsets of "
+                "that topic from the journal's ingress group"
+            )
+    letters = source.dead_letter_topic or routing.dead_letter_topic
+    if source.on_error is OnError.DEAD_LETTER and letters not in topics:
+        return f"dead-letter topic {letters} is not there: create it"
+    return ""

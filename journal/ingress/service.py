@@ -1,0 +1,121 @@
+"""`IngressService`: the ingress of a node while it is active.
+
+    service = IngressService(settings, store)      # in on_active, with a store that was started
+    service.start()
+    ...
+    service.close()                                # in on_standby, before the store is closed; in on_fenced: stop
+
+Safe without being closed: what it takes in goes through the activation's journal alone, which ends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+from journal.config import Settings
+from journal.connecting import kafka_of
+from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
+from journal.ingress.batch import Converter
+from journal.ingress.consumer import SourceConsumer
+from journal.ingress.filters import Filters
+from journal.ingress.loop import IngressLoop, LoopConfig
+from journal.ingress.status import IngressStatus, SourceStatus
+from journal.kafka.control import ingress_group, own_topics
+from journal.routing.ingress import Ingress
+from journal.store.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+BATCH_RECORDS = 1000
+"""Of one Kafka transaction. The store's lock is held while they are appended, some 10 ms."""
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""Values of one Kafka transaction, and one record more."""
+
+LIST_EVERY_S = 10.0
+"""How soon a pattern finds a new topic."""
+
+_END_S = 5.0
+
+
+def ingress_of(settings: Settings) -> Ingress:
+    """The sources of a journal. Raises ConfigError for topics that are the journal's own."""
+    return Ingress(settings.routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+
+
+class IngressService:
+    """One activation's. Its methods may be called from any thread."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: MessageStore,
+        *,
+        batch_records: int = BATCH_RECORDS,
+        list_every_s: float = LIST_EVERY_S,
+        group: str = "",
+    ) -> None:
+        """`group` has the offsets, instead of the journal's own one.
+
+        Raises ConfigError for sources of topics that are the journal's own.
+        """
+        self._settings = settings
+        self._store = store
+        self._batch_records = batch_records
+        self._list_every_s = list_every_s
+        self._group = group or ingress_group(settings.journal)
+        routing = settings.routing
+        self._status = IngressStatus({source.name: SourceStatus(source.name) for source in routing.sources})
+        self._loop = self._make_loop()
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-ingress", daemon=True)
+
+    def start(self) -> None:
+        """Consume in a thread of its own, if there are sources."""
+        if self._settings.routing.sources:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End soon, without waiting for it. What was on its way is in the journal with its offsets, or neither is."""
+        self._loop.stop()
+
+    def close(self) -> None:
+        """End, and wait a little for that."""
+        self._loop.stop()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(_END_S)
+
+    def status(self) -> dict[str, Any]:
+        """How the sources stand, in values that JSON can say."""
+        return self._status.as_json()
+
+    def _make_loop(self) -> IngressLoop:
+        settings, store = self._settings, self._store
+        routing, kafka, ingress = settings.routing, kafka_of(settings), ingress_of(settings)
+        filters = Filters(store)
+        config = LoopConfig(self._group, settings.request_timeout_ms / 1000, self._list_every_s, self._batch_records)
+        converter = Converter(ingress, routing, store, filters, settings.limits, batch_bytes=BATCH_BYTES)
+        return IngressLoop(
+            config,
+            routing,
+            ingress,
+            store,
+            converter,
+            filters.takes,
+            lambda: SourceConsumer(kafka.settings, self._group),
+            kafka.cluster,
+            self._status,
+        )
+
+    def _run(self) -> None:
+        try:
+            self._loop.run()
+        except (StateError, ClosedError, FencedError, OutcomeUnknownError) as error:
+            log.info("the ingress ends with the activation: %s", error)
+        except JournalError as error:
+            log.error("the ingress ends: %s", error)
+            self._status.fail(str(error))
+        except Exception as error:
+            log.exception("the ingress ends")
+            self._status.fail(repr(error))

@@ -1,0 +1,106 @@
+"""How each source stands: written by the ingress' thread, read by any."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from journal.routing.outcomes import Reason
+
+
+@dataclass(slots=True)
+class SourceStatus:
+    """One source, since this node was last active."""
+
+    name: str
+    partitions: int = 0
+    records: int = 0
+    """Whose offsets are committed."""
+    messages: int = 0
+    """That they became."""
+    refused: Counter[Reason] = field(default_factory=Counter)
+    dead_letters: int = 0
+    lag: int = 0
+    error: str = ""
+    """Why it is stopped; empty: it is not."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What the control socket answers."""
+        return {
+            "source": self.name,
+            "state": "stopped" if self.error else "running",
+            "partitions": self.partitions,
+            "records": self.records,
+            "messages": self.messages,
+            "refused": {
+                reason.value: count for reason, count in sorted(self.refused.items(), key=lambda e: e[0].value)
+            },
+            "dead_letters": self.dead_letters,
+            "lag": self.lag,
+            "error": self.error,
+        }
+
+
+class IngressStatus:
+    """All sources. Thread-safe."""
+
+    def __init__(self, sources: Mapping[str, SourceStatus]) -> None:
+        self._lock = threading.Lock()
+        self._sources = dict(sources)
+        self._paused = False
+        self._error = ""
+        self._unrouted = 0
+        self._duplicates = 0
+
+    def change(self, source: str, **counts: int) -> None:
+        """Add to counts of a source."""
+        with self._lock:
+            status = self._sources[source]
+            for name, count in counts.items():
+                setattr(status, name, getattr(status, name) + count)
+
+    def refuse(self, source: str, reasons: Counter[Reason]) -> None:
+        with self._lock:
+            self._sources[source].refused.update(reasons)
+
+    def stands(self, source: str, *, partitions: int | None = None, lag: int | None = None) -> None:
+        with self._lock:
+            status = self._sources[source]
+            status.partitions = status.partitions if partitions is None else partitions
+            status.lag = status.lag if lag is None else lag
+
+    def stop(self, source: str, error: str) -> None:
+        """Why a source is stopped; empty: it goes on."""
+        with self._lock:
+            self._sources[source].error = error
+
+    def dropped(self, unrouted: int, duplicates: int) -> None:
+        """Messages that no queue takes, and those whose duplicate-detection id was seen."""
+        with self._lock:
+            self._unrouted += unrouted
+            self._duplicates += duplicates
+
+    def pause(self, *, paused: bool) -> None:
+        """Whether the journal is full, so that nothing is consumed."""
+        with self._lock:
+            self._paused = paused
+
+    def fail(self, error: str) -> None:
+        """Why all of it is waiting; empty: it is not."""
+        with self._lock:
+            self._error = error
+
+    def as_json(self) -> dict[str, Any]:
+        """What the control socket answers."""
+        with self._lock:
+            state = "waiting" if self._error else "paused" if self._paused else "running"
+            return {
+                "state": state,
+                "error": self._error,
+                "unrouted": self._unrouted,
+                "duplicates": self._duplicates,
+                "sources": [status.as_json() for status in self._sources.values()],
+            }

@@ -1,0 +1,262 @@
+"""Records of Kafka topics become messages, exactly once, each by its source's policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from journal.config import Settings
+from journal.errors import FullError
+from journal.limits import Limits
+from journal.routing.config import RoutingConfig
+from journal.store.model import Message, QueueConfig, Routing
+from journal.store.store import MessageStore
+from tests.support.in_process import made_journal, running_worker
+from tests.support.sources import (
+    DEADLINE_S,
+    bodies,
+    committed,
+    create_topic,
+    delete_topic,
+    new_name,
+    produce,
+    read_topic,
+    ready,
+    taking,
+    trim_topic,
+    wait_until,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+ORDERS = QueueConfig("orders", "orders")
+
+
+@pytest.fixture(scope="module")
+def journal(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """One journal, and its worker, for the tests of this module: each has topics and an address of its own."""
+    settings = made_journal(bootstrap, tmp_path_factory.mktemp("ingress"), shards=2)
+    with running_worker(settings):
+        yield settings
+
+
+def with_sources(settings: Settings, *sources: dict[str, Any], **routing: Any) -> Settings:
+    """The settings of a journal that takes records from these sources."""
+    config = RoutingConfig.model_validate({"sources": list(sources), **routing})
+    return settings.model_copy(update={"routing": config})
+
+
+def numbers(first: int, count: int) -> list[bytes | None]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+def queue(name: str, **more: Any) -> QueueConfig:
+    """A queue of the address of that name."""
+    return QueueConfig(name, more.pop("address", name), **more)
+
+
+# ---- records and offsets -----------------------------------------------------------------------------------------
+
+
+def test_records_become_messages_and_their_offsets_are_committed(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 250), headers={"jms.string.region": b"eu"})
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "orders"})
+    with taking(settings, [ORDERS]) as node:
+        node.wait_for("orders", 250)
+        assert bodies(node.store, "orders") == numbers(0, 250)
+        first = node.store.message(next(node.store.browse("orders", 1)).message)
+        assert (first.properties["region"], first.properties["kafka.offset"]) == ("eu", 0)
+    assert committed(settings)[topic, 0] == 250
+    produce(bootstrap, topic, numbers(250, 10))
+    with taking(settings) as node:
+        node.wait_for("orders", 260)
+        assert bodies(node.store, "orders") == numbers(0, 260)
+
+
+def test_a_message_goes_to_the_queues_that_take_it_and_a_duplicate_or_a_large_one_as_sent_ones_do(
+    bootstrap: str, journal: Settings
+) -> None:
+    topic = create_topic(bootstrap, new_name(), config={"max.message.bytes": "2000000"})
+    queues = [
+        queue("fan-all", address="fan", routing=Routing.MULTICAST),
+        queue("fan-eu", address="fan", routing=Routing.MULTICAST, filter="region = 'eu'"),
+        queue("fan-one", address="fan"),
+        queue("fan-other", address="fan"),
+    ]
+    large = b"x" * 700_000
+    produce(bootstrap, topic, [b"a", large], headers={"jms.string.region": b"eu"})
+    produce(bootstrap, topic, [b"b"], headers={"jms.string.region": b"us"})
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "fan"})
+    with taking(settings, queues) as node:
+        node.wait_for("fan-all", 3)
+        assert bodies(node.store, "fan-all") == [b"a", large, b"b"]
+        assert bodies(node.store, "fan-eu") == [b"a", large]
+        assert ready(node.store, "fan-one") + ready(node.store, "fan-other") == 3
+        assert {ready(node.store, "fan-one"), ready(node.store, "fan-other")} == {1, 2}
+
+
+def test_what_a_producer_aborted_is_not_taken_in(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(DEADLINE_S)
+    for value, commits in ((b"aborted", False), (b"kept", True), (b"aborted too", False), (b"last", True)):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        if commits:
+            producer.commit_transaction(DEADLINE_S)
+        else:
+            producer.flush(DEADLINE_S)
+            producer.abort_transaction(DEADLINE_S)
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "committed"})
+    with taking(settings, [queue("committed")]) as node:
+        node.wait_for("committed", 2)
+        assert bodies(node.store, "committed") == [b"kept", b"last"]
+
+
+def test_a_pattern_finds_new_topics_and_never_the_journals_own(bootstrap: str, journal: Settings) -> None:
+    prefix = new_name()
+    produce(bootstrap, create_topic(bootstrap, f"{prefix}-a"), numbers(0, 3))
+    pattern = f"{prefix}-.*|{journal.journal}.*|__consumer_offsets"
+    settings = with_sources(journal, {"name": "in", "pattern": pattern, "address": "pattern"})
+    with taking(settings, [queue("pattern")]) as node:
+        node.wait_for("pattern", 3)
+        produce(bootstrap, create_topic(bootstrap, f"{prefix}-b", 2), numbers(3, 4), partitions=2)
+        node.wait_for("pattern", 7)
+        assert set(bodies(node.store, "pattern")) == set(numbers(0, 7))
+        assert node.source("in")["partitions"] == 3
+    consumed = {topic for topic, _ in committed(settings)}
+    assert f"{prefix}-b" in consumed
+    assert not [topic for topic in consumed if topic.startswith((journal.journal, "__"))]
+
+
+def test_a_source_that_starts_at_the_end_begins_there_once(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 5))
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "latest", "start": "latest"})
+    with taking(settings, [queue("latest")]) as node:
+        wait_until(lambda: committed(settings).get((topic, 0)) == 5, node.ingress.status)
+    produce(bootstrap, topic, numbers(5, 2))  # while nobody consumes
+    with taking(settings) as node:
+        node.wait_for("latest", 2)
+        assert bodies(node.store, "latest") == numbers(5, 2)
+
+
+def fill(store: MessageStore) -> None:
+    """Send until the journal takes nothing more."""
+    while True:
+        try:
+            store.send(Message("busy"), ["busy"])
+        except FullError:
+            return
+
+
+def test_a_full_journal_pauses_the_consumer_and_nothing_is_lost(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    small = Limits(queue_operations_max=60, transaction_buffer_operations_max=10)
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "full"})
+    settings = settings.model_copy(update={"limits": small, "room_timeout_ms": 0})
+    with taking(settings, [queue("full"), queue("busy")], batch_records=25) as node:
+        wait_until(lambda: committed(settings).get((topic, 0)) == 0, node.ingress.status)
+        with node.blocked_writer():
+            fill(node.store)
+            produce(bootstrap, topic, numbers(0, 300))
+            wait_until(lambda: node.ingress.status()["state"] == "paused", node.ingress.status)
+            assert (ready(node.store, "full"), node.store.queue("full").arriving) == (0, 0)
+        node.wait_for("full", 300)
+        assert bodies(node.store, "full") == numbers(0, 300)
+
+
+# ---- policies ----------------------------------------------------------------------------------------------------
+
+
+def test_a_record_that_cannot_be_converted_stops_its_source_alone(bootstrap: str, journal: Settings) -> None:
+    poisoned, healthy = create_topic(bootstrap, new_name()), create_topic(bootstrap, new_name())
+    produce(bootstrap, poisoned, [b"fine", b"\xff\xfe", b"behind"])
+    settings = with_sources(
+        journal,
+        {"name": "poisoned", "topics": [poisoned], "address": "stops", "value": "text"},
+        {"name": "healthy", "topics": [healthy], "address": "goes-on", "value": "text"},
+    )
+    with taking(settings, [queue("stops"), queue("goes-on")]) as node:
+        assert f"{poisoned}[0]@1" in node.wait_stopped("poisoned")
+        produce(bootstrap, healthy, numbers(0, 3))
+        node.wait_for("goes-on", 3)
+        assert bodies(node.store, "stops") == [b"fine"]
+        assert node.source("healthy")["error"] == ""
+    assert committed(settings)[poisoned, 0] == 1
+
+
+def test_a_record_that_cannot_be_converted_is_skipped_and_counted(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, [b"fine", b"\xff", b"behind", b"\xfe"])
+    settings = with_sources(
+        journal, {"name": "in", "topics": [topic], "address": "skips", "value": "text", "on_error": "skip"}
+    )
+    with taking(settings, [queue("skips")]) as node:
+        wait_until(lambda: node.source("in")["records"] == 4, node.ingress.status)
+        assert node.source("in")["refused"] == {"not-text": 2}
+        assert bodies(node.store, "skips") == [b"fine", b"behind"]
+    assert committed(settings)[topic, 0] == 4
+
+
+def test_a_record_that_cannot_be_converted_goes_to_the_dead_letter_topic_with_the_reason(
+    bootstrap: str, journal: Settings
+) -> None:
+    topic, letters = create_topic(bootstrap, new_name()), create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, [b"fine", b"\xff", b"behind"])
+    source = {"name": "in", "topics": [topic], "value": "text", "on_error": "dead-letter", "address": "{topic}"}
+    settings = with_sources(journal, source, dead_letter_topic=letters)
+    with taking(settings, [queue(topic)]) as node:
+        node.wait_for(topic, 2)
+        wait_until(lambda: node.source("in")["dead_letters"] == 1, node.ingress.status)
+        (letter,) = read_topic(bootstrap, letters, 1)
+        assert (letter.key(), letter.value()) == (b"1", b"\xff")
+        assert ("kafka-journal.error.reason", b"not-text") in (letter.headers() or [])
+        assert bodies(node.store, topic) == [b"fine", b"behind"]
+
+
+def test_an_address_that_is_not_there_is_refused_by_policy(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, [b"nowhere"])
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "no.such"})
+    with taking(settings) as node:
+        assert "there is no address no.such (bad-address)" in node.wait_stopped("in")
+    with taking(settings, [queue("no.such")]) as node:
+        node.wait_for("no.such", 1)
+
+
+# ---- topics ------------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_that_vanishes_stops_its_source_alone(bootstrap: str, journal: Settings) -> None:
+    vanishing, staying = create_topic(bootstrap, new_name()), create_topic(bootstrap, new_name())
+    produce(bootstrap, vanishing, numbers(0, 2))
+    settings = with_sources(
+        journal,
+        {"name": "vanishing", "topics": [vanishing], "address": "vanishing"},
+        {"name": "staying", "topics": [staying], "address": "staying"},
+    )
+    with taking(settings, [queue("vanishing"), queue("staying")]) as node:
+        node.wait_for("vanishing", 2)
+        delete_topic(bootstrap, vanishing)
+        assert vanishing in node.wait_stopped("vanishing")
+        produce(bootstrap, staying, numbers(0, 2))
+        node.wait_for("staying", 2)
+
+
+def test_an_offset_outside_the_log_stops_its_source_and_is_never_reset(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 4))
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "trimmed"})
+    with taking(settings, [queue("trimmed")]) as node:
+        node.wait_for("trimmed", 4)
+    produce(bootstrap, topic, numbers(4, 4))
+    trim_topic(bootstrap, topic, 6)
+    with taking(settings) as node:
+        assert "outside the log" in node.wait_stopped("in")
+        assert ready(node.store, "trimmed") == 4
+    assert committed(settings)[topic, 0] == 4

@@ -1,0 +1,152 @@
+"""Ingress across failovers: nodes are killed and stopped while they take records in; every record is there once."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from journal.config import Settings
+from journal.routing.config import RoutingConfig
+from journal.store.model import QueueConfig
+from tests.support.in_process import made_journal, running_worker
+from tests.support.processes import COMMAND, command_env
+from tests.support.sources import DEADLINE_S, bodies, committed, create_topic, new_name, taking, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+
+FAILOVER_S = 120.0
+PARTITIONS = 3
+ENV = {
+    "KAFKA_JOURNAL_FENCE_CHECK_MS": "1500",
+    "KAFKA_JOURNAL_NODE_SESSION_TIMEOUT_MS": "3000",
+    "KAFKA_JOURNAL_NODE_HEARTBEAT_MS": "300",
+    "KAFKA_JOURNAL_NODE_REPORT_MS": "500",
+}
+
+
+class Machine:
+    """A node's process, which can be started again."""
+
+    def __init__(self, settings: Settings, directory: Path, name: str, routing: RoutingConfig) -> None:
+        self.name = name
+        env = ENV | {"KAFKA_JOURNAL_ROUTING": json.dumps(routing.model_dump(mode="json"))}
+        self._env = command_env(settings.bootstrap_servers, settings.journal, directory / name, env)
+        self._log = directory / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [COMMAND, "node", "--name", self.name], stdout=log, stderr=log, env=self._env
+            )
+
+    def said(self, role: str) -> int:
+        """How often it became that."""
+        return self.log().count(f"node {self.name} is {role}:") if self._log.exists() else 0
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def wait_for(self, role: str, after: int = 0) -> None:
+        until = time.monotonic() + FAILOVER_S
+        while self.said(role) <= after:
+            assert self._process is not None
+            assert self._process.poll() is None, self.log()[-4000:]
+            assert time.monotonic() < until, f"{self.name} is not {role}\n{self.log()[-4000:]}"
+            time.sleep(0.02)
+
+    def send(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def end(self, number: signal.Signals) -> None:
+        """Send it a signal that ends it, and wait for that."""
+        if self._process is not None and self._process.poll() is None:
+            self.send(number)
+            self._process.wait(FAILOVER_S)
+
+
+class Stream(threading.Thread):
+    """Produces numbers to all partitions in turn, until it is told to end."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        super().__init__(name="stream", daemon=True)
+        self.count = 0
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "all"})
+        self._topic = topic
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(0.02):
+            for _ in range(7):
+                self._producer.produce(self._topic, b"%d" % self.count, partition=self.count % PARTITIONS)
+                self.count += 1
+            self._producer.poll(0)
+
+    def finish(self) -> None:
+        self._end.set()
+        self.join()
+        assert self._producer.flush(DEADLINE_S) == 0
+
+
+def taken_in(settings: Settings) -> int:
+    return sum(committed(settings).values())
+
+
+def let_pass(settings: Settings, chance: random.Random) -> None:
+    """Let some records more be taken in, and then a moment by chance."""
+    before = taken_in(settings)
+    wait_until(lambda: taken_in(settings) > before + chance.randrange(50, 200))
+    time.sleep(chance.random() * 0.05)
+
+
+def test_every_record_is_a_message_once_whatever_becomes_of_the_active_node(bootstrap: str, tmp_path: Path) -> None:
+    chance = random.Random(6)
+    topic = create_topic(bootstrap, new_name(), PARTITIONS)
+    settings = made_journal(bootstrap, tmp_path / "own", shards=2)
+    routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": [topic], "address": "orders"}]})
+    first, second = (Machine(settings, tmp_path, name, routing) for name in ("first", "second"))
+    stream = Stream(bootstrap, topic)
+    with running_worker(settings):
+        with taking(settings, [QueueConfig("orders", "orders")]):
+            pass
+        try:
+            first.start()
+            first.wait_for("active")
+            stream.start()
+            second.start()
+            second.wait_for("standby")
+            let_pass(settings, chance)
+            first.end(signal.SIGKILL)
+            second.wait_for("active")
+            first.start()
+            first.wait_for("standby", after=1)
+            let_pass(settings, chance)
+            second.send(signal.SIGSTOP)  # a zombie
+            first.wait_for("active", after=1)
+            let_pass(settings, chance)
+            second.send(signal.SIGCONT)
+            second.wait_for("standby", after=1)
+            let_pass(settings, chance)
+            first.end(signal.SIGKILL)
+            second.wait_for("active", after=1)
+            let_pass(settings, chance)
+            stream.finish()
+            wait_until(lambda: taken_in(settings) >= stream.count, lambda: second.log()[-4000:])
+        finally:
+            second.send(signal.SIGCONT)
+            first.end(signal.SIGKILL)
+            second.end(signal.SIGTERM)
+        with taking(settings) as node:
+            found = [int(body) for body in bodies(node.store, "orders")]
+    assert len(found) == stream.count
+    for partition in range(PARTITIONS):
+        assert [n for n in found if n % PARTITIONS == partition] == list(range(partition, stream.count, PARTITIONS))

@@ -1,0 +1,177 @@
+"""Topics that a journal takes records from, and a node in this process that does."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it re-exports them
+
+from journal.config import Settings
+from journal.connecting import kafka_of
+from journal.errors import JournalError
+from journal.ingress.service import IngressService
+from journal.journal import BlockingJournal
+from journal.kafka.control import ingress_group
+from journal.store.model import QueueConfig
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from loaders.queues import QueueLoader
+
+DEADLINE_S = 60.0
+_LOOK_S = 0.02
+
+
+def new_name() -> str:
+    """A topic's name that no other test has."""
+    return f"source-{uuid.uuid4().hex}"
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+    """Create it, and wait for that."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(DEADLINE_S)
+    return topic
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(DEADLINE_S)
+
+
+def trim_topic(bootstrap: str, topic: str, before: int) -> None:
+    """Delete the records of its first partition before an offset."""
+    below = TopicPartition(topic, 0, before)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_records([below])[below].result(DEADLINE_S)
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes | None],
+    *,
+    partitions: int = 1,
+    headers: Mapping[str, bytes] | None = None,
+) -> None:
+    """Values with their number as the key, to the partitions in turn."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5})
+    for number, value in enumerate(values):
+        producer.produce(topic, value, b"%d" % number, number % partitions, headers=list((headers or {}).items()))
+    assert producer.flush(DEADLINE_S) == 0
+
+
+def read_topic(bootstrap: str, topic: str, count: int) -> list[Message]:
+    """Committed records of the first partition, once there are so many."""
+    config = {"bootstrap.servers": bootstrap, "group.id": topic, "isolation.level": "read_committed"}
+    consumer = Consumer(config)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    records: list[Message] = []
+    until = time.monotonic() + DEADLINE_S
+    while len(records) < count:
+        assert time.monotonic() < until, f"{len(records)} of {count} records of {topic}"
+        records += [message for message in consumer.consume(count, 0.2) if message.error() is None]
+    consumer.close()
+    return records
+
+
+def committed(settings: Settings) -> dict[tuple[str, int], int]:
+    """The offsets that the ingress has committed."""
+    cluster = kafka_of(settings).cluster()
+    found = cluster.stable_offsets(ingress_group(settings.journal), [], DEADLINE_S)
+    cluster.close()
+    return found
+
+
+def wait_until(what: Callable[[], bool], saying: Callable[[], object] = lambda: "") -> None:
+    """Wait for a condition."""
+    until = time.monotonic() + DEADLINE_S
+    while not what():
+        assert time.monotonic() < until, saying()
+        time.sleep(_LOOK_S)
+
+
+def bodies(store: MessageStore, queue: str) -> list[bytes]:
+    """A queue's bodies in its order."""
+    return [store.message(info.message).body for info in store.browse(queue)]
+
+
+def ready(store: MessageStore, queue: str) -> int:
+    return store.queue(queue).ready
+
+
+class Taking:
+    """A node in this process with a store and the ingress."""
+
+    def __init__(self, journal: BlockingJournal, store: MessageStore, ingress: IngressService) -> None:
+        self.journal = journal
+        self.store = store
+        self.ingress = ingress
+
+    def source(self, name: str) -> dict[str, object]:
+        """A source's status."""
+        (found,) = [each for each in self.ingress.status()["sources"] if each["source"] == name]
+        return dict(found)
+
+    def wait_stopped(self, name: str) -> str:
+        """Wait until a source is stopped; why."""
+        wait_until(lambda: self.source(name)["error"] != "", self.ingress.status)
+        return str(self.source(name)["error"])
+
+    @contextmanager
+    def blocked_writer(self) -> Iterator[None]:
+        """The journal's writer is busy with a callback meanwhile. What was accepted before is durable."""
+        here = threading.current_thread()
+        entered, leave = threading.Event(), threading.Event()
+
+        def stay(_: JournalError | None) -> None:
+            if threading.current_thread() is not here:  # otherwise the group was done too soon
+                entered.set()
+                leave.wait(DEADLINE_S)
+
+        until = time.monotonic() + DEADLINE_S
+        while not entered.wait(_LOOK_S):
+            assert time.monotonic() < until, "the writer never calls back"
+            self.journal.add(self.journal.new_id(), 0, b"").add_callback(stay)
+        try:
+            yield
+        finally:
+            leave.set()
+
+    def wait_for(self, queue: str, count: int) -> None:
+        wait_until(lambda: ready(self.store, queue) >= count, lambda: (ready(self.store, queue), self.ingress.status()))
+
+
+@contextmanager
+def taking(
+    settings: Settings, queues: Sequence[QueueConfig] = (), *, copy_name: str = "node", batch_records: int = 100
+) -> Iterator[Taking]:
+    """The active node of a journal, with its ingress; queues that are not there yet are made first."""
+    with BlockingJournal(settings, copy_name=copy_name) as journal:
+        loader = QueueLoader(references_in_memory_max=10**6, queue_references_in_memory_max=10**6)
+        journal.activate(loader)
+        with MessageStore(journal, StoreSettings()) as store:
+            store.start(loader.loaded)
+            make_queues(store, queues)
+            ingress = IngressService(settings, store, batch_records=batch_records, list_every_s=0.2)
+            ingress.start()
+            try:
+                yield Taking(journal, store, ingress)
+            finally:
+                ingress.close()
+
+
+def make_queues(store: MessageStore, queues: Sequence[QueueConfig]) -> None:
+    addresses = {entry.name for entry in store.addresses()}
+    names = {info.config.name for info in store.queues()}
+    for queue in queues:
+        if queue.address not in addresses:
+            store.create_address(queue.address)
+            addresses.add(queue.address)
+        if queue.name not in names:
+            store.create_queue(queue)
+    store.flush().wait(DEADLINE_S)

@@ -1,0 +1,234 @@
+"""Messages taken in with what was consumed for them: routed as sent ones, all of a batch or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from journal.acceptance import PlainOperation
+from journal.completion import Completion
+from journal.errors import (
+    AddressInUseError,
+    AddressMissingError,
+    DuplicateMessageError,
+    FencedError,
+    MessageMissingError,
+    MessageTooLargeError,
+    NotTakenInError,
+    QueueMissingError,
+)
+from journal.kafka.ports import Consumed, Sent
+from journal.local_journal import LocalJournal
+from journal.store.model import Message, QueueConfig, Routing
+from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
+from journal.store.taking_in import TakenIn
+from loaders.queues import QueueLoader
+
+OFFSETS = Consumed("group", {("topic", 0): 1})
+
+
+class Border(LocalJournal):
+    """A journal that can take in. While `held` is a list, it has what was accepted, for the test to decide on."""
+
+    held: list[tuple[Sequence[PlainOperation], Completion]] | None = None
+
+    def take_in(
+        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+    ) -> Completion:
+        if self.held is None:
+            return self.require_core().take_in(operations, consumed, beside)
+        self.held.append((operations, Completion()))
+        return self.held[-1][1]
+
+
+class Scene:
+    """A store on it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.start()
+
+    def start(self) -> None:
+        self.journal = Border(self._directory, shards=2)
+        self.journal.start()
+        loader = QueueLoader(references_in_memory_max=1000, queue_references_in_memory_max=1000)
+        self.journal.activate(loader)
+        self.store = MessageStore(self.journal, StoreSettings(inline_bytes_max=100, chunk_bytes=64))
+        self.store.start(loader.loaded)
+
+    def restart(self) -> None:
+        self.close()
+        self.start()
+
+    def close(self) -> None:
+        self.store.close()
+        self.journal.close()
+
+    def declare(self, *queues: QueueConfig, window: int = 0) -> None:
+        self.store.create_address("orders", window)
+        for queue in queues:
+            self.store.create_queue(queue)
+        self.store.flush().wait(10)
+
+    def take_in(self, *messages: Message) -> TakenIn:
+        incoming = [self.store.incoming(message) for message in messages]
+        return self.store.take_in(incoming, OFFSETS, (), takes_odd)
+
+    def hold(self) -> None:
+        self.journal.held = []
+
+    def decide(self, error: NotTakenInError | FencedError | None) -> None:
+        """Tell what became of the batch that is held."""
+        held, self.journal.held = self.journal.held, None
+        assert held is not None
+        operations, completion = held[0]
+        if error is None:
+            self.journal.take_in(operations, OFFSETS).wait(10)
+        completion.resolve(error)
+
+    def bodies(self, queue: str) -> list[bytes]:
+        return [self.store.message(info.message).body for info in self.store.browse(queue)]
+
+    def ready(self, queue: str) -> tuple[int, int]:
+        info = self.store.queue(queue)
+        return info.ready, info.arriving
+
+
+def takes_odd(message: Message, queue: QueueConfig) -> bool:
+    """A queue's filter is a number that bodies must end with."""
+    return message.body.decode().endswith(queue.filter)
+
+
+def order(body: str, duplicate_id: str = "") -> Message:
+    return Message("orders", body.encode(), duplicate_id=duplicate_id.encode())
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(tmp_path)
+    yield made
+    made.close()
+
+
+def queue(name: str, **more: object) -> QueueConfig:
+    return QueueConfig(name, "orders", **more)  # type: ignore[arg-type]
+
+
+def test_a_batch_is_in_all_queues_that_take_it_in_order_and_after_a_load_too(scene: Scene) -> None:
+    multicast = {"routing": Routing.MULTICAST}
+    scene.declare(queue("all", **multicast), queue("ones", filter="1", **multicast), queue("one"), queue("other"))
+    taken = scene.take_in(order("1"), order("2"), order("11"), order("x" * 200))
+    taken.completion.wait(10)
+    assert (taken.messages, taken.unrouted, taken.duplicates) == (4, 0, 0)
+    for _ in range(2):
+        assert scene.bodies("all") == [b"1", b"2", b"11", b"x" * 200]
+        assert scene.bodies("ones") == [b"1", b"11"]
+        assert len(scene.bodies("one")) == len(scene.bodies("other")) == 2
+        scene.restart()
+
+
+def test_what_no_queue_takes_is_not_stored(scene: Scene) -> None:
+    scene.declare(queue("ones", filter="1"))
+    taken = scene.take_in(order("2"), order("1"), order("3"))
+    taken.completion.wait(10)
+    assert (taken.messages, taken.unrouted) == (1, 2)
+    assert scene.bodies("ones") == [b"1"]
+    scene.restart()
+    assert scene.store.orphaned_messages == 0
+
+
+def test_an_address_or_queue_that_is_not_there_refuses_the_batch(scene: Scene) -> None:
+    with pytest.raises(AddressMissingError):
+        scene.take_in(order("1"))
+    scene.declare()
+    with pytest.raises(QueueMissingError):
+        scene.take_in(order("1"))
+    with pytest.raises(MessageTooLargeError):
+        scene.take_in(order("x" * (64 * 1024 * 1024 + 1)))
+
+
+def test_a_duplicate_is_left_out_and_may_come_again_if_the_first_is_taken_back(scene: Scene) -> None:
+    scene.declare(queue("q"), window=10)
+    scene.store.send(order("sent", "a"), ["q"]).wait(10)
+    scene.hold()
+    taken = scene.take_in(order("1", "a"), order("2", "b"), order("3", "b"))
+    assert (taken.messages, taken.duplicates) == (1, 2)
+    with pytest.raises(DuplicateMessageError):
+        scene.store.send(order("4", "b"), ["q"])
+    scene.decide(NotTakenInError("no"))
+    scene.take_in(order("5", "b")).completion.wait(10)
+    scene.restart()
+    with pytest.raises(DuplicateMessageError):
+        scene.store.send(order("6", "b"), ["q"])
+    assert scene.bodies("q") == [b"sent", b"5"]
+
+
+def test_it_is_visible_once_it_is_durable(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    scene.hold()
+    scene.take_in(order("1"))
+    assert scene.ready("q") == (0, 1)
+    assert scene.store.take("q", "holder") is None
+    scene.decide(None)
+    assert scene.store.take("q", "holder") is not None
+
+
+def test_a_batch_that_is_not_in_the_journal_leaves_nothing_and_disturbs_nobody(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    scene.store.send(order("before"), ["q"])
+    scene.hold()
+    scene.take_in(order("1"), order("x" * 200))
+    scene.store.send(order("after"), ["q"])
+    scene.decide(NotTakenInError("no"))
+    scene.store.flush().wait(10)
+    assert scene.ready("q") == (2, 0)
+    scene.take_in(order("again")).completion.wait(10)
+    assert scene.bodies("q") == [b"before", b"after", b"again"]
+    assert scene.store.cached_bytes >= 0
+
+
+def test_a_node_that_is_fenced_meanwhile_has_a_store_that_refuses_everything(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    scene.hold()
+    scene.take_in(order("1"))
+    scene.decide(FencedError("another node", epoch=9))
+    with pytest.raises(FencedError):
+        scene.store.queues()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_queue_may_be_destroyed_while_messages_are_on_their_way_to_it(scene: Scene, there: bool) -> None:
+    scene.declare(queue("q", routing=Routing.MULTICAST), queue("kept", routing=Routing.MULTICAST))
+    scene.store.destroy_queue("kept").wait(10)
+    scene.hold()
+    scene.take_in(order("1"), order("2"))
+    scene.store.destroy_queue("q").wait(10)
+    with pytest.raises(AddressInUseError):
+        scene.store.destroy_address("orders")
+    scene.decide(None if there else NotTakenInError("no"))
+    scene.store.create_queue(queue("q")).wait(10)
+    assert scene.ready("q") == (0, 0)
+    scene.store.destroy_queue("q").wait(10)
+    scene.store.destroy_address("orders").wait(10)
+    scene.store.flush().wait(10)
+    scene.restart()
+    assert scene.store.orphaned_messages == 0
+
+
+def test_messages_taken_in_are_told_from_those_that_are_not_there(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    scene.hold()
+    scene.take_in(order("1"))
+    scene.decide(NotTakenInError("no"))
+    assert list(scene.store.browse("q")) == []
+    with pytest.raises(MessageMissingError):
+        scene.store.message(1)
+
+
+def test_the_queues_of_addresses_are_told_if_there_are_any(scene: Scene) -> None:
+    scene.declare(queue("q"), queue("r"))
+    found = scene.store.ways_in(["orders", "nowhere"])
+    assert {name: [each.name for each in queues] for name, queues in found.items()} == {"orders": ["q", "r"]}

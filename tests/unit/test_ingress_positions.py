@@ -1,0 +1,56 @@
+"""Where partitions of sources go on, and what stops a source."""
+
+from __future__ import annotations
+
+from journal.ingress.positions import Positions, positions_of
+from journal.routing.config import RoutingConfig, SourceConfig
+
+ROUTING = RoutingConfig.model_validate(
+    {
+        "sources": [
+            {"name": "fixed", "topics": ["a", "b"], "start": "latest"},
+            {"name": "found", "pattern": "p-.*", "on_error": "dead-letter"},
+        ],
+        "dead_letter_topic": "letters",
+    }
+)
+TOPICS = {"a": 1, "b": 2, "p-1": 1, "letters": 1, "other": 9}
+
+
+def positions(topics: dict[str, int], committed: dict[tuple[str, int], int], *stopped: str) -> Positions:
+    sources: dict[str, SourceConfig] = {
+        topic: source for topic in topics for source in ROUTING.sources if source.takes(topic)
+    }
+    return positions_of(ROUTING, topics, sources, committed, stopped)
+
+
+def test_a_partition_goes_on_where_it_was_committed_and_begins_where_its_source_says() -> None:
+    found = positions(TOPICS, {("a", 0): 7, ("b", 1): 0})
+    assert found.known == {("a", 0): 7, ("b", 1): 0}
+    assert found.beginning == {("b", 0): "latest", ("p-1", 0): "earliest"}
+    assert found.stopped == {}
+
+
+def test_a_topic_that_is_not_there_stops_its_source_alone() -> None:
+    found = positions({topic: count for topic, count in TOPICS.items() if topic != "b"}, {("p-1", 0): 3})
+    assert found.known == {("p-1", 0): 3}
+    assert "topic b is not there" in found.stopped["fixed"]
+    assert list(found.stopped) == ["fixed"]
+
+
+def test_a_partition_that_was_consumed_and_is_gone_stops_its_source() -> None:
+    found = positions(TOPICS, {("p-2", 0): 3, ("p-1", 0): 1})
+    assert "p-2[0] is gone" in found.stopped["found"]
+    assert ("p-1", 0) not in found.known
+
+
+def test_a_dead_letter_topic_that_is_not_there_stops_those_that_need_it() -> None:
+    found = positions({topic: count for topic, count in TOPICS.items() if topic != "letters"}, {})
+    assert "dead-letter topic letters is not there" in found.stopped["found"]
+    assert list(found.stopped) == ["found"]
+
+
+def test_what_is_to_stay_stopped_is_not_looked_at() -> None:
+    found = positions(TOPICS, {("a", 0): 7}, "fixed")
+    assert found.known == {}
+    assert set(found.beginning) == {("p-1", 0)}

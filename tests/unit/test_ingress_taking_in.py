@@ -1,0 +1,160 @@
+"""Groups that take in what was consumed: their place among other groups, and what their failure leaves of them."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from journal.acceptance import Acceptance
+from journal.activation import Activated, ActivationReport
+from journal.completion import Completion
+from journal.core import Core
+from journal.errors import FencedError, FullError, JournalError, NotTakenInError, RecordMissingError, StateError
+from journal.fencing import Claim, Timing
+from journal.group import FrameNumbers, Group
+from journal.kafka.ports import Consumed, Sent
+from journal.limits import Limits
+from journal.local_journal import LocalJournal
+from journal.state import JournalState
+from journal.v1.journal_pb2 import ADD
+from journal.writer import Joining
+
+SHARDS = 2
+LIMITS = Limits(queue_operations_max=10, transaction_buffer_operations_max=5)
+CONSUMED = Consumed("group", {("orders", 0): 7})
+
+
+class Writing:
+    """A writer that keeps what it is given. `takes_in` false: consumed records never get in."""
+
+    def __init__(self) -> None:
+        self.claim = Claim(3, "node", b"nonce")
+        self.numbers = FrameNumbers((0,) * SHARDS, 0)
+        self.committed_at = 0.0
+        self.takes_in = True
+        self.joined: list[Group] = []
+        self.written: list[Group] = []
+
+    def write(self, group: Group, joining: Joining) -> None:
+        joined = joining(group)
+        if joined is not None:
+            self.joined.append(joined)
+        self.written.append(group)
+        refused = group.consumed is not None and not self.takes_in
+        for each in (group, joined):
+            if each is not None:
+                each.completion.resolve(NotTakenInError("no offsets") if refused else None)
+
+    def close(self) -> None: ...
+
+
+class Scene:
+    """An active core on that writer."""
+
+    def __init__(self) -> None:
+        clock = itertools.count()
+        timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0)
+        self.writer = Writing()
+        self.core = Core(SHARDS, LIMITS, timing)
+        self.core.become(JournalState.STARTED)
+        self.core.become(JournalState.LOADING)
+        self.core.activate(Activated(self.writer, Acceptance(SHARDS, LIMITS), 100, ActivationReport(3)))
+
+    def take_in(self, *ids: int, beside: tuple[Sent, ...] = ()) -> Completion:
+        return self.core.take_in([(ADD, each, 1, b"in", False, 0) for each in ids], CONSUMED, beside)
+
+    def step(self, times: int = 1) -> None:
+        for _ in range(times):
+            assert self.core.step(0.0)
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_it_is_written_behind_what_was_accepted_before_it_and_before_what_comes_later(scene: Scene) -> None:
+    before = scene.core.add(1, 1, b"before")
+    taken_in = scene.take_in(2, 3)
+    after = scene.core.add(4, 1, b"after")
+    scene.step(3)
+    assert [group.completion for group in scene.writer.written] == [before, taken_in, after]
+    assert [group.consumed for group in scene.writer.written] == [None, CONSUMED, None]
+    assert scene.writer.joined == []
+
+
+def test_its_records_for_other_topics_are_its_groups(scene: Scene) -> None:
+    letter = Sent("letters", 0, b"k", b"v", (("why", b"because"),))
+    scene.take_in(2, beside=(letter,))
+    scene.step()
+    assert scene.writer.written[0].beside == (letter,)
+
+
+def test_offsets_alone_are_a_group_too(scene: Scene) -> None:
+    taken_in = scene.take_in()
+    scene.step()
+    assert taken_in.done
+    assert (scene.writer.written[0].frames, scene.writer.written[0].operations) == (1, 0)
+
+
+def test_a_second_one_is_refused_until_the_first_is_done(scene: Scene) -> None:
+    scene.take_in(2)
+    with pytest.raises(StateError):
+        scene.take_in(3)
+    scene.step()
+    scene.take_in(3)
+
+
+def test_it_is_refused_when_it_would_not_fit_what_waits(scene: Scene) -> None:
+    for record_id in range(1, 9):
+        scene.core.add(record_id, 1, b"")
+    with pytest.raises(FullError):
+        scene.take_in(20, 21, 22)
+    scene.step()
+    scene.take_in(20, 21, 22)
+
+
+def test_a_failed_one_is_as_if_it_had_never_been_and_fails_nobody_else(scene: Scene) -> None:
+    scene.writer.takes_in = False
+    before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
+    after = scene.core.add(4, 1, b"")
+    flushed = scene.core.flush()
+    scene.step(3)
+    assert isinstance(taken_in.error, NotTakenInError)
+    assert [each.error for each in (before, after, flushed)] == [None, None, None]
+    with pytest.raises(RecordMissingError):
+        scene.core.delete(2)
+    scene.writer.takes_in = True
+    again = scene.take_in(2)
+    scene.step()
+    assert again.done
+    assert again.error is None
+
+
+def test_nobody_who_flushes_waits_for_it(scene: Scene) -> None:
+    scene.take_in(2)
+    assert scene.core.flush().done
+
+
+def test_what_waits_before_and_in_it_is_told_when_the_node_is_fenced(scene: Scene) -> None:
+    before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
+    scene.core.step_down(FencedError("another node", epoch=4))
+    errors: list[JournalError | None] = [before.error, taken_in.error]
+    assert all(isinstance(error, FencedError) for error in errors)
+
+
+def test_a_journal_that_closes_writes_it_first(scene: Scene) -> None:
+    before, taken_in = scene.core.add(1, 1, b""), scene.take_in(2)
+    scene.core.begin_close()
+    scene.step(2)
+    assert not scene.core.step(0.0)
+    assert (before.done, taken_in.done) == (True, True)
+
+
+def test_a_journal_in_a_directory_takes_nothing_in(tmp_path: Path) -> None:
+    with LocalJournal(tmp_path) as journal:
+        journal.activate()
+        with pytest.raises(StateError):
+            journal.take_in([], CONSUMED)
