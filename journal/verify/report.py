@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from journal.verify.base import Base, BasedFold
 from journal.verify.compare import compare_loaded, compare_states
 from journal.verify.differences import Differences
 from journal.verify.state import Finding, ShardState
@@ -27,7 +28,8 @@ class Loaded:
 
 @dataclass(slots=True)
 class ShardReport:
-    """What checking one shard found. `unchecked` says what could not be checked, and why."""
+    """What checking one shard found. `unchecked` says what could not be checked, and why; `base` where the check began,
+    if that is not the WAL's first frame."""
 
     shard: int
     offset: int
@@ -38,6 +40,7 @@ class ShardReport:
     differences: Differences
     findings: list[Finding] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    base: str = ""
 
     @property
     def agrees(self) -> bool:
@@ -47,7 +50,8 @@ class ShardReport:
         """For people, one line each; bounded."""
         found = [f"{f.topic}[{f.partition}]@{f.offset}: {f.reason}" for f in self.findings]
         cannot = [f"shard {self.shard}: cannot check: {reason}" for reason in self.unchecked]
-        return self.differences.lines() + found + cannot
+        began = [f"shard {self.shard}: {self.base}"] if self.base else []
+        return self.differences.lines() + found + began + cannot
 
     def to_json(self) -> dict[str, object]:
         return {
@@ -61,6 +65,7 @@ class ShardReport:
             "differences": self.differences.to_json(),
             "findings": [finding._asdict() for finding in self.findings],
             "unchecked": self.unchecked,
+            "base": self.base,
         }
 
 
@@ -102,8 +107,13 @@ def verify_shard(
     wal_topic: str = "",
     rows_in_partition_order: bool = True,
     kept_max: int = 100,
+    base: Base | None = None,
+    with_tables: Callable[[ShardState], None] | None = None,
 ) -> ShardReport:
     """Fold `wal` (offset, timestamp, key, value; read_committed, from the start) and compare.
+
+    With `base`, the WAL was trimmed, and the fold starts there; that takes the tables. `with_tables` is given the state
+    that the tables hold.
 
     `table`: all rows of the shard's partition up to one of its marks, or of a copy that stands at one. Records that
     its `skipped` rows name are skipped. Reads `wal` no further than the later of the mark and `loaded.until`; with
@@ -113,6 +123,7 @@ def verify_shard(
     unchecked: list[str] = []
     checks: list[tuple[int, str, Callable[[ShardState], None]]] = []
     rows, skips = 0, frozenset[int]()
+    tables: ShardState | None = None
     if table is not None:
         tables, reader = read_table(shard, shards, table, differences)
         rows, skips = reader.rows, frozenset(reader.skipped)
@@ -120,12 +131,23 @@ def verify_shard(
             unchecked.append(f"the tables: {reader.rows_after_mark} rows follow the last mark, they are no state yet")
         else:
             checks.append((tables.mark.offset, "tables", partial(_check_tables, tables, differences)))
+        if with_tables is not None:
+            with_tables(tables)
     if loaded is not None:
         compare = partial(compare_loaded, shard, shards, loaded.entries, differences)
         checks.append((loaded.until, "loaded state", compare))
     checks.sort(key=lambda check: check[0])
 
-    fold = ShardFold(shard, shards, journal_uuid, skips, topic=wal_topic, differences=differences)
+    if base is None:
+        fold = ShardFold(shard, shards, journal_uuid, skips, topic=wal_topic, differences=differences)
+    else:
+        assert tables is not None, "a trimmed WAL is checked with the tables"
+        fold = based = BasedFold(
+            shard, shards, journal_uuid, skips, base, tables, topic=wal_topic, differences=differences
+        )
+        unchecked += [f"the {what}: it stands before the tables" for at, what, _ in checks if at < tables.mark.offset]
+        meet = partial(_meet_tables, based, unchecked)
+        checks = [(tables.mark.offset, "base", meet), *(check for check in checks if check[0] >= tables.mark.offset)]
     endless = not checks
     taken = 0
     for offset, timestamp_ms, _key, value in wal:
@@ -150,7 +172,14 @@ def verify_shard(
         differences=differences,
         findings=fold.state.findings,
         unchecked=fold.state.unchecked + unchecked,
+        base="" if base is None else f"checked from offset {base.mark.offset + 1} on: {base.told}",
     )
+
+
+def _meet_tables(fold: BasedFold, unchecked: list[str], _state: ShardState) -> None:
+    reason = fold.meet_tables()
+    if reason:
+        unchecked.append(reason)
 
 
 def _check_tables(tables: ShardState, differences: Differences, state: ShardState) -> None:

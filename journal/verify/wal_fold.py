@@ -67,8 +67,10 @@ class ShardFold:
         topic: str = "",
         differences: Differences | None = None,
         happened: Callable[[Happening], None] | None = None,
+        start: ShardState | None = None,
     ) -> None:
-        self.state = ShardState(MarkState(shard=shard))
+        """`start` is the state to begin with, if it is not that of an empty WAL."""
+        self.state = start if start is not None else ShardState(MarkState(shard=shard))
         self.stopped = False
         self._shard = shard
         self._shards = shards
@@ -172,7 +174,7 @@ class ShardFold:
             return self._settle(operation) is not None
         if operation.tx:
             return self._stage(frame, offset, index, operation)
-        done = self._effective(_staged(operation, offset, index), offset, index, 0)
+        done = self._effective(staged_operation(operation, offset, index), offset, index, 0)
         if done is not None and self._happened:
             self._happened(done)
         return done is not None
@@ -205,7 +207,7 @@ class ShardFold:
             return False
         if part is None:
             part = self.state.transactions[operation.tx] = Part(frame.epoch)
-        part.staged.append(_staged(operation, offset, index))
+        part.staged.append(staged_operation(operation, offset, index))
         part.bytes += len(operation.data)
         self.state.mark.staged += 1
         return True
@@ -270,7 +272,8 @@ class ShardFold:
         return True
 
 
-def _staged(operation: Operation, offset: int, index: int) -> StagedOperation:
+def staged_operation(operation: Operation, offset: int, index: int) -> StagedOperation:
+    """An operation as its transaction's part keeps it."""
     return StagedOperation(
         operation.type,
         operation.id,

@@ -1,0 +1,251 @@
+"""Deleting the WAL's beginning: what the tables, and the archive where there is one, no longer need.
+
+A shard's WAL is deleted below the lowest of these, each of which still needs what follows it:
+
+    the tables       a worker reads on behind its mark
+    the archive      where archiving is on: behind its mark
+    the epoch        its marker and the two groups before it: from these a node that it fenced learns what became of its
+                     last transaction, and the next one where the shard stood
+    transactions     the first operation that one not settled yet has staged: `verify` folds them again
+
+Before anything is deleted, a control row of the shard says where the WAL will begin, and has the digest of the tables'
+state, from which `verify` then starts. Without an archive what is deleted can never be folded again, so the tables are
+compared with it first, and a shard that differs is not trimmed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from journal.config import Settings
+from journal.errors import TrimError
+from journal.kafka.control import ControlRows, control_row, trim_key, wal_topic
+from journal.kafka.marks import FoundMark
+from journal.kafka.ports import Kafka
+from journal.shard_reading import ShardReading
+from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Transaction, Trim
+from journal.verify import verify_shard
+from journal.verify.base import Base, note_transactions, state_digest
+from journal.verify.differences import Differences
+from journal.verify.report import ShardReport
+from journal.verify.state import ShardState
+from journal.verify.table_state import read_table
+from journal.wal import WalReader
+
+_NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
+"""Differences that the WAL itself is to blame for, and the tables show as they should."""
+
+_GROUPS_KEPT = 2
+"""Groups in one transaction of the writer's, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardTrim:
+    """What a trim does to a shard: its WAL begins at `start`, and will at `offset`, held there by `held_by`."""
+
+    shard: int
+    start: int
+    offset: int
+    held_by: str
+    row: Trim | None = None
+    """The control row to be written; None if there is nothing to delete."""
+
+
+class Trimming:
+    """One trim of a journal. `plan` reads, `delete` does it."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        settings: Settings,
+        rows: ControlRows,
+        progress: Callable[[str, int, int], None],
+        *,
+        without_archive: bool,
+    ) -> None:
+        """Raises TrimError if there is no archive and `without_archive` does not say so, or the other way round."""
+        self._kafka = kafka
+        self._settings = settings
+        self._rows = rows
+        self._identity = rows.require_identity(settings.journal)
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._reading = ShardReading(kafka, settings, progress)
+        uuid = self._identity.journal
+        self._archives = {shard: row for shard, row in rows.archives.items() if row.journal == uuid}
+        if self._archives and without_archive:
+            path = next(iter(self._archives.values())).path
+            raise TrimError(f"journal {settings.journal} is archived to {path}: trim it without --without-archive")
+        if not self._archives and not without_archive:
+            raise TrimError(
+                f"journal {settings.journal} has no archive, and what a trim deletes would be gone for good: "
+                f"`kafka-journal spark archive -j {settings.journal} --to PATH` makes one, "
+                "--without-archive does without"
+            )
+
+    # ---- what can go -----------------------------------------------------------------------------------------------
+
+    def plan(self, operator: str, now_ms: float) -> list[ShardTrim]:
+        """What can be deleted of each shard. Raises TrimError if the tables differ from what would be deleted."""
+        wal = WalReader(
+            self._kafka, self._settings.journal, self._identity.journal, self._identity.shards, time.monotonic
+        )
+        try:
+            return [self._plan(wal, shard, operator, now_ms) for shard in range(self._identity.shards)]
+        finally:
+            wal.close()
+
+    def _plan(self, wal: WalReader, shard: int, operator: str, now_ms: float) -> ShardTrim:
+        start = wal.bounds(shard, self._timeout_s)[0]
+        mark = self._reading.newest_mark(shard).mark
+        needed = [(mark.offset + 1, "the tables' mark")]
+        if self._archives:
+            archive = self._archives.get(shard, Archive())
+            needed.append((archive.offset, f"the archive at {archive.path}" if archive.path else "the archive"))
+        if min(needed)[0] > start:
+            epoch = _before_epoch(wal, mark, start, self._timeout_s)
+            needed.append((epoch, f"the marker of epoch {mark.epoch}"))
+        offset, held_by = min(needed)
+        if offset <= start:
+            return ShardTrim(shard, start, start, held_by)
+        state, found, transactions = self._state(shard, start)
+        for tx, part in state.transactions.items():
+            if part.staged and part.staged[0].position[0] < offset:
+                offset, held_by = part.staged[0].position[0], f"transaction {tx}, which is not settled"
+        if offset <= start:
+            return ShardTrim(shard, start, start, held_by)
+        row = Trim(
+            journal=self._identity.journal,
+            shard=shard,
+            offset=offset,
+            archived=bool(self._archives),
+            mark=found.mark,
+            digest=state_digest(state),
+            transactions=transactions,
+            checked=not self._archives,
+            operator=operator,
+            timestamp=int(now_ms),
+        )
+        if row.ByteSize() > self._settings.limits.message_bytes_max:
+            raise TrimError(
+                f"shard {shard} has {len(transactions)} transactions that are not settled: settle some first"
+            )
+        return ShardTrim(shard, start, offset, held_by, row)
+
+    def _state(self, shard: int, start: int) -> tuple[ShardState, FoundMark, list[Transaction]]:
+        """What the tables hold at a mark, compared with the WAL if there is no archive."""
+        found: list[FoundMark] = []
+        transactions: dict[bytes, bytes] = {}
+        rows = note_transactions(self._reading.table(shard, found), transactions)
+        if self._archives:
+            state, _ = read_table(shard, self._identity.shards, rows, Differences(shard))
+        else:
+            states: list[ShardState] = []
+            report = verify_shard(
+                shard,
+                self._identity.shards,
+                self._identity.journal,
+                wal=self._reading.wal(shard),
+                table=rows,
+                wal_topic=wal_topic(self._settings.journal),
+                base=base_of(self._rows.trims.get(shard), start),
+                with_tables=states.append,
+            )
+            _require_sound(self._settings.journal, report)
+            state = states[0]
+        return state, found[-1], [Transaction.FromString(value) for value in transactions.values()]
+
+    # ---- deleting --------------------------------------------------------------------------------------------------
+
+    def delete(self, plan: Sequence[ShardTrim]) -> None:
+        """Write the control rows, then delete. Killed in between, nothing but the rows has changed."""
+        name = self._settings.journal
+        rows = [control_row(name, trim_key(each.shard), each.row) for each in plan if each.row is not None]
+        if not rows:
+            return
+        producer = self._kafka.plain_producer()
+        try:
+            producer.send(rows, self._timeout_s)
+        finally:
+            producer.close()
+        cluster = self._kafka.cluster()
+        try:
+            below = {each.shard: each.offset for each in plan if each.row is not None}
+            cluster.delete_records(wal_topic(name), below, self._timeout_s)
+        finally:
+            cluster.close()
+
+    def close(self) -> None:
+        self._reading.close()
+
+
+def _require_sound(journal: str, report: ShardReport) -> None:
+    differ = {what: count for what, count in report.differences.counts.items() if what not in _NO_FAULT_OF_THE_TABLES}
+    if differ or report.findings:
+        raise TrimError(
+            f"the tables of shard {report.shard} differ from the WAL, which is the only proof of it: nothing was "
+            f"deleted; `kafka-journal verify -j {journal}` names the differences"
+        )
+
+
+def _before_epoch(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
+    """What of a shard must be kept for the marker of the mark's epoch: from the two groups before it on."""
+    marker = _marker_place(wal, mark, start, timeout_s)
+    newest, end = 0, marker
+    while end > start:
+        found = wal.last_frame(mark.shard, end, timeout_s)
+        if found is None:
+            break
+        record, frame = found
+        newest = newest or frame.group
+        if frame.group <= newest - _GROUPS_KEPT:
+            return record.offset + 1
+        end = record.offset
+    return start
+
+
+def _marker_place(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
+    """The first offset behind the last frame before the marker of the mark's epoch; `start` if that is not there."""
+    low, high = start, mark.offset
+    while low < high:
+        middle = (low + high) // 2
+        found = _first_frame(wal, mark.shard, middle, mark.offset + 1, timeout_s)
+        if found is None or found[1].epoch >= mark.epoch:
+            high = middle
+        else:
+            low = found[0] + 1
+    found = _first_frame(wal, mark.shard, low, mark.offset + 1, timeout_s)
+    if found is not None and _is_marker(found[1], mark.epoch):
+        return low
+    return _scanned(wal, mark, start, timeout_s)
+
+
+def _scanned(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
+    """As `_marker_place`, by reading all: frames of older epochs behind the marker mislead a bisection."""
+    low = start
+    for record, frame in wal.frames(mark.shard, start, mark.offset + 1, timeout_s):
+        if _is_marker(frame, mark.epoch):
+            return low
+        low = record.offset + 1
+    return start
+
+
+def _first_frame(wal: WalReader, shard: int, start: int, end: int, timeout_s: float) -> tuple[int, Frame] | None:
+    for record, frame in wal.frames(shard, start, end, timeout_s):
+        return record.offset, frame
+    return None
+
+
+def _is_marker(frame: Frame, epoch: int) -> bool:
+    return frame.epoch == epoch and len(frame.operations) == 1 and frame.operations[0].type == MARKER
+
+
+def base_of(trim: Trim | None, wal_start: int) -> Base | None:
+    """Where `verify` starts for a shard whose WAL begins at `wal_start`; None if that is its first frame, or no trim
+    of ours has cut it off."""
+    if trim is None or wal_start == 0:
+        return None
+    moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trim.timestamp / 1000))
+    vouched = "an archive has what was deleted" if trim.archived else "what was deleted agreed with the tables"
+    return Base.of(trim, f"the WAL was trimmed to offset {trim.offset} by {trim.operator} at {moment}; {vouched}")

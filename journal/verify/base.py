@@ -1,0 +1,180 @@
+"""Folding a WAL that was trimmed: from the state that the tables had at the trim, of which a digest was recorded.
+
+That state itself is gone. What of it still lives is in the tables as they are now: all that has a position at or before
+the trim's mark. What does not live any more was deleted since, by operations that are still in the WAL. So the fold
+begins with what lives, takes an operation on a record that it cannot know for one on a record of before, and at the
+tables' mark holds exactly what should be in them. How many records there must be, and what everything since the mark
+made, is checked as ever; what the records of before hold is checked with the digest as long as all of them are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Transaction, Trim
+from journal.verify.differences import Differences
+from journal.verify.frame_check import NotAFrame, parse_frame
+from journal.verify.state import (
+    MarkState,
+    Part,
+    ShardState,
+    StagedOperation,
+    fingerprint,
+    unpack_record,
+    unpack_update,
+)
+from journal.verify.wal_fold import Happening, ShardFold, staged_operation
+
+DIGEST_BYTES = 32
+
+
+def state_digest(state: ShardState) -> bytes:
+    """A digest of a shard's records and updates: docs/FORMAT.md, "Trims"."""
+    digest = blake2b(digest_size=DIGEST_BYTES)
+    for id in sorted(state.records):
+        updates = state.updates.get(id, [])
+        digest.update(id.to_bytes(8, "big") + len(updates).to_bytes(4, "big"))
+        for packed in (state.records[id], *updates):
+            digest.update(len(packed).to_bytes(4, "big") + packed)
+    return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """What is known of a shard's state at the mark of its newest trim."""
+
+    mark: MarkState
+    digest: bytes
+    transactions: tuple[Transaction, ...]
+    told: str
+    """Who trimmed, when, and what vouches for the state: for people."""
+
+    @classmethod
+    def of(cls, trim: Trim, told: str) -> Base:
+        mark = MarkState(**{field.name: getattr(trim.mark, field.name) for field in fields(MarkState)})
+        return cls(mark, trim.digest, tuple(trim.transactions), told)
+
+
+def _survivors(tables: ShardState, base: Base) -> ShardState:
+    """The part of the base's state that the tables still have."""
+    until = base.mark.offset
+    state = ShardState(MarkState(**{field.name: getattr(base.mark, field.name) for field in fields(MarkState)}))
+    for id, packed in tables.records.items():
+        if unpack_record(packed).position[0] > until:
+            continue
+        state.records[id] = packed
+        updates = [each for each in tables.updates.get(id, ()) if unpack_update(each).position[0] <= until]
+        if updates:
+            state.updates[id] = updates
+    for row in base.transactions:
+        state.transactions[row.tx] = Part(
+            row.epoch, row.prepared, fingerprint(row.data), row.shards, row.timestamp, row.bytes
+        )
+    return state
+
+
+class BasedFold(ShardFold):
+    """Folds a trimmed WAL's records. Those up to the base's mark only bring back what its transactions staged."""
+
+    def __init__(
+        self,
+        shard: int,
+        shards: int,
+        journal_uuid: bytes,
+        skips: Collection[int],
+        base: Base,
+        tables: ShardState,
+        *,
+        topic: str,
+        differences: Differences,
+    ) -> None:
+        super().__init__(
+            shard, shards, journal_uuid, skips, topic=topic, differences=differences, start=_survivors(tables, base)
+        )
+        self._base = base
+        self._place = (shard, shards, journal_uuid)
+        self._found = differences
+        self._staged_due = {row.tx: (row.epoch, row.staged) for row in base.transactions}
+        self._gone: set[int] = set()
+        """Records that were deleted since the base."""
+        self._updated: dict[int, int] = {}
+        """Records of the base that were updated since, at which offset, and are not in the tables: they must go."""
+        self._untouched = len(self.state.records), state_digest(self.state)
+        self._all_there = True
+        """Nothing of the base has gone or been replaced."""
+        self._exact = False
+
+    def take(self, offset: int, timestamp_ms: int, value: bytes | None) -> None:
+        if offset > self._base.mark.offset:
+            super().take(offset, timestamp_ms, value)
+        elif offset not in self._skips:
+            self._stage_again(offset, value)
+
+    def _stage_again(self, offset: int, value: bytes | None) -> None:
+        try:
+            frame = parse_frame(value, self._place[2], *self._place[:2])
+        except NotAFrame:
+            return
+        for index, operation in enumerate(frame.operations):
+            epoch, count = self._staged_due.get(operation.tx, (0, 0))
+            if operation.type in (ADD, UPDATE, DELETE) and operation.tx and frame.epoch >= epoch:
+                staged = self.state.transactions[operation.tx].staged if count else []
+                if len(staged) < count:
+                    staged.append(staged_operation(operation, offset, index))
+
+    def meet_tables(self) -> str:
+        """At the tables' mark: count, and compare the digest if that can be; if not, what cannot be checked.
+
+        From here on the state is known in full.
+        """
+        base, state = self._base, self.state
+        self._exact = True
+        for id, offset in self._updated.items():
+            self._found.add("record", f"id {id}", f"a record, which offset {offset} updates", "none")
+        if len(state.records) != state.mark.records:
+            self._found.add("record", "how many", str(state.mark.records), str(len(state.records)))
+        kept, digest = self._untouched
+        if not self._all_there:
+            what = f"what the {kept} records from before offset {base.mark.offset + 1} hold"
+            return f"{what}: the frames that made them were trimmed"
+        if digest != base.digest:
+            self._found.add("digest", f"at offset {base.mark.offset}", base.digest.hex(), digest.hex())
+        return ""
+
+    def _effective(self, staged: StagedOperation, offset: int, index: int, ordinal: int) -> Happening | None:
+        state, id = self.state, staged.id
+        if self._exact:
+            return super()._effective(staged, offset, index, ordinal)
+        known = id in state.records or id in self._gone
+        if staged.type == ADD and id in self._updated:
+            return None
+        if known or staged.type == ADD:
+            of_base = id in state.records and unpack_record(state.records[id]).position[0] <= self._base.mark.offset
+            done = super()._effective(staged, offset, index, ordinal)
+            if done is not None:
+                self._all_there &= not (of_base and (staged.type == DELETE or staged.replaceable))
+                (self._gone.add if staged.type == DELETE else self._gone.discard)(id)
+            return done
+        self._all_there = False
+        if staged.type == DELETE:
+            state.mark.records -= 1
+            self._gone.add(id)
+            self._updated.pop(id, None)
+        else:
+            self._updated[id] = offset
+        return Happening(*staged[:6], (offset, index, ordinal))
+
+
+def note_transactions(
+    rows: Iterable[tuple[bytes, bytes | None]], into: dict[bytes, bytes]
+) -> Iterator[tuple[bytes, bytes | None]]:
+    """Hands rows of a table on, and keeps the newest rows of transactions."""
+    for key, value in rows:
+        if key[:1] == b"t":
+            if value is None:
+                into.pop(key, None)
+            else:
+                into[key] = value
+        yield key, value

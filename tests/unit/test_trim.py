@@ -1,0 +1,119 @@
+"""How far a shard's WAL can be trimmed, whatever lies in it; and nothing is deleted before it is written down."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.config import load_settings
+from journal.errors import OperatingError, TrimError
+from journal.kafka.control import ControlRows, read_control
+from journal.kafka.ports import Sent
+from journal.trim import ShardTrim, Trimming
+from journal.v1.journal_pb2 import Archive, Identity, Mark
+from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.keys import mark_key
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+from tests.support.build import JOURNAL, add, frame, marker
+
+LIMIT_S = 10.0
+ALL_ARCHIVED = 10**6
+IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=JOURNAL, name="j", shards=1)
+SETTINGS = load_settings(None, journal="j", bootstrap_servers="nowhere:1")
+
+
+class Deaf(Faults):
+    """Administration has no answer while it is `on`."""
+
+    on = False
+
+    def at(self, request: str, node: str) -> Fault:
+        return Fault.LOSE_REQUEST if self.on and request == "admin" else Fault.NONE
+
+
+class Scene:
+    """A journal of one shard, its WAL written by epochs: a negative one is a frame behind a newer marker, 0 garbage."""
+
+    def __init__(self, *epochs: int, archived: int = ALL_ARCHIVED) -> None:
+        self.faults = Deaf()
+        self.broker = SimulatedBroker(Timeline(), self.faults)
+        self.kafka = SimulatedKafka(self.broker)
+        for topic in ("j.wal", "j.table", "j.control"):
+            self.kafka.cluster().create(topic, 1, 1, {}, LIMIT_S)
+        producer = self.kafka.plain_producer()
+        newest, values = 0, []
+        for number, epoch in enumerate(epochs, 1):
+            operation = marker() if epoch > newest else add(number)
+            newest = max(newest, epoch)
+            value = frame(number, operation, epoch=abs(epoch)).SerializeToString() if epoch else b"garbage"
+            values.append(Sent("j.wal", 0, None, value))
+        producer.send(values, LIMIT_S)
+        mark = Mark(shard=0, offset=len(values) - 1, epoch=newest, number=len(values))
+        producer.send([Sent("j.table", 0, mark_key(0), mark.SerializeToString())], LIMIT_S)
+        archives = {0: Archive(journal=JOURNAL, shard=0, offset=archived, path="/a")} if archived else {}
+        self.rows = ControlRows(IDENTITY, archives=archives)
+
+    def trimming(self, *, without_archive: bool = False) -> Trimming:
+        return Trimming(self.kafka, SETTINGS, self.rows, lambda *_: None, without_archive=without_archive)
+
+    def plan(self) -> ShardTrim:
+        return self.trimming().plan("me", 1.0)[0]
+
+    def start(self) -> int:
+        return self.kafka.reader("j.wal").start_and_end(0, LIMIT_S)[0]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "offset"),
+    [
+        ((1,), 0),
+        ((1, 1, 1, 1), 0),
+        ((1, 2), 0),
+        ((1, 1, 2), 0),
+        ((1, 1, 1, 2), 1),
+        ((1, 1, 1, 2, 2, 2, 2, 2, 2), 1),
+        ((1, 2, 2, 3), 1),
+        ((1, 1, 1, 1, 1, 1, 1, 1, 2, 2), 6),
+        # frames of an older epoch behind the marker, wherever one looks first
+        ((1, 1, 1, 1, 2, -1, -1, -1, -1, 2), 2),
+        ((1, 1, 1, 2, -1), 1),
+        ((1, 2, 2, 3, -2, 3, -1, 3), 1),
+        # records that are no frames do not count
+        ((1, 1, 1, 0, 0, 2), 1),
+        ((1, 1, 1, 2, 0, 0, 0), 1),
+    ],
+)
+def test_the_newest_epochs_marker_is_kept_and_the_two_groups_before_it(epochs: tuple[int, ...], offset: int) -> None:
+    plan = Scene(*epochs).plan()
+    assert (plan.offset, plan.row is not None) == (offset, offset > 0)
+
+
+def test_what_is_not_archived_is_kept() -> None:
+    plan = Scene(1, 1, 1, 1, 1, 1, 2, 2, archived=2).plan()
+    assert (plan.offset, plan.held_by) == (2, "the archive at /a")
+
+
+def test_an_archive_of_another_journal_is_none() -> None:
+    scene = Scene(1, 1, 2)
+    scene.rows.archives[0].journal = bytes(16)
+    with pytest.raises(TrimError, match="has no archive"):
+        scene.trimming()
+
+
+def test_the_records_are_deleted_once_the_control_row_says_so() -> None:
+    scene = Scene(1, 1, 1, 1, 1, 2)
+    trimming = scene.trimming()
+    plan = trimming.plan("me", 1.0)
+    scene.faults.on = True
+    with pytest.raises(OperatingError):
+        trimming.delete(plan)
+    scene.faults.on = False
+    clock = scene.broker.timeline.now
+    row = read_control(scene.kafka, "j", clock, LIMIT_S).trims[0]
+    assert (row.offset, row.mark.offset, row.operator, row.archived) == (3, 5, "me", True)
+    assert scene.start() == 0
+    trimming.delete(plan)
+    assert scene.start() == 3
+    assert scene.plan().offset == 3
