@@ -36,10 +36,11 @@ class WorkerShell(Protocol):
     """
 
     def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
-        """Take these shards: fence, recover. The WAL offset to read each from; a shard left out is not read."""
+        """Serve these shards and no others. The WAL offset to read each from; `seeks` tells those of shards left out,
+        once they may be read."""
 
     def revoked(self, shards: Collection[int]) -> None:
-        """Checkpoint what these shards have and let them go. They may be assigned again right afterwards."""
+        """Checkpoint what these shards have. `assigned` follows, which says whether they come back."""
 
     def frames(self, shard: int, records: Sequence[Record]) -> None:
         """Committed records of a shard in offset order, beginning where `assigned` said."""
@@ -48,10 +49,10 @@ class WorkerShell(Protocol):
         """Checkpoint what is due. Seconds until this wants to be called again, unless there are frames before."""
 
     def seeks(self) -> Mapping[int, int]:
-        """Shards to be read from other offsets than the next, asked for after each tick and told once."""
+        """Shards to be read from another offset than the next, or from now on; asked for after each tick, told once."""
 
     def applied(self) -> Mapping[int, int]:
-        """Per shard the next WAL offset after a committed mark; a shard stays named after `revoked` until assigned."""
+        """Per shard the next WAL offset after a committed mark; a shard stays named after it is gone."""
 
     def stop(self) -> None:
         """The final checkpoint; the last call."""
@@ -101,11 +102,14 @@ class StreamWorker:
         self._failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._turn = 0
         """Counts revocations: what was fetched or recovered for an older turn is not ours any more."""
-        self._assigned: frozenset[int] = frozenset()
+        self._assigned: frozenset[int] | None = None
+        """None between a revocation and what follows it."""
         self._given: frozenset[int] = frozenset()
         """Handed to the shell by `assigned` and not yet taken back."""
+        self._is_moving = False
+        """The shell has been told that shards were revoked, and not yet which it has now."""
         self._begin: Mapping[int, int] = {}
-        """Where to read recovered shards from. The feed seeks, between its fetches: one under way would move on."""
+        """Where to read shards from. The feed seeks, between its fetches: one under way would move on."""
         self._reading: frozenset[int] = frozenset()
         self._applied: Mapping[int, int] = {}
         self.app = WalApp(settings, self)
@@ -120,7 +124,7 @@ class StreamWorker:
     # ---- lifecycle ---------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Returns when the group is joined and the first shards are recovered and read, or the worker has failed."""
+        """Returns when the group is joined and the shell has its first shards, or the worker has failed."""
         self._starting = asyncio.create_task(self.app.start())
         await asyncio.wait([self._starting, self._failed], return_when=asyncio.FIRST_COMPLETED)
         error = self._starting.exception() if self._starting.done() else None
@@ -151,10 +155,11 @@ class StreamWorker:
     async def _on_revoked(self, _app: Any, /, *places: Any, **_: Any) -> None:
         """Awaited before the group is joined again; heartbeats go on, up to the rebalance time-out."""
         self._turn += 1
-        self._assigned = self._reading = frozenset()
+        self._assigned, self._reading = None, frozenset()
         self._begin = {}
         given, self._given = self._given, frozenset()
         if given:
+            self._is_moving = True
             try:
                 self._applied = await self._thread.call(self._revoke, given)
             except ShellStopped:
@@ -163,22 +168,21 @@ class StreamWorker:
             await self.app.wal_consumer().force_commit()
 
     async def _on_assigned(self, _app: Any, /, *places: Any, **_: Any) -> None:
-        """No heartbeats are sent until this returns, so recovering waits for `_on_rebalance_complete`."""
+        """No heartbeats are sent until this returns, so the shell waits for `_on_rebalance_complete`."""
         self._assigned = frozenset(place.partition for place in places[0] if place.topic == self._settings.topic)
 
     async def _on_rebalance_complete(self, _app: Any, /, *_args: Any, **_: Any) -> None:
         """Awaited before Faust lets records flow again, outside the group's protocol: it may take its time."""
         turn, shards = self._turn, self._assigned
-        if not shards or shards == self._given:
+        if shards is None or (shards == self._given and not self._is_moving):
             return
-        self._given = shards
+        self._given, self._is_moving = shards, False
         try:
             offsets = await self._thread.call(self._shell.assigned, shards)
         except ShellStopped:
             return
         if turn == self._turn:
-            log.info("%s: reading from %s", self._settings.topic, dict(sorted(offsets.items())))
-            self._begin = offsets
+            self._begin = {**self._begin, **offsets}
 
     async def _on_before_shutdown(self, _app: Any, /, *_args: Any, **_: Any) -> None:
         """Awaited while this is still a member of the group; then the consumer leaves it."""
@@ -218,6 +222,7 @@ class StreamWorker:
             if self._begin:
                 begin, self._begin = self._begin, {}
                 if await consumer.seek_shards(begin) and turn == self._turn:
+                    log.info("%s: reading from %s", self._settings.topic, dict(sorted(begin.items())))
                     self._reading |= frozenset(begin)
             shards = self._reading
             if not shards:

@@ -16,9 +16,6 @@ from typing import Any, Protocol
 
 import aiokafka  # type: ignore[import-untyped]
 import faust
-from aiokafka.coordinator.assignors.roundrobin import (  # type: ignore[import-untyped]
-    RoundRobinPartitionAssignor,
-)
 from aiokafka.errors import (  # type: ignore[import-untyped]
     ConsumerStoppedError,
     CorruptRecordException,
@@ -31,6 +28,7 @@ from faust.types import TP
 from mode import Service
 
 from journal.errors import CorruptionError, GapError, KafkaRefusedError, KafkaUnavailableError
+from streams.sharing import ShardAssignor
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +42,11 @@ CLOSE_WAIT_S = 5.0
 METADATA_AGE_MS = 5000
 """A broker that is cut off without a word closes no connection: only metadata tell that another leads now."""
 
+REBALANCE_MS_MIN = 5000
+"""Longer than a worker takes for its last checkpoints, and than brokers let the first member of a group wait (3 s)."""
+
+REQUEST_MARGIN_MS = 2000
+
 POLL_NEVER_LATE_MS = 10**12
 """A worker that recovers, or has no shards, does not poll. Heartbeats alone say whether it lives."""
 
@@ -56,13 +59,12 @@ class SourceSettings:
     topic: str
     group_id: str
     client_id: str = "kafka-journal-worker"
-    """Shards are dealt out in the order of these: a worker that keeps its own gets the same shards back."""
-    session_timeout_ms: int = 10_000
-    heartbeat_interval_ms: int = 1_000
-    """A member hears of a rebalance with its next heartbeat; until all have heard, no shard moves."""
-    rebalance_timeout_ms: int = 60_000
+    """Workers that start together share the shards in the order of these."""
+    session_timeout_ms: int = 6_000
+    heartbeat_interval_ms: int = 300
+    """A member hears of a rebalance with its next heartbeat, and until all have heard no shard moves: that of a dead
+    worker neither, for which a node waits at its gate. Three small requests a second are a low price."""
     commit_interval_ms: int = 3_000
-    request_timeout_ms: int = 15_000
     retry_backoff_ms: int = 250
     """The client logs each attempt, so with Kafka away this is how fast the log grows."""
     fetch_bytes_max: int = 4 * 1024 * 1024
@@ -70,6 +72,18 @@ class SourceSettings:
     fetch_wait_ms: int = 100
     """A shard whose last batch was taken late joins the next fetch only: so a fetch must not wait long for others."""
     client_properties: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """Whoever has not joined again by then is left out, so that the others wait for it no longer than for one that
+        is dead. It joins as a new one, and goes on where it was with those shards that it gets again."""
+        return max(REBALANCE_MS_MIN, self.session_timeout_ms)
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """A join is not answered before all have joined. A coordinator that is cut off without a word is asked in vain
+        for as long, and nobody else is; a broker that takes longer to answer could keep no member anyway."""
+        return self.rebalance_timeout_ms + REQUEST_MARGIN_MS
 
 
 class Feed(Protocol):
@@ -139,7 +153,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             bootstrap_servers=settings.bootstrap_servers,
             client_id=settings.client_id,
             group_id=settings.group_id,
-            partition_assignment_strategy=[RoundRobinPartitionAssignor],
+            partition_assignment_strategy=[ShardAssignor(settings.topic)],
             isolation_level="read_committed",
             auto_offset_reset="none",
             enable_auto_commit=False,

@@ -22,7 +22,7 @@ _RETRY_S = 1.0
 
 
 class StandbyCopies:
-    """Used by the worker's thread."""
+    """Used by the worker's thread; copies of several shards may be taken beside each other."""
 
     def __init__(
         self, stores: Callable[[int], LocalStore], replica: Callable[[int, LocalStore], Replica], open_timeout_s: float
