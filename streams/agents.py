@@ -1,0 +1,173 @@
+"""Agents of a service's own: what they are told of operations, what they give back, and how they are called.
+
+An agent is a function, plain or async, that returns nothing, an iterable of outputs, or yields them. A plain one is
+called in the thread of its shard, an async one in the app's event loop while that thread waits: so a shard's agents are
+told in order, one thing at a time, and an agent that is slow holds up its own shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from journal.engine import Happened
+from journal.errors import AgentError, ConfigError
+from journal.kafka.ports import Sent
+from journal.v1.journal_pb2 import Operation
+
+AGENT_TIMEOUT_S = 60.0
+"""An async agent that takes longer for what it is told is cancelled, and counts as one that raised."""
+
+ANY_PARTITION = -1
+"""The client chooses one by the key."""
+
+Output = tuple[bytes | str | None, bytes | str | None]
+"""Key and value of a record of the agent's topic."""
+
+
+class FrameFacts(NamedTuple):
+    """What of a frame concerns its operations. `timestamp` is the broker's, ms since 1970."""
+
+    epoch: int
+    node: str
+    group: int
+    timestamp: int
+
+
+class Told(NamedTuple):
+    """An operation that took effect. (shard, position) is the same however often it is told.
+
+    `position` is (offset, index, ordinal), in WAL order. An ordinal above 0 is the place within the transaction that a
+    COMMIT at (offset, index) settled.
+    """
+
+    shard: int
+    position: tuple[int, int, int]
+    frame: FrameFacts
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """A function of the service's own, under a name that its topic and transactions go by."""
+
+    name: str
+    function: Callable[[Any], Any]
+    to: str | None
+    """The topic that its outputs go to."""
+    every_s: float = 0.0
+    """How often an `on_change` agent is told although nothing has changed; 0: never."""
+    timeout_s: float = AGENT_TIMEOUT_S
+
+
+class AgentCalls:
+    """Calls agents from shards' threads. The event loop is the app's; it runs as long as shards do."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call(self, agent: Agent, shard: int, tellings: Sequence[Any]) -> list[Sent]:
+        """Tell an agent one thing after the other; its outputs, in order. Raises AgentError."""
+        sent: list[Sent] = []
+
+        def give(outputs: Iterable[Any]) -> None:
+            sent.extend(_record(agent, shard, output) for output in outputs)
+
+        try:
+            if _is_async(agent.function):
+                self._in_loop(agent, shard, _tell_async(agent.function, tellings, give))
+            else:
+                for told in tellings:
+                    give(agent.function(told) or ())
+        except AgentError:
+            raise
+        except Exception as error:  # the agent is its owner's code: whatever it raises ends what it was told
+            raise AgentError(f"agent {agent.name}, shard {shard}: {error!r}") from error
+        return sent
+
+    def _in_loop(self, agent: Agent, shard: int, telling: Any) -> None:
+        future = asyncio.run_coroutine_threadsafe(telling, self._loop)
+        try:
+            future.result(agent.timeout_s)
+        except TimeoutError as error:
+            if future.done():
+                raise
+            future.cancel()
+            raise AgentError(f"agent {agent.name}, shard {shard}: took longer than {agent.timeout_s:g} s") from error
+        except CancelledError as error:
+            raise AgentError(f"agent {agent.name}, shard {shard}: was cancelled") from error
+
+
+def _is_async(function: Callable[[Any], Any]) -> bool:
+    called = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+
+
+async def _tell_async(
+    function: Callable[[Any], Any], tellings: Sequence[Any], give: Callable[[Iterable[Any]], None]
+) -> None:
+    for told in tellings:
+        answer = function(told)
+        if inspect.isasyncgen(answer):
+            async for output in answer:
+                give((output,))
+        else:
+            give(await answer or ())
+
+
+def _record(agent: Agent, shard: int, output: Any) -> Sent:
+    if agent.to is None:
+        raise AgentError(f"agent {agent.name}, shard {shard}: it gave an output and has no topic: declare one with to=")
+    if not (isinstance(output, tuple) and len(output) == 2 and all(isinstance(part, _PARTS) for part in output)):
+        what = f"{output!r} is no output: key and value as a tuple, each bytes, str or None"
+        raise AgentError(f"agent {agent.name}, shard {shard}: {what}")
+    key, value = (part.encode() if isinstance(part, str) else part for part in output)
+    return Sent(agent.to, ANY_PARTITION, key, value)
+
+
+_PARTS = (bytes, str, type(None))
+
+
+class OperationAgents:
+    """What happened in a checkpoint, told to the `on_operation` agents before it is committed: their outputs go into
+    its transaction. Called by the threads that checkpoint shards, several at once."""
+
+    def __init__(self, agents: Sequence[Agent], calls: AgentCalls) -> None:
+        self._agents = agents
+        self._calls = calls
+        self.told = dict.fromkeys((agent.name for agent in agents), 0)
+        """Operations by agent; for metrics."""
+        self.errors: dict[tuple[str, int], str] = {}
+        """By agent and shard, of those that raised and have not been told again since."""
+
+    def __call__(self, shard: int, happened: Sequence[Happened], frames: Mapping[int, FrameFacts]) -> list[Sent]:
+        """The outputs of all agents. Raises AgentError."""
+        tellings = [
+            Told(shard, (offset, index, ordinal), frames[offset], op) for op, offset, index, ordinal in happened
+        ]
+        sent: list[Sent] = []
+        for agent in self._agents:
+            try:
+                sent += self._calls.call(agent, shard, tellings)
+            except AgentError as error:
+                self.errors[agent.name, shard] = str(error)
+                raise
+            self.errors.pop((agent.name, shard), None)
+            self.told[agent.name] += len(tellings)
+        return sent
+
+
+def check_agent(agent: Agent, others: Iterable[Agent], journal_topics: Iterable[str]) -> None:
+    """Raises ConfigError for one that cannot be."""
+    if not agent.name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in agent.name):
+        raise ConfigError(f"agent {agent.name!r}: a name is letters, digits, - and _; give one with name=")
+    if any(other.name == agent.name for other in others):
+        raise ConfigError(f"there are two agents {agent.name!r}: give one of them another name=")
+    if agent.to is not None and agent.to in set(journal_topics):
+        raise ConfigError(f"agent {agent.name}: {agent.to} is the journal's own topic, which nobody else writes")
+    if agent.every_s < 0 or agent.timeout_s <= 0:
+        raise ConfigError(f"agent {agent.name}: every_s is not below 0, timeout_s above it")

@@ -1,0 +1,207 @@
+"""The `on_change` agents of a service: for each agent and each shard that the service has, a thread with a session.
+
+Who has a shard is advice here too: a session fences the one before it, and one that was fenced tells nothing more. So
+an agent may be told the same by two processes for a moment, and only one of them can send what it gave.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+
+from journal.errors import AgentError, CorruptionError, LocalDamageError, OperatingError
+from journal.kafka.ports import FatalProducerError
+from journal.local.ports import LocalStore
+from streams.agents import Agent
+from streams.change_session import ChangeSession, ReopenError
+
+log = logging.getLogger(__name__)
+
+AGAIN_S = 1.0
+"""After an error, before the shard is taken over again."""
+
+END_S = 10.0
+"""How long a shard that is given back waits for its agents to be done with what they are told."""
+
+
+class RunState(Enum):
+    """How an agent is doing in a shard."""
+
+    OPENING = "opening"
+    TELLING = "telling"
+    WAITING = "waiting"  # after an error, to try again
+    STOPPED = "stopped"  # at something that cannot be read
+    ENDED = "ended"
+
+
+MakeSession = Callable[[Agent, int, LocalStore], ChangeSession]
+
+
+class ChangeAgents:
+    """All of them. Called by the worker's thread, but for `runs`."""
+
+    def __init__(
+        self,
+        agents: Sequence[Agent],
+        stores: Callable[[Agent, int], LocalStore],
+        session: MakeSession,
+        *,
+        fenced_pause_s: float,
+    ) -> None:
+        """`stores` opens an agent's copy of a shard. `fenced_pause_s`: what fenced it most likely keeps the shard."""
+        self._agents = agents
+        self._stores = stores
+        self._session = session
+        self._fenced_pause_s = fenced_pause_s
+        self._runs: dict[tuple[str, int], _Run] = {}
+        self._ending: dict[tuple[str, int], _Run] = {}
+        self._told_before = dict.fromkeys((agent.name for agent in agents), 0)
+        """In shards that were given back."""
+
+    def serve(self, shards: Collection[int]) -> None:
+        """Tell of these shards and no others. Does not wait: an agent that is being told of another is told to its end,
+        and can send nothing once somebody else has the shard."""
+        for key in [key for key in self._runs if key[1] not in shards]:
+            run = self._ending[key] = self._runs.pop(key)
+            run.stop.set()
+            self._told_before[run.agent.name] += run.told
+        for shard in sorted(shards):
+            for agent in self._agents:
+                key = (agent.name, shard)
+                if key not in self._runs:
+                    self._runs[key] = _Run(
+                        agent, shard, self._stores, self._session, self._fenced_pause_s, self._ending.pop(key, None)
+                    )
+
+    def close(self) -> None:
+        """Tell nothing more, and wait a while until what is being told is told."""
+        self.serve(())
+        until = time.monotonic() + END_S
+        for run in self._ending.values():
+            run.join(max(0.0, until - time.monotonic()))
+            if not run.ended:
+                log.warning("agent %s, shard %d: left while it is being told", run.agent.name, run.shard)
+
+    def runs(self) -> list[tuple[str, int, RunState, str]]:
+        """Agent, shard, state, and what is in its way."""
+        return [(run.agent.name, run.shard, run.state, run.trouble) for run in list(self._runs.values())]
+
+    def told(self) -> dict[str, int]:
+        """Checkpoints that each agent was told."""
+        counts = dict(self._told_before)
+        for run in list(self._runs.values()):
+            counts[run.agent.name] += run.told
+        return counts
+
+
+class _Run:
+    """One agent in one shard."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        shard: int,
+        stores: Callable[[Agent, int], LocalStore],
+        session: MakeSession,
+        fenced_pause_s: float,
+        before: _Run | None,
+    ) -> None:
+        """`before` is the one whose store it takes over, once that has ended."""
+        self.agent = agent
+        self.shard = shard
+        self.stop = threading.Event()
+        self.state = RunState.OPENING
+        self._met = ""
+        self._told_before = 0
+        self._session: ChangeSession | None = None
+        self._stores = stores
+        self._make = session
+        self._fenced_pause_s = fenced_pause_s
+        self._damaged = False
+        self._before = before
+        self._thread = threading.Thread(target=self._run, name=f"agent-{agent.name}-{shard}", daemon=True)
+        self._thread.start()
+
+    @property
+    def told(self) -> int:
+        session = self._session
+        return self._told_before + (0 if session is None else session.told)
+
+    @property
+    def trouble(self) -> str:
+        """What was met last, until something has been told since."""
+        session = self._session
+        return "" if session is not None and session.told and self.state is RunState.TELLING else self._met
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while self._before is not None and not self._before.ended:
+            self._before.join(AGAIN_S)
+        self._before = None
+        while not self.stop.is_set():
+            try:
+                self._with_store()
+            except OperatingError as error:
+                self._wait(error)
+            except Exception as error:
+                log.exception("agent %s, shard %d stopped", self.agent.name, self.shard)
+                self._stop_for(error)
+        if self.state is not RunState.STOPPED:
+            self.state = RunState.ENDED
+
+    def _with_store(self) -> None:
+        store = self._stores(self.agent, self.shard)
+        try:
+            while not self.stop.is_set():
+                self._life(store)
+        finally:
+            store.close()
+
+    def _life(self, store: LocalStore) -> None:
+        """One session, whatever ends it."""
+        if self._damaged:
+            store.clear()
+            self._damaged = False
+        self.state = RunState.OPENING
+        session = self._session = self._make(self.agent, self.shard, store)
+        try:
+            session.open()
+            self.state = RunState.TELLING
+            session.follow(self.stop.is_set)
+        except ReopenError as error:
+            log.info("agent %s, shard %d: %s", self.agent.name, self.shard, error)
+        except LocalDamageError as error:
+            self._damaged = True
+            self._wait(error)
+        except OperatingError as error:
+            self._wait(error)
+        except CorruptionError as error:
+            log.error("agent %s, shard %d stopped: %s", self.agent.name, self.shard, error)
+            self._stop_for(error)
+        finally:
+            session.close()
+            self._session, self._told_before = None, self.told
+
+    def _stop_for(self, error: Exception) -> None:
+        """Tell nothing more, here, until the shard is given back."""
+        self.state, self._met = RunState.STOPPED, str(error) or repr(error)
+        self.stop.wait()
+
+    def _wait(self, error: OperatingError) -> None:
+        self.state, self._met = RunState.WAITING, str(error)
+        fenced = isinstance(error, FatalProducerError) and error.fenced
+        pause_s = self._fenced_pause_s if fenced else AGAIN_S
+        trace = error if isinstance(error, AgentError) else None
+        log.warning(
+            "agent %s, shard %d: again in %g s: %s", self.agent.name, self.shard, pause_s, error, exc_info=trace
+        )
+        self.stop.wait(pause_s)

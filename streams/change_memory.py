@@ -1,0 +1,112 @@
+"""What an `on_change` agent remembers, in Kafka: per shard its position in the table and its state.
+
+    <journal>.agent.<name>      compacted, one partition a shard
+        'p'                     the position: offset of the table behind a mark, and which table that is
+        's' key                 a row of the agent's own state
+
+Written in the transactions that hold what the agent gives, so that whoever has the shard next goes on exactly there.
+Deleting the topic makes the agent begin anew.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from journal.config import Settings
+from journal.errors import RowError, TopicError
+from journal.kafka.control import table_topic
+from journal.kafka.marks import records_between
+from journal.kafka.ports import Clock, Cluster, Kafka, LogRecord, Sent
+from journal.kafka.topics import topic_configs
+
+_POSITION_KEY = b"p"
+_STATE_TAG = b"s"
+
+
+def memory_topic(journal: str, agent: str) -> str:
+    return f"{journal}.agent.{agent}"
+
+
+def agent_id(journal: str, agent: str, shard: int) -> str:
+    """Transactional id of an agent's shard: whoever initialised it last is the one that tells the agent."""
+    return f"kafka-journal.{journal}.agent.{agent}.{shard}"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPosition:
+    """Where an agent stands in a table partition, and when it stood there; ms since 1970."""
+
+    offset: int
+    table: str
+    """Which table: bytes in hex that differ for another cluster, topic or journal."""
+    stood_ms: int
+
+
+def position_record(topic: str, shard: int, position: AgentPosition) -> Sent:
+    value = {"offset": position.offset, "table": position.table, "stood_ms": position.stood_ms}
+    return Sent(topic, shard, _POSITION_KEY, json.dumps(value).encode())
+
+
+def state_records(topic: str, shard: int, written: Mapping[bytes, bytes | None]) -> list[Sent]:
+    return [Sent(topic, shard, _STATE_TAG + key, value) for key, value in written.items()]
+
+
+@dataclass(slots=True)
+class Remembered:
+    """What was found in one partition of a memory topic, from some offset on."""
+
+    end: int
+    """Where it ended: everything before was read."""
+    position: AgentPosition | None
+    state: dict[bytes, bytes | None]
+    """None: deleted."""
+
+
+def read_memory(kafka: Kafka, topic: str, shard: int, since: int, *, clock: Clock, timeout_s: float) -> Remembered:
+    """What was committed to an agent's memory at or behind `since`; -1: all of it.
+
+    Raises RowError for what is no memory, DeadlineError.
+    """
+    reader = kafka.reader(topic)
+    found = Remembered(0, None, {})
+    try:
+        start, found.end = reader.start_and_end(shard, timeout_s)
+        records = records_between(
+            reader, shard, max(start, since), found.end, clock=clock, stall_s=timeout_s, name=f"{topic}[{shard}]"
+        )
+        for record in records:
+            _take(topic, record, found)
+    finally:
+        reader.close()
+    return found
+
+
+def _take(topic: str, record: LogRecord, found: Remembered) -> None:
+    key = record.key or b""
+    if key[:1] == _STATE_TAG:
+        found.state[key[1:]] = record.value
+        return
+    try:
+        if key != _POSITION_KEY:
+            raise ValueError(f"key {key!r}")
+        value = json.loads(record.value or b"")
+        found.position = AgentPosition(int(value["offset"]), str(value["table"]), int(value["stood_ms"]))
+    except (ValueError, KeyError, TypeError) as error:
+        reason = f"this is no agent's memory: {error}"
+        raise RowError(reason, topic=topic, partition=record.partition, offset=record.offset) from error
+
+
+def make_memory(cluster: Cluster, settings: Settings, agent: str, shards: int, timeout_s: float) -> str:
+    """An agent's memory topic, made if it is not there; its topic id. Raises TopicError for one that cannot serve."""
+    topic = memory_topic(settings.journal, agent)
+    config = topic_configs(settings)[table_topic(settings.journal)]
+    cluster.create(topic, shards, settings.replication, config, timeout_s)
+    state = cluster.describe([topic], timeout_s)[topic]
+    if state.partitions != shards or state.config.get("cleanup.policy") != "compact":
+        raise TopicError(
+            f"topic {topic} has {state.partitions} partitions and cleanup.policy={state.config.get('cleanup.policy')}; "
+            f"agent {agent} needs {shards}, compact: delete the topic (the agent then begins anew), or rename the agent"
+        )
+    return state.topic_id

@@ -1,0 +1,187 @@
+"""What an `on_change` agent is told: the rows that a checkpoint changed, as they were and as they are; and its state.
+
+Pure: a `Changes` stands over the agent's copy of the table as of before, and what it writes into its state stays beside
+that until all of it is committed together.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from journal.engine import Base
+from journal.errors import InvalidOperationError
+from journal.loading import LoadedUpdate, one_record
+from journal.v1.journal_pb2 import Mark, Updates
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key
+from journal.wire.rows import only_update
+
+STATE_PREFIX = b"\xff"
+"""An agent's own rows lie beside those of its copy, behind them all."""
+
+
+_MARK_TAG = b"m"
+
+
+class RowChange(NamedTuple):
+    """A row of the table; None where there was none, or is none any more."""
+
+    key: bytes
+    old: bytes | None
+    new: bytes | None
+
+
+class LiveRecord(NamedTuple):
+    """A record with its updates in order, as a loader is told it."""
+
+    id: int
+    kind: int
+    data: bytes
+    updates: Sequence[LoadedUpdate]
+    position: tuple[int, int, int]
+
+
+class RecordChange(NamedTuple):
+    """A record of which rows have changed, whole; None where it was not there, or is not any more."""
+
+    id: int
+    old: LiveRecord | None
+    new: LiveRecord | None
+
+
+class AgentState:
+    """Keys and values of an agent's own, one set for each shard. Written with what the agent gives, or not at all."""
+
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self.written: dict[bytes, bytes | None] = {}
+        """By key, None for what was deleted."""
+
+    def get(self, key: bytes) -> bytes | None:
+        if key in self.written:
+            return self.written[key]
+        return self._base.get(STATE_PREFIX + key)
+
+    def put(self, key: bytes, value: bytes) -> None:
+        """Raises InvalidOperationError for what is not bytes."""
+        if not isinstance(key, bytes) or not isinstance(value, bytes):
+            raise InvalidOperationError(f"a state's keys and values are bytes: {key!r}, {value!r}")
+        self.written[key] = value
+
+    def delete(self, key: bytes) -> None:
+        """If it is there."""
+        if key in self.written or self._base.get(STATE_PREFIX + key) is not None:
+            self.written[key] = None
+
+    def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """What begins with `prefix`, in order of keys; as it was when this was called."""
+        own = sorted(item for item in self.written.items() if item[0].startswith(prefix))
+        hidden = {key for key, _ in own}
+        size = len(STATE_PREFIX)
+        there = ((key[size:], value) for key, value in self._base.scan(STATE_PREFIX + prefix))
+        kept = (item for item in there if item[0] not in hidden)
+        return heapq.merge(kept, ((key, value) for key, value in own if value is not None))
+
+
+class Changes:
+    """What became of one shard, up to a mark: (`shard`, `mark.offset`) is the same however often it is told."""
+
+    def __init__(
+        self,
+        shard: int,
+        mark: Mark,
+        base: Base,
+        changed: Mapping[bytes, bytes | None],
+        state: AgentState,
+        *,
+        now_ms: int,
+        first: bool = False,
+        old_known: bool = True,
+    ) -> None:
+        """`base` has the table's rows as of before, `changed` those that were written since."""
+        self.shard = shard
+        self.mark = mark
+        self.state = state
+        self.now_ms = now_ms
+        """When it is told; ms since 1970."""
+        self.first = first
+        """Everything there is, told to an agent that knows nothing (any more): its state is empty."""
+        self.old_known = old_known
+        """False: the agent was away for longer than the topic keeps what was overwritten, and has lost its copy: what
+        something was before it changed meanwhile may be told as None."""
+        self._base = base
+        self._changed = changed
+
+    def rows(self) -> Iterator[RowChange]:
+        """Every row that is not as it was, but the mark."""
+        if self.first:
+            for prefix in (b"r", b"s", b"t", b"x"):
+                yield from (RowChange(key, None, value) for key, value in self._base.scan(prefix))
+            return
+        for key, new in self._changed.items():
+            old = self._base.get(key)
+            if old != new and key[:1] != _MARK_TAG:
+                yield RowChange(key, old, new)
+
+    def records(self) -> Iterator[RecordChange]:
+        """The same by records: each of which a row has changed, whole as it was and as it is."""
+        if self.first:
+            yield from (RecordChange(record.id, None, record) for record in all_records(self._base))
+            return
+        seen: set[int] = set()
+        now = _Overlaid(self._base, self._changed)
+        for row in self.rows():
+            if row.key[:1] == RECORD_TAG and (record_id := record_id_of(row.key)) not in seen:
+                seen.add(record_id)
+                yield RecordChange(record_id, record_in(self._base, record_id), record_in(now, record_id))
+
+    def record(self, record_id: int) -> LiveRecord | None:
+        """A record of this shard as it is now, changed or not."""
+        return record_in(_Overlaid(self._base, self._changed), record_id)
+
+
+class _Overlaid:
+    """A base with what was written since."""
+
+    def __init__(self, base: Base, changed: Mapping[bytes, bytes | None]) -> None:
+        self._base = base
+        self._changed = changed
+
+    def get(self, key: bytes) -> bytes | None:
+        return self._changed[key] if key in self._changed else self._base.get(key)
+
+    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
+        rows: dict[bytes, bytes | None] = dict(self._base.scan(prefix))
+        rows.update((key, value) for key, value in self._changed.items() if key.startswith(prefix))
+        return sorted((key, value) for key, value in rows.items() if value is not None)
+
+
+def record_in(base: Base, record_id: int) -> LiveRecord | None:
+    """A record with its updates, which are looked for only if it has spilled."""
+    key = record_key(record_id)
+    row = base.get(key)
+    if row is None:
+        return None
+    head_key = updates_key(record_id)
+    head = base.get(head_key)
+    if head is None:
+        return LiveRecord(*one_record(row, ()))
+    if only_update(head) is None and Updates.FromString(head).spilled:
+        return LiveRecord(*one_record(row, [each for each in base.scan(key) if len(each[0]) > RECORD_KEY_BYTES]))
+    return LiveRecord(*one_record(row, [(head_key, head)]))
+
+
+def all_records(base: Base) -> Iterator[LiveRecord]:
+    """Every record, in order of ids."""
+    row: bytes | None = None
+    updates: list[tuple[bytes, bytes]] = []
+    for key, value in base.scan(RECORD_TAG):
+        if len(key) > RECORD_KEY_BYTES:
+            updates.append((key, value))
+            continue
+        if row is not None:
+            yield LiveRecord(*one_record(row, updates))
+        row, updates = value, []
+    if row is not None:
+        yield LiveRecord(*one_record(row, updates))

@@ -1,0 +1,244 @@
+"""An app of a user's own over a journal: a Faust app like any other, with the journal's worker, agents and view inside.
+
+    app = make_app(load_settings(journal="orders"), view=QueueLoader)
+
+    @app.on_operation(to="orders-seen")      @app.on_change(to="alerts")       @app.agent(app.topic("orders-seen"))
+    def seen(told): ...                      async def alerts(changes): ...    async def count(stream): ...
+
+    run_app(app)
+
+All workers of the journal have to be those of one app: what a plain worker applies, no `on_operation` agent is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import logging
+import signal
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import faust
+from aiokafka.errors import KafkaError  # type: ignore[import-untyped]
+from faust.app.base import BootStrategy
+from faust.transport.drivers import aiokafka as driver
+from faust.types.auth import CredentialsT
+from faust.types.web import Web
+from faust.web.drivers import aiohttp
+from mode.types import ServiceT
+
+from journal.config import Settings
+from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
+from journal.kafka.control import control_topic, table_topic, wal_topic
+from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
+from streams.client_properties import aiokafka_properties
+from streams.host import JournalHost
+from streams.service import GC_THRESHOLDS
+from streams.view import GlobalView, StateLoader
+from streams.web import add_routes
+
+log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[[Any], Any])
+
+LOOPBACK = "127.0.0.1"
+
+
+class JournalApp(faust.App):
+    """See `make_app`."""
+
+    def __init__(self, settings: Settings, host: JournalHost, **options: Any) -> None:
+        self.settings = settings
+        self.host = host
+        super().__init__(**options)
+        self.boot_strategy = _Boot(self)
+        self.transport = _Transport(self.conf.broker_consumer, self)
+        host.on_failed = self._crash_with
+        add_routes(self.page, host.view, host)
+
+    @property
+    def view(self) -> GlobalView:
+        """The whole journal's tables. Raises ConfigError for an app that was made without."""
+        if self.host.view is None:
+            raise ConfigError("this app has no view: make it with view=QueueLoader, of loaders.queues")
+        return self.host.view
+
+    def on_operation(
+        self, *, to: str | None = None, name: str | None = None, timeout_s: float = AGENT_TIMEOUT_S
+    ) -> Callable[[F], F]:
+        """An agent that is told every operation that took effect, a `Told`, in WAL order within its shard.
+
+        Told before the checkpoint that holds it is committed: what it gives, for the topic `to`, is in the transaction
+        of that checkpoint, so it is there exactly once. What else it does may be done again. Raises ConfigError.
+        """
+        return self._declare(self.host.operation_agents, to, name, 0.0, timeout_s)
+
+    def on_change(
+        self,
+        *,
+        to: str | None = None,
+        name: str | None = None,
+        every_s: float = 0.0,
+        timeout_s: float = AGENT_TIMEOUT_S,
+    ) -> Callable[[F], F]:
+        """An agent that is told what each checkpoint changed, a `Changes`, and every `every_s` seconds, if given, also
+        that nothing did.
+
+        What it gives, for the topic `to`, and its state are committed with its position in one transaction. Its name is
+        that of its memory, `<journal>.agent.<name>`: another name is another agent. Raises ConfigError.
+        """
+        return self._declare(self.host.change_agents, to, name, every_s, timeout_s)
+
+    def _declare(
+        self, agents: list[Agent], to: str | None, name: str | None, every_s: float, timeout_s: float
+    ) -> Callable[[F], F]:
+        def declare(function: F) -> F:
+            agent = Agent(name or function.__name__, function, to, every_s, timeout_s)
+            journal = self.settings.journal
+            topics = (wal_topic(journal), table_topic(journal), control_topic(journal))
+            check_agent(agent, (*self.host.operation_agents, *self.host.change_agents), topics)
+            agents.append(agent)
+            return function
+
+        return declare
+
+    def _new_web(self) -> Web:
+        return _Web(self)
+
+    async def _crash_with(self, error: BaseException) -> None:
+        await self.crash(error)
+
+    async def on_first_start(self) -> None:
+        """Faust would make a data directory in the current one; this app's tables, if it has any, are in memory."""
+
+
+def make_app(
+    settings: Settings,
+    *,
+    view: Callable[[], StateLoader] | None = None,
+    worker: bool = True,
+    standby: bool = False,
+    name: str = "service",
+    web_host: str = LOOPBACK,
+    web_port: int | None = None,
+    **options: Any,
+) -> JournalApp:
+    """A Faust app with a journal's worker as its service.
+
+    `view` is `loaders.queues.QueueLoader`, or makes one: then the app has `app.view`, and pages for it. Without a
+    `worker` it only looks, and has no agents of the journal's. `standby` keeps warm copies of other workers' shards.
+    `name` goes into the app's consumer group and its directory. Without a `web_port`, WEB_PORT of the environment is
+    Faust's, or 6066. `options` are Faust's. Raises ConfigError.
+    """
+    host = JournalHost(settings, name=name, worker=worker, standby=standby, view=view)
+    faust_options: dict[str, Any] = {
+        "id": f"kafka-journal.{settings.journal}.{name}",
+        "broker": [f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(",")],
+        "broker_credentials": _credentials(settings),
+        "broker_session_timeout": settings.session_timeout_ms / 1000,
+        "broker_request_timeout": max(settings.request_timeout_ms, settings.session_timeout_ms) / 1000,
+        "store": "memory://",
+        "autodiscover": False,
+        "topic_disable_leader": True,
+        "web_bind": web_host,
+        "worker_redirect_stdouts": False,
+    }
+    if web_port is not None:
+        faust_options["web_port"] = web_port
+    return JournalApp(settings, host, **{**faust_options, **options})
+
+
+def _credentials(settings: Settings) -> CredentialsT | None:
+    """The journal's client properties as Faust has them."""
+    found = aiokafka_properties(settings.client_properties)
+    context = found.get("ssl_context")
+    if "sasl_plain_username" in found:
+        return faust.SASLCredentials(
+            username=found["sasl_plain_username"],
+            password=found.get("sasl_plain_password"),
+            mechanism=found.get("sasl_mechanism"),
+            ssl_context=context,
+        )
+    return None if context is None else faust.SSLCredentials(context)
+
+
+def run_app(app: JournalApp) -> None:
+    """Run an app in this process until SIGTERM or SIGINT; raises the error that ended it before."""
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+
+    async def run() -> None:
+        stop = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        await serve_app(app, stop)
+
+    asyncio.run(run())
+
+
+async def serve_app(app: JournalApp, stop: asyncio.Event, started: Callable[[], Any] = lambda: None) -> None:
+    """Run an app until `stop` is set; raises the error that ended it before. `started` is called when it runs."""
+    stopping = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(app.start())
+    starting.add_done_callback(lambda done: None if done.cancelled() or done.exception() else started())
+    down = asyncio.create_task(app.wait_until_stopped())
+    try:
+        await asyncio.wait([stopping, starting, down], return_when=asyncio.FIRST_COMPLETED)
+        if starting.done() and not starting.cancelled() and starting.exception() is None:
+            await asyncio.wait([stopping, down], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await app.stop()
+        for task in (stopping, starting, down):
+            task.cancel()
+        ended = await asyncio.gather(starting, return_exceptions=True)
+    error = app.host.failure or app.crash_reason or ended[0]
+    if isinstance(error, KafkaError):
+        raise KafkaUnavailableError(f"no broker lets us in at {app.settings.bootstrap_servers}: {error!r}") from error
+    if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
+        raise error
+
+
+# ---- Faust's places for what is different here -----------------------------------------------------------------------
+
+
+class _Boot(BootStrategy):
+    """The journal's part starts last and stops first; without agents of Faust's own, Faust's consumer stays out."""
+
+    def server(self) -> Iterable[ServiceT]:
+        assert isinstance(self.app, JournalApp)
+        return self._chain(super().server(), [self.app.host])
+
+    def _should_enable_kafka_consumer(self) -> bool:
+        return bool(self.app.agents) or bool(self.app.topics) or bool(self.app.tables)
+
+
+class _ConsumerThread(driver.AIOKafkaConsumerThread):
+    """What the journal's transactions abort is not for a service's agents either."""
+
+    def _create_worker_consumer(self, transport: driver.Transport) -> Any:
+        consumer = super()._create_worker_consumer(transport)
+        consumer._isolation_level = "read_committed"
+        return consumer
+
+
+class _Consumer(driver.Consumer):
+    def _new_consumer_thread(self) -> _ConsumerThread:
+        return _ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+
+class _Transport(driver.Transport):
+    Consumer = _Consumer
+
+
+class _Web(aiohttp.Web):
+    async def start_server(self) -> None:
+        conf = self.app.conf
+        try:
+            await super().start_server()
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES):
+                raise
+            what = f"the web server cannot listen at {conf.web_bind}:{conf.web_port}: {error.strerror}; give web_port="
+            raise WebPortError(what) from error

@@ -1,0 +1,246 @@
+"""The journal's part of a service's app: its worker, its agents, its view, as one service that Faust starts and stops.
+
+What blocks is done in threads. The first error of the worker crashes the app; an agent's error holds up its shard and
+nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from mode import Service
+
+from journal.config import Settings
+from journal.errors import ConfigError, TopicError
+from journal.kafka.control import table_topic
+from journal.kafka.ports import Kafka
+from journal.kafka.topics import open_journal
+from journal.local.ports import LocalStore
+from journal.local.rocks import open_copy
+from journal.local.slots import Slot, take_slot
+from journal.replica import copy_identity
+from journal.runtime import kafka_of, wall_ms
+from journal.v1.journal_pb2 import DivertStatus, Identity
+from streams.agents import Agent, AgentCalls, OperationAgents
+from streams.app import StreamWorker, WorkerShell
+from streams.change_agents import ChangeAgents
+from streams.change_memory import make_memory
+from streams.change_session import ChangeConfig, ChangeSession
+from streams.service import make_worker, source_settings
+from streams.source import Record
+from streams.view import GlobalView, StateLoader
+from streams.worker import Worker
+
+log = logging.getLogger(__name__)
+
+
+class JournalHost(Service):
+    """A service of the app. What it says of itself (`Watched`) may be asked for at any time."""
+
+    mundane_level = "debug"
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        name: str,
+        worker: bool,
+        standby: bool,
+        view: Callable[[], StateLoader] | None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.settings = settings
+        self.operation_agents: list[Agent] = []
+        self.change_agents: list[Agent] = []
+        self.on_failed: Callable[[BaseException], Awaitable[None]] | None = None
+        self.failure: BaseException | None = None
+        self._name = name
+        self._has_worker = worker
+        self._standby = standby
+        self._kafka: Kafka = kafka_of(settings)
+        self.view = None if view is None else GlobalView(settings, view, kafka=self._kafka)
+        self._slot: Slot | None = None
+        self._shell: AgentShell | None = None
+        self._worker: StreamWorker | None = None
+        self._operations: OperationAgents | None = None
+        self._changes: ChangeAgents | None = None
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    async def on_start(self) -> None:
+        """Raises TopicError, KafkaUnavailableError, LocalStorageError, ConfigError."""
+        if not self._has_worker and (self.operation_agents or self.change_agents):
+            raise ConfigError("an app without a worker has no shards to tell its agents of: leave worker=False out")
+        calls = AgentCalls(asyncio.get_running_loop())
+        try:
+            shell = await asyncio.to_thread(self._open, calls)
+        except BaseException:
+            await asyncio.to_thread(self._close)
+            raise
+        if shell is None or self._slot is None:
+            return
+        worker = self._worker = StreamWorker(shell, source_settings(self.settings, self._slot.path.name))
+        self.add_future(self._run(worker))
+
+    async def _run(self, worker: StreamWorker) -> None:
+        await worker.start()
+        error = await worker.ended()
+        if error is not None and self.failure is None:
+            self.failure = error
+            if self.on_failed is not None:
+                await self.on_failed(error)
+
+    async def on_stop(self) -> None:
+        if self._worker is not None:
+            await self._worker.stop()
+        await asyncio.to_thread(self._close)
+
+    # ---- what blocks -----------------------------------------------------------------------------------------------
+
+    def _open(self, calls: AgentCalls) -> AgentShell | None:
+        settings, kafka = self.settings, self._kafka
+        timeout_s = settings.request_timeout_ms / 1000
+        rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s)
+        identity = rows.require_identity(settings.journal)
+        self._check_outputs(timeout_s)
+        slot = self._slot = take_slot(settings.directory / settings.journal, self._name)
+        if self.view is not None:
+            self.view.start(slot.path / "view")
+        if not self._has_worker:
+            return None
+        if self.operation_agents:
+            self._operations = OperationAgents(self.operation_agents, calls)
+        if self.change_agents:
+            self._changes = self._make_changes(identity, slot, calls, timeout_s)
+        worker = make_worker(kafka, settings, identity, slot, standby=self._standby, tell=self._operations)
+        self._shell = AgentShell(worker, self._changes)
+        return self._shell
+
+    def _check_outputs(self, timeout_s: float) -> None:
+        """Raises TopicError for a topic of an agent's that is not there: a checkpoint must not find out."""
+        agents = {agent.to: agent.name for agent in (*self.operation_agents, *self.change_agents) if agent.to}
+        cluster = self._kafka.cluster()
+        try:
+            found = cluster.describe(agents, timeout_s)
+        finally:
+            cluster.close()
+        for topic, name in agents.items():
+            if topic not in found:
+                servers = self.settings.bootstrap_servers
+                raise TopicError(
+                    f"topic {topic}, to which agent {name} gives, is not there: "
+                    f"kafka-topics --bootstrap-server {servers} --create --topic {topic}"
+                )
+
+    def _make_changes(self, identity: Identity, slot: Slot, calls: AgentCalls, timeout_s: float) -> ChangeAgents:
+        settings, kafka = self.settings, self._kafka
+        cluster = kafka.cluster()
+        topic = table_topic(settings.journal)
+        try:
+            table_id = cluster.describe([topic], timeout_s)[topic].topic_id
+            table = copy_identity(cluster.cluster_id(timeout_s), table_id, identity.shards, identity.journal)
+            configs = {
+                agent.name: ChangeConfig(
+                    journal=settings.journal,
+                    table_identity=table,
+                    memory_identity=make_memory(cluster, settings, agent.name, identity.shards, timeout_s),
+                    request_timeout_s=timeout_s,
+                    delete_retention_ms=settings.delete_retention_ms,
+                    min_compaction_lag_ms=settings.min_compaction_lag_ms,
+                    held_bytes_max=settings.limits.held_bytes_max,
+                )
+                for agent in self.change_agents
+            }
+        finally:
+            cluster.close()
+
+        def store(agent: Agent, shard: int) -> LocalStore:
+            return open_copy(slot.path / "agents" / agent.name / f"shard-{shard}")
+
+        def session(agent: Agent, shard: int, store: LocalStore) -> ChangeSession:
+            config = configs[agent.name]
+            return ChangeSession(agent, shard, config, kafka, store, calls, clock=time.monotonic, wall_ms=wall_ms)
+
+        return ChangeAgents(self.change_agents, store, session, fenced_pause_s=settings.session_timeout_ms / 1000)
+
+    def _close(self) -> None:
+        if self._changes is not None:
+            self._changes.close()
+        if self.view is not None:
+            self.view.close()
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
+
+    # ---- as `Watched` ----------------------------------------------------------------------------------------------
+
+    def shard_states(self) -> Mapping[int, str]:
+        return {} if self._shell is None else self._shell.states
+
+    def stopped_shards(self) -> Mapping[int, str]:
+        return {} if self._shell is None else self._shell.stopped
+
+    def agent_troubles(self) -> list[tuple[str, int, str]]:
+        runs = [] if self._changes is None else self._changes.runs()
+        found = [(agent, shard, why) for agent, shard, _, why in runs if why]
+        if self._operations is not None:
+            mine = self.shard_states()
+            errors = list(self._operations.errors.items())
+            found += [(agent, shard, why) for (agent, shard), why in errors if shard in mine]
+        return found
+
+    def tellings(self) -> Mapping[str, int]:
+        operations = {} if self._operations is None else dict(self._operations.told)
+        return operations if self._changes is None else operations | self._changes.told()
+
+    def diverts(self) -> Mapping[int, DivertStatus]:
+        return {} if self._shell is None else self._shell.diverts()
+
+
+class AgentShell(WorkerShell):
+    """The worker's shell, and change agents of the same shards beside it."""
+
+    def __init__(self, worker: Worker, changes: ChangeAgents | None) -> None:
+        self._worker = worker
+        self._changes = changes
+        self.states: Mapping[int, str] = {}
+        """As of the last tick, like `stopped`."""
+        self.stopped: Mapping[int, str] = {}
+
+    def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
+        offsets = self._worker.assigned(shards)
+        if self._changes is not None:
+            self._changes.serve(shards)
+        return offsets
+
+    def revoked(self, shards: Collection[int]) -> None:
+        """Agents go on until it is known whose the shards are: whoever has them next fences them."""
+        self._worker.revoked(shards)
+
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
+        self._worker.frames(shard, records)
+
+    def tick(self) -> float:
+        wanted_s = self._worker.tick()
+        self.states = {shard: state.value for shard, state in self._worker.states().items()}
+        self.stopped = {shard: str(error) for shard, error in self._worker.stopped().items()}
+        return wanted_s
+
+    def seeks(self) -> Mapping[int, int]:
+        return self._worker.seeks()
+
+    def diverts(self) -> Mapping[int, DivertStatus]:
+        return self._worker.diverts()
+
+    def applied(self) -> Mapping[int, int]:
+        return self._worker.applied()
+
+    def stop(self) -> None:
+        if self._changes is not None:
+            self._changes.serve(())
+        self._worker.stop()

@@ -1,0 +1,279 @@
+"""GlobalView: the whole journal's tables as a service may look at them: queues, messages, transactions, records.
+
+A read-only copy that follows the table topic, in a thread of its own; it takes no part in anything. What it says of one
+shard is the state of that shard's newest mark that it has read; marks of different shards are of different moments.
+Every question is answered between two checkpoints, by the thread that follows.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from journal.config import Settings
+from journal.connecting import kafka_of, wall_ms
+from journal.copy import FIT_LAG_MS
+from journal.errors import DeadlineError, StateError
+from journal.follower import Fitness, Follower
+from journal.following import Following
+from journal.kafka.ports import Kafka
+from journal.loading import FollowingLoader
+from journal.local_tables import LocalTables
+from journal.store.loaded import LoadedStore
+from journal.store.model import QueueConfig, ReferenceInfo
+from journal.store.queue_entry import MessageEntry, QueueEntry
+from journal.store.queue_state import QueueState
+from journal.v1.journal_pb2 import Mark, Transaction
+from streams.changes import LiveRecord, all_records, record_in
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ANSWER_S = 10.0
+"""How long a question may take: one that comes while the copy is built, or Kafka is away, is not answered."""
+
+MESSAGES_MAX = 1000
+"""Of a queue in one answer."""
+
+
+class StateLoader(FollowingLoader, Protocol):
+    """A loader whose state can be looked at while it is kept warm; `loaders.queues.QueueLoader` is one."""
+
+    @property
+    def loaded(self) -> LoadedStore: ...
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue as the tables have it. What transactions in doubt add is not counted, and what they acknowledge is."""
+
+    id: int
+    config: QueueConfig
+    ready: int
+    scheduled: int
+    held: int
+    bytes: int
+    oldest_ms: int
+    """When the oldest of the messages that are next by priority was sent, ms since 1970; 0: none is ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageView:
+    """A message in a queue, and that queue's reference to it."""
+
+    reference: ReferenceInfo
+    entry: MessageEntry
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionView:
+    """A prepared transaction. While it is prepared or settled, not all of its shards may say so yet."""
+
+    tx: int
+    data: bytes
+    """What it was prepared with: an xid, most likely."""
+    shards: int
+    shards_seen: int
+    operations: int
+    """In the shards seen."""
+
+
+class GlobalView:
+    """A copy that is looked at. Thread-safe.
+
+    with GlobalView(settings, QueueLoader, directory) as view:
+        view.wait(60)
+        print(view.queues())
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        loader: Callable[[], StateLoader],
+        directory: Path | None = None,
+        *,
+        kafka: Kafka | None = None,
+        fit_lag_ms: int = FIT_LAG_MS,
+    ) -> None:
+        """`loader` makes what holds the queues: `loaders.queues.QueueLoader`, with the bounds on memory that it takes.
+
+        The copy is kept in `directory`; processes on one machine need different ones.
+        """
+        self._settings = settings
+        self._loader = loader
+        self._directory = directory or settings.directory / settings.journal / "view"
+        self._kafka = kafka or kafka_of(settings)
+        self._fit_lag_ms = fit_lag_ms
+        self._questions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._tables: LocalTables | None = None
+        self._following: Following | None = None
+        self._follower: Follower | None = None
+        self._marks: dict[int, Mark] = {}
+        self._sorted: QueueState | None = None
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    def start(self, directory: Path | None = None) -> None:
+        """Begin to follow, with the copy in `directory`, if not as it was made.
+
+        Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
+        """
+        if self._tables is not None:
+            raise StateError("the view was started before")
+        tables = self._tables = LocalTables(self._kafka, self._settings, directory or self._directory)
+        self._following = Following(tables.store, self._settings.limits, self._loader)
+        tables.listen(self._following)
+        self._follower = Follower(tables, self._following, self, fit_lag_ms=self._fit_lag_ms)
+        self._follower.start()
+
+    def close(self) -> None:
+        if self._follower is not None:
+            self._follower.stop()
+            self._follower = None
+        if self._tables is not None:
+            self._tables.close()
+            self._tables = None
+
+    def __enter__(self) -> GlobalView:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def wait(self, timeout_s: float) -> None:
+        """Until it has everything that was in the table a moment ago. Raises DeadlineError."""
+        until = time.monotonic() + timeout_s
+        while not (fitness := self.fitness()).fit:
+            if time.monotonic() > until:
+                raise DeadlineError(f"the view is not ready after {timeout_s:g} s: {fitness.why_not}")
+            time.sleep(0.02)
+
+    def fitness(self) -> Fitness:
+        """Whether it follows, and how far it is behind. Never waits."""
+        follower = self._follower
+        return Fitness(False, "the view is not started", 0, 0) if follower is None else follower.fitness
+
+    def marks(self) -> Mapping[int, Mark]:
+        """The marks that it stood at when last looked. Never waits."""
+        return self._marks
+
+    # ---- the follower's thread -------------------------------------------------------------------------------------
+
+    def seen(self, marks: Mapping[int, Mark]) -> None:
+        """As `Watch`: between two polls, so that the state is brought to where the copy stands, and asked."""
+        self._marks = dict(marks)
+        while True:
+            try:
+                question = self._questions.get_nowait()
+            except queue.Empty:
+                return
+            question()
+
+    def failed(self, error: Exception) -> None:
+        """As `Watch`; the follower has logged it, and goes on."""
+
+    def _ask(self, answer: Callable[[QueueState, LocalTables], T]) -> T:
+        """Raises DeadlineError if it is not ready in time, and what `answer` raises."""
+        asked: Future[T] = Future()
+
+        def question() -> None:
+            if not asked.set_running_or_notify_cancel():
+                return
+            try:
+                asked.set_result(answer(*self._current()))
+            except Exception as error:  # noqa: BLE001  # whoever asked is told, and the follower goes on
+                asked.set_exception(error)
+
+        if self._follower is None:
+            raise StateError("the view is not started")
+        self._questions.put(question)
+        try:
+            return asked.result(ANSWER_S)
+        except TimeoutError:
+            asked.cancel()
+            raise DeadlineError(f"the view does not answer: {self.fitness().why_not or 'it is busy'}") from None
+
+    def _current(self) -> tuple[QueueState, LocalTables]:
+        tables, following = self._tables, self._following
+        if tables is None or following is None:
+            raise StateError("the view is not started")
+        following.warm_up(tables.replica)
+        loader: Any = following.loader
+        if not following.warm or loader is None:
+            raise DeadlineError(f"the view is not ready: {self.fitness().why_not}")
+        state: QueueState = loader.loaded.state
+        if state is not self._sorted:
+            state.sort_lines()
+            self._sorted = state
+        return state, tables
+
+    # ---- questions -------------------------------------------------------------------------------------------------
+
+    def queues(self) -> list[QueueView]:
+        """All queues, by name."""
+        return self._ask(lambda state, _: sorted(map(_queue_view, state.queues()), key=lambda found: found.config.name))
+
+    def queue(self, name: str) -> QueueView:
+        """Raises QueueMissingError."""
+        return self._ask(lambda state, _: _queue_view(state.queue(name)))
+
+    def messages(self, name: str, limit: int = 100) -> list[MessageView]:
+        """A queue's first messages in order of delivery, at most `MESSAGES_MAX`. Raises QueueMissingError."""
+        return self._ask(lambda state, _: list(_messages(state, name, min(limit, MESSAGES_MAX))))
+
+    def transactions(self) -> list[TransactionView]:
+        """Prepared transactions, by id."""
+        return self._ask(lambda _, tables: _transactions(tables))
+
+    def record(self, record_id: int) -> LiveRecord | None:
+        """A record with its updates; None if there is none."""
+        return self._ask(lambda _, tables: record_in(tables.store, record_id))
+
+    def records(self) -> Iterator[LiveRecord]:
+        """All records of one moment, in order of ids; the moment lasts until the last one has been taken."""
+        snapshot = self._ask(lambda _, tables: tables.store.snapshot())
+        try:
+            yield from all_records(snapshot)
+        finally:
+            snapshot.close()
+
+    def age_s(self, timestamp_ms: int) -> float:
+        """How long ago that was; 0 for a time that is none."""
+        return max(0.0, (wall_ms() - timestamp_ms) / 1000) if timestamp_ms else 0.0
+
+
+def _queue_view(entry: QueueEntry) -> QueueView:
+    return QueueView(entry.record_id, entry.config, entry.ready, entry.scheduled, entry.held, entry.bytes, entry.oldest)
+
+
+def _messages(state: QueueState, name: str, limit: int) -> Iterator[MessageView]:
+    references = state.browse(state.queue(name).record_id)
+    found = [reference for reference, _ in zip(references, range(limit), strict=False)]
+    return (MessageView(reference, state.message(reference.message)) for reference in found)
+
+
+def _transactions(tables: LocalTables) -> list[TransactionView]:
+    """From the headers alone: shards stand at different groups, so that some parts may be gone or still to come."""
+    parts: dict[int, list[Transaction]] = {}
+    for _, value in tables.store.scan(b"t"):
+        part = Transaction.FromString(value)
+        if part.prepared:
+            parts.setdefault(part.tx, []).append(part)
+    return [
+        TransactionView(
+            tx,
+            b"".join(part.data for part in found),
+            found[0].shards,
+            len(found),
+            sum(part.staged for part in found),
+        )
+        for tx, found in sorted(parts.items())
+    ]

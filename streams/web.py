@@ -1,0 +1,299 @@
+"""A service's routes in Faust's own web server: queues, transactions, health, metrics. Read-only.
+
+    /queues              every queue with its counts
+    /queues/NAME         one, with its first messages (?limit=100)
+    /transactions        what is prepared
+    /health              200 while everything runs, else 503; both say what does not
+    /metrics             for Prometheus
+
+With a view only: the first three. A view that cannot answer is a 503, and says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from faust.web import Request, Response, View
+
+from journal.errors import OperatingError, QueueMissingError, StateError
+from journal.v1.journal_pb2 import DivertStatus, Mark
+from streams.view import GlobalView, MessageView, QueueView, TransactionView
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+METRICS_TYPE = "text/plain; version=0.0.4"
+
+Answer = tuple[int, Any]
+"""Status, and what is sent as JSON."""
+
+Page = Callable[[str], Callable[[Callable[..., Awaitable[Response]]], object]]
+"""`app.page`."""
+
+
+class Watched(Protocol):
+    """What health and metrics tell of a running service."""
+
+    def shard_states(self) -> Mapping[int, str]:
+        """Of the shards that are this service's, what their workers do."""
+
+    def stopped_shards(self) -> Mapping[int, str]:
+        """And what those that stopped are stopped by."""
+
+    def agent_troubles(self) -> list[tuple[str, int, str]]:
+        """Agent, shard, and what is in its way."""
+
+    def tellings(self) -> Mapping[str, int]:
+        """By agent, how much it was told: operations, or checkpoints."""
+
+    def diverts(self) -> Mapping[int, DivertStatus]:
+        """By shard that is this service's, what the routes did in it; none without routes."""
+
+
+def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
+    """Add the routes to an app."""
+
+    @page("/health")
+    async def health(web: View, request: Request) -> Response:
+        status, body = health_of(view, watched)
+        return web.json(body, status=status)
+
+    @page("/metrics")
+    async def metrics(web: View, request: Request) -> Response:
+        text = await _in_thread(lambda: "".join(f"{line}\n" for line in metric_lines(view, watched)))
+        return web.text(text, content_type=METRICS_TYPE)
+
+    if view is None:
+        return
+
+    @page("/queues")
+    async def queues(web: View, request: Request) -> Response:
+        return await _answer(web, lambda: {"queues": [queue_json(view, found) for found in view.queues()]})
+
+    @page("/queues/{name:.+}")
+    async def one_queue(web: View, request: Request, name: str) -> Response:
+        limit = request.query.get("limit", "100")
+        if not limit.isdigit():
+            return web.json({"error": f"limit={limit} is no number"}, status=400)
+        return await _answer(web, lambda: _queue_with_messages(view, name, int(limit)))
+
+    @page("/transactions")
+    async def transactions(web: View, request: Request) -> Response:
+        return await _answer(web, lambda: {"transactions": [transaction_json(found) for found in view.transactions()]})
+
+
+async def _in_thread(ask: Callable[[], T]) -> T:
+    """A question waits for the view's thread, so it is not asked in the event loop."""
+    return await asyncio.get_running_loop().run_in_executor(None, ask)
+
+
+async def _answer(web: View, ask: Callable[[], Any]) -> Response:
+    try:
+        return web.json(await _in_thread(ask))
+    except QueueMissingError as error:
+        return web.json({"error": str(error)}, status=404)
+    except (OperatingError, StateError) as error:
+        return web.json({"error": str(error)}, status=503)
+
+
+# ---- as JSON -------------------------------------------------------------------------------------------------------
+
+
+def queue_json(view: GlobalView, found: QueueView) -> dict[str, Any]:
+    config = found.config
+    return {
+        "name": config.name,
+        "address": config.address,
+        "id": found.id,
+        "durable": config.durable,
+        "ready": found.ready,
+        "scheduled": found.scheduled,
+        "held": found.held,
+        "bytes": found.bytes,
+        "oldest_ms": found.oldest_ms or None,
+        "oldest_age_seconds": round(view.age_s(found.oldest_ms), 3) if found.oldest_ms else None,
+    }
+
+
+def _queue_with_messages(view: GlobalView, name: str, limit: int) -> dict[str, Any]:
+    return queue_json(view, view.queue(name)) | {
+        "messages": [message_json(found) for found in view.messages(name, limit)]
+    }
+
+
+def message_json(found: MessageView) -> dict[str, Any]:
+    reference, entry = found.reference, found.entry
+    return {
+        "id": reference.message,
+        "state": reference.state.value,
+        "priority": reference.priority,
+        "deliveries": reference.deliveries,
+        "holder": reference.holder or None,
+        "due_ms": reference.due or None,
+        "size_bytes": entry.size,
+        "timestamp_ms": entry.timestamp,
+        "expires_ms": entry.expires or None,
+    }
+
+
+def transaction_json(found: TransactionView) -> dict[str, Any]:
+    return {
+        "tx": found.tx,
+        "data": found.data.hex(),
+        "shards": found.shards,
+        "shards_seen": found.shards_seen,
+        "operations": found.operations,
+    }
+
+
+def health_of(view: GlobalView | None, watched: Watched) -> Answer:
+    """200 if the view follows, no shard is stopped, and no agent has something in its way; else 503."""
+    stopped, troubles = watched.stopped_shards(), watched.agent_troubles()
+    body: dict[str, Any] = {
+        "shards": {str(shard): state for shard, state in sorted(watched.shard_states().items())},
+        "stopped": {str(shard): why for shard, why in sorted(stopped.items())},
+        "agents": [{"agent": agent, "shard": shard, "error": why} for agent, shard, why in troubles],
+    }
+    fit = True
+    if view is not None:
+        fitness = view.fitness()
+        fit = fitness.fit
+        body["view"] = {"fit": fit, "why_not": fitness.why_not or None, "lag_seconds": fitness.lag_ms / 1000}
+    healthy = fit and not stopped and not troubles
+    return (200 if healthy else 503), {"healthy": healthy, **body}
+
+
+# ---- for Prometheus ------------------------------------------------------------------------------------------------
+
+Sample = tuple[Mapping[str, object], float]
+
+_SHARD_METRICS: tuple[tuple[str, str, str, Callable[[Mark], float]], ...] = (
+    ("shard_records", "gauge", "Live records at the shard's mark.", lambda mark: mark.records),
+    ("shard_epoch", "gauge", "Epoch of the shard's mark.", lambda mark: mark.epoch),
+    ("shard_wal_offset", "gauge", "WAL offset of the shard's mark.", lambda mark: mark.offset),
+    ("shard_applied_operations_total", "counter", "Operations that took effect.", lambda mark: mark.applied),
+    ("shard_rejected_operations_total", "counter", "Operations that changed nothing.", lambda mark: mark.rejected),
+    ("shard_stale_frames_total", "counter", "Frames of an older epoch behind a marker.", lambda mark: mark.stale),
+    ("shard_skipped_frames_total", "counter", "WAL records skipped by an operator.", lambda mark: mark.skipped),
+    ("shard_prepared_transactions", "gauge", "Prepared transactions with a part here.", lambda mark: mark.prepared),
+)
+
+
+def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
+    """Prometheus' text format. A view that cannot answer leaves its queues out, and says so in `view_up`."""
+    states, stopped = watched.shard_states(), watched.stopped_shards()
+    yield from _metric(
+        "worker_shard_running",
+        "gauge",
+        "1 while the shard's worker applies the WAL.",
+        [({"shard": shard}, float(state == "running" and shard not in stopped)) for shard, state in states.items()],
+    )
+    yield from _metric(
+        "agent_tellings_total",
+        "counter",
+        "Operations, or checkpoints, that an agent was told since the service started.",
+        [({"agent": agent}, count) for agent, count in watched.tellings().items()],
+    )
+    yield from _metric(
+        "agent_shards_failing",
+        "gauge",
+        "Shards in which an agent has something in its way.",
+        [({"agent": agent}, count) for agent, count in _counted(watched.agent_troubles()).items()],
+    )
+    if diverts := watched.diverts():
+        yield from _divert_metrics(diverts)
+    if view is not None:
+        yield from _view_metrics(view)
+
+
+def _divert_metrics(diverts: Mapping[int, DivertStatus]) -> Iterable[str]:
+    rows = [(shard, row) for shard, status in sorted(diverts.items()) for row in status.routes]
+    yield from _metric(
+        "route_sent_records_total",
+        "counter",
+        "Records that a route sent, committed.",
+        [({"route": row.route, "shard": shard}, row.sent) for shard, row in rows],
+    )
+    yield from _metric(
+        "route_refused_messages_total",
+        "counter",
+        "Messages that a route did not send, by reason.",
+        [
+            ({"route": row.route, "shard": shard, "reason": reason}, count)
+            for shard, row in rows
+            for reason, count in sorted(row.refused.items())
+        ],
+    )
+    yield from _metric(
+        "route_dead_letters_total",
+        "counter",
+        "Refused messages that went to a dead-letter topic.",
+        [({"route": row.route, "shard": shard}, row.dead_letters) for shard, row in rows],
+    )
+    yield from _metric(
+        "divert_latency_seconds",
+        "gauge",
+        "From the oldest message of the last checkpoint in the WAL to its records committed.",
+        [({"shard": shard}, status.latency_ms / 1000) for shard, status in sorted(diverts.items())],
+    )
+    yield from _metric(
+        "divert_stopped",
+        "gauge",
+        "1 while a route has stopped the shard.",
+        [({"shard": shard}, float(bool(status.stopped))) for shard, status in sorted(diverts.items())],
+    )
+
+
+def _counted(troubles: Iterable[tuple[str, int, str]]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for agent, _, _ in troubles:
+        counts[agent] = counts.get(agent, 0) + 1
+    return counts
+
+
+def _view_metrics(view: GlobalView) -> Iterable[str]:
+    fitness, marks = view.fitness(), view.marks()
+    yield from _metric("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
+    yield from _metric("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])
+    for name, kind, about, value in _SHARD_METRICS:
+        yield from _metric(name, kind, about, [({"shard": shard}, value(mark)) for shard, mark in marks.items()])
+    if not fitness.fit:
+        return
+    try:
+        queues = view.queues()
+    except OperatingError as error:
+        log.warning("metrics without queues: %s", error)
+        return
+    states = ("ready", "scheduled", "held")
+    yield from _metric(
+        "queue_messages",
+        "gauge",
+        "Messages of a queue.",
+        [({"queue": q.config.name, "state": state}, getattr(q, state)) for q in queues for state in states],
+    )
+    yield from _metric(
+        "queue_bytes", "gauge", "Size of a queue's messages.", [({"queue": q.config.name}, q.bytes) for q in queues]
+    )
+    yield from _metric(
+        "queue_oldest_message_age_seconds",
+        "gauge",
+        "Age of the oldest of the messages that are next by priority; 0 if none is ready.",
+        [({"queue": q.config.name}, view.age_s(q.oldest_ms)) for q in queues],
+    )
+
+
+def _metric(name: str, kind: str, about: str, samples: Iterable[Sample]) -> Iterable[str]:
+    full = f"kafka_journal_{name}"
+    yield f"# HELP {full} {about}"
+    yield f"# TYPE {full} {kind}"
+    for labels, value in samples:
+        text = ",".join(f'{label}="{_escaped(str(of))}"' for label, of in labels.items())
+        yield f"{full}{{{text}}} {value:.17g}" if text else f"{full} {value:.17g}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,108 @@
+"""Apps of a service's own inside the test's process, the topics that their agents give to, and their pages."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from journal.config import Settings
+from journal.journal import BlockingJournal
+from journal.store.store import MessageStore
+from loaders.queues import QueueLoader
+from streams.factory import JournalApp, serve_app
+
+DEADLINE_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def new_topic(bootstrap: str, name: str = "") -> str:
+    """A topic with one partition."""
+    topic = name or f"out-{uuid.uuid4().hex[:8]}"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for created in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+        created.result(DEADLINE_S)
+    return topic
+
+
+def committed_records(bootstrap: str, topic: str) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of all committed records of a topic with one partition."""
+    name = uuid.uuid4().hex
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": name, "isolation.level": "read_committed"})
+    place = TopicPartition(topic, 0, 0)
+    _, end = consumer.get_watermark_offsets(place, DEADLINE_S)
+    consumer.assign([place])
+    found: list[tuple[bytes | None, bytes | None]] = []
+    until = time.monotonic() + DEADLINE_S
+    while end and consumer.position([place])[0].offset < end:
+        assert time.monotonic() < until, f"{topic} cannot be read to {end}"
+        record = consumer.poll(0.2)
+        if record is not None and record.error() is None:
+            found.append((record.key(), record.value()))
+    consumer.close()
+    return found
+
+
+def wait_until(condition: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
+    until = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < until, what()
+        time.sleep(0.05)
+
+
+@contextmanager
+def running(app: JournalApp) -> Iterator[Future[None]]:
+    """The app in a thread of its own; what ended it is raised at the end."""
+    loop = asyncio.new_event_loop()
+    stop = asyncio.Event()
+    started = threading.Event()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve_app(app, stop, started.set))
+
+    with ThreadPoolExecutor(1) as executor:
+        ended = executor.submit(run)
+        try:
+            wait_until(lambda: started.is_set() or ended.done())
+            yield ended
+        finally:
+            if not ended.done():
+                loop.call_soon_threadsafe(stop.set)
+            ended.result(DEADLINE_S)
+
+
+@contextmanager
+def active_store(settings: Settings) -> Iterator[MessageStore]:
+    """An active node with a message store."""
+    with BlockingJournal(settings, copy_name="test-node") as journal:
+        loader = QueueLoader()
+        journal.activate(loader)
+        with MessageStore(journal) as store:
+            store.start(loader.loaded)
+            yield store
+
+
+def fetch(port: int, path: str) -> tuple[int, str]:
+    """Status and body of a page."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=DEADLINE_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()

@@ -1,0 +1,380 @@
+"""`on_change` sessions on the simulated Kafka: a fault at every step, two of them at once, time away, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from journal.errors import AgentError, OperatingError, RowError
+from journal.kafka.ports import FatalProducerError, Kafka
+from journal.v1.journal_pb2 import ADD, Mark, Operation
+from journal.wire.keys import mark_key, record_key
+from journal.wire.rows import position_bytes
+from streams.agents import Agent, AgentCalls
+from streams.change_memory import memory_topic
+from streams.change_session import ChangeConfig, ChangeSession, ReopenError
+from streams.changes import Changes
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.disk import Disk, SimulatedStore
+from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+JOURNAL = "j"
+OUT = "out"
+LAG_S = 600.0
+RETENTION_S = 7 * 86_400.0
+REQUEST_S = 5.0
+FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
+
+SESSIONS_MAX = 50
+
+Rows = dict[int, bytes | None]
+CHECKPOINTS: list[Rows] = [{1: b"a", 2: b"a"}, {2: b"b", 3: b"b"}, {}, {1: None, 3: b"c"}]
+
+NUMBERED = [
+    [1, 1, "", "a"],
+    [2, 2, "", "a"],
+    [3, 2, "a", "b"],
+    [4, 3, "", "b"],
+    [5, 1, "a", ""],
+    [6, 3, "b", "c"],
+]
+"""What `number` gives of those checkpoints."""
+
+
+def record_row(record_id: int, data: bytes) -> bytes:
+    return Operation(type=ADD, id=record_id, kind=1, data=data).SerializeToString() + position_bytes(0, 0, 0)
+
+
+def number(changes: Changes) -> Iterator[tuple[bytes, str]]:
+    """Every change of a record, with a count of them all that is kept in the state."""
+    for change in changes.records():
+        count = int(changes.state.get(b"count") or b"0") + 1
+        changes.state.put(b"count", b"%d" % count)
+        old, new = ("" if each is None else each.data.decode() for each in (change.old, change.new))
+        yield b"", json.dumps([count, change.id, old, new])
+
+
+class FaultAt(Faults):
+    """A fault at each of these steps."""
+
+    def __init__(self, fault: Fault = Fault.NONE, *steps: int) -> None:
+        self.step = 0
+        self.requests: list[str] = []
+        self._fault = fault
+        self._at = steps
+
+    def at(self, request: str, node: str) -> Fault:
+        self.step += 1
+        self.requests.append(request)
+        return self._fault if self.step in self._at else Fault.NONE
+
+
+class FaultsByChance(Faults):
+    """Any fault, at about one step in thirty."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+
+    def at(self, request: str, node: str) -> Fault:
+        return self._chance.choice(FAULTS) if self._chance.random() < 1 / 30 else Fault.NONE
+
+
+class World:
+    """A table that grows, an agent, and what it gave."""
+
+    def __init__(self, faults: Faults | None = None, agent: Callable[[Changes], object] = number) -> None:
+        self.faults = faults or Faults()
+        self.timeline = Timeline()
+        self.broker = SimulatedBroker(self.timeline, self.faults)
+        config = {"min.compaction.lag.ms": str(int(LAG_S * 1000)), "delete.retention.ms": str(int(RETENTION_S * 1000))}
+        self.table = f"{JOURNAL}.table"
+        for topic in (self.table, memory_topic(JOURNAL, "agent")):
+            self.broker.create_topic(topic, 1, 1, {"cleanup.policy": "compact", **config})
+        self.broker.create_topic(OUT, 1, 1, {})
+        self.disk = Disk()
+        self.agent = Agent("agent", agent, OUT)
+        self.written = 0
+        self.loop = asyncio.new_event_loop()
+
+    def checkpoint(self, rows: Rows) -> None:
+        mark = Mark(shard=0, offset=self.written, epoch=1)
+        records = [(record_key(id), None if data is None else record_row(id, data)) for id, data in rows.items()]
+        self.broker.write(self.table, 0, [*records, (mark_key(0), mark.SerializeToString())])
+        self.written += 1
+
+    def given(self) -> list[object]:
+        log = self.broker.log(OUT, 0)
+        assert log is not None
+        return [json.loads(record.value or b"") for record in log.fetch(0, 0, 1000, committed=True)]
+
+    def session(self, disk: Disk | None = None, kafka: Kafka | None = None) -> ChangeSession:
+        return ChangeSession(
+            self.agent,
+            0,
+            ChangeConfig(
+                journal=JOURNAL,
+                table_identity=b"table",
+                memory_identity="memory",
+                request_timeout_s=REQUEST_S,
+                delete_retention_ms=int(RETENTION_S * 1000),
+                min_compaction_lag_ms=int(LAG_S * 1000),
+                held_bytes_max=1_000_000,
+            ),
+            kafka or SimulatedKafka(self.broker),
+            SimulatedStore(disk or self.disk, self.faults, "node"),
+            AgentCalls(self.loop),
+            clock=self.timeline.now,
+            wall_ms=lambda: self.timeline.now() * 1000,
+        )
+
+    def away(self, seconds: float, *, compact: bool = False) -> None:
+        self.timeline.wait(seconds, lambda: False)
+        if compact:
+            self.broker.compact(self.table, 0)
+
+    def until(self, done: Callable[[], bool]) -> Callable[[], bool]:
+        """A `should_stop`, which gives up after an hour of the simulation's."""
+        ends = self.timeline.now() + 3600
+
+        def should_stop() -> bool:
+            assert self.timeline.now() < ends, self.given()
+            return done()
+
+        return should_stop
+
+    def tell_until(self, done: Callable[[], bool], disk: Disk | None = None) -> None:
+        session = self.session(disk)
+        session.open()
+        session.follow(self.until(done))
+        session.close()
+
+
+def run_through(world: World, crash: Random | None) -> None:
+    """All checkpoints, each once what was before is told, by one process after another; with `crash`: on one disk."""
+
+    def write_when_told() -> bool:
+        told = len(world.given())
+        if world.written < len(CHECKPOINTS) and told == (0, 2, 4, 4)[world.written]:
+            world.checkpoint(CHECKPOINTS[world.written])
+        return told == len(NUMBERED)
+
+    write_when_told()
+    for _ in range(SESSIONS_MAX):
+        session = world.session()
+        try:
+            session.open()
+            session.follow(world.until(write_when_told))
+        except SimulatedCrash:
+            if crash is None:
+                world.disk = Disk()
+            else:
+                world.disk.crash(crash)
+        except OperatingError:
+            world.away(1.0)
+        else:
+            return
+        finally:
+            session.close()
+    raise AssertionError(f"{SESSIONS_MAX} sessions were not enough")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_fault_at_any_step_changes_nothing_of_what_is_given(fault: Fault, elsewhere: bool) -> None:
+    counting = FaultAt()
+    run_through(World(counting), None)
+    for step in range(1, counting.step + 1):
+        world = World(FaultAt(fault, step))
+        run_through(world, None if elsewhere else Random(step))
+        world.away(30.0)
+        assert world.given() == NUMBERED, f"{fault} at step {step}"
+
+
+def test_a_second_crash_while_the_copy_is_brought_to_where_the_agent_stands_changes_nothing() -> None:
+    counting = FaultAt()
+    run_through(World(counting), None)
+    writes = [step for step, request in enumerate(counting.requests, 1) if request == "disk_write"]
+    for first in writes:
+        for second in range(first + 1, first + 25):
+            world = World(FaultAt(Fault.CRASH_BEFORE, first, second))
+            run_through(world, Random(first))
+            assert world.given() == NUMBERED, f"crashes at steps {first} and {second}"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_many_faults_change_nothing_either(seed: int) -> None:
+    chance = Random(seed)
+    world = World(FaultsByChance(chance))
+    run_through(world, chance)
+    world.away(30.0)
+    assert world.given() == NUMBERED
+
+
+def test_a_copy_that_is_ahead_of_where_another_went_on_is_built_anew() -> None:
+    tellings: list[list[tuple[int, bytes]]] = []
+
+    def quiet(changes: Changes) -> Iterator[tuple[bytes, str]]:
+        told = [(change.id, change.new.data) for change in changes.records() if change.new is not None]
+        tellings.append(told)
+        if not told or changes.first:
+            yield b"", json.dumps(changes.mark.offset)
+
+    world = World(agent=quiet)
+    world.agent = Agent("agent", quiet, OUT, every_s=1e-6)
+    world.checkpoint({1: b"a"})
+    world.checkpoint({})
+    first = world.session()
+    first.open()
+    world.checkpoint({2: b"b", 3: b"c"})
+    first.follow(lambda: [(2, b"b"), (3, b"c")] in tellings)
+    elsewhere = world.session(Disk(), SimulatedKafka(world.broker, records_per_poll=1))
+    elsewhere.open()
+    before = len(world.given())
+    elsewhere.follow(lambda: len(world.given()) > before)
+    tellings.clear()
+    world.tell_until(lambda: [] in tellings)
+    assert tellings[0] == [(2, b"b"), (3, b"c")]
+
+
+def test_one_that_was_paused_while_another_took_over_gives_nothing_more() -> None:
+    world = World()
+    world.checkpoint(CHECKPOINTS[0])
+    paused = world.session()
+    paused.open()
+
+    def other_takes_over() -> bool:
+        if world.written == 1 and world.given():
+            world.checkpoint(CHECKPOINTS[1])
+            world.tell_until(lambda: len(world.given()) == 4, Disk())
+            world.checkpoint(CHECKPOINTS[3])
+        return False
+
+    with pytest.raises(FatalProducerError) as raised:
+        paused.follow(other_takes_over)
+    assert raised.value.fenced
+    assert world.given() == NUMBERED[:4]
+    world.tell_until(lambda: len(world.given()) == 6)
+    assert world.given() == NUMBERED
+
+
+def test_an_agent_that_raises_leaves_no_trace_and_is_told_the_same_again() -> None:
+    tellings: list[list[tuple[int, bool]]] = []
+
+    def moody(changes: Changes) -> Iterator[tuple[bytes, str]]:
+        tellings.append([(change.id, changes.first) for change in changes.records()])
+        yield from number(changes)
+        if len(tellings) == 1:
+            raise ValueError("not today")
+
+    world = World(agent=moody)
+    world.checkpoint(CHECKPOINTS[0])
+    with pytest.raises(AgentError, match="agent agent, shard 0: ValueError"):
+        world.tell_until(lambda: False)
+    assert world.given() == []
+    world.tell_until(lambda: len(world.given()) == 2)
+    assert world.given() == NUMBERED[:2]
+    assert tellings == [[(1, True), (2, True)]] * 2
+
+
+# ---- time away -----------------------------------------------------------------------------------------------------
+
+
+class Seen:
+    """An agent that only notes."""
+
+    def __init__(self) -> None:
+        self.tellings: list[tuple[bool, int, list[tuple[int, bytes | None, bytes | None]]]] = []
+
+    def __call__(self, changes: Changes) -> Iterator[tuple[bytes, str]]:
+        rows = [
+            (change.id, change.old and change.old.data, change.new and change.new.data) for change in changes.records()
+        ]
+        self.tellings.append((changes.old_known, changes.mark.offset, rows))
+        changes.state.put(b"told", b"%d" % changes.mark.offset)
+        yield b"", json.dumps(changes.mark.offset)
+
+
+def after_a_week_end(*, keep_copy: bool) -> tuple[World, Seen]:
+    """An agent that stood at mark 0 and comes back to marks 1 and 2, of which the first is no state any more."""
+    seen = Seen()
+    world = World(agent=seen)
+    world.checkpoint({1: b"a", 2: b"a"})
+    world.tell_until(lambda: bool(world.given()))
+    world.checkpoint({1: b"b", 3: b"b"})
+    world.checkpoint({1: b"c", 2: None})
+    world.away(3 * LAG_S, compact=True)
+    world.checkpoint({4: b"d"})
+    if not keep_copy:
+        world.disk = Disk()
+    seen.tellings.clear()
+    world.tell_until(lambda: bool(seen.tellings) and seen.tellings[-1][1] == world.written - 1)
+    return world, seen
+
+
+def test_what_came_while_an_agent_was_away_for_long_is_told_as_one_change() -> None:
+    _, seen = after_a_week_end(keep_copy=True)
+    (telling,) = seen.tellings
+    assert telling == (True, 3, [(3, None, b"b"), (1, b"a", b"c"), (2, b"a", None), (4, None, b"d")])
+
+
+def test_without_its_copy_an_agent_is_told_that_old_values_may_be_missing() -> None:
+    world, seen = after_a_week_end(keep_copy=False)
+    (telling,) = seen.tellings
+    assert telling[0] is False
+    assert {(record_id, new) for record_id, _, new in telling[2]} >= {(1, b"c"), (3, b"b"), (4, b"d")}
+    world.checkpoint({4: b"e"})
+    world.tell_until(lambda: len(seen.tellings) == 2)
+    assert seen.tellings[-1] == (True, 4, [(4, b"d", b"e")])
+
+
+def test_an_agent_away_for_longer_than_tombstones_are_kept_begins_anew() -> None:
+    seen = Seen()
+    world = World(agent=seen)
+    world.checkpoint({1: b"a", 2: b"a"})
+    world.tell_until(lambda: bool(world.given()))
+    world.checkpoint({1: None})
+    world.away(2 * RETENTION_S, compact=True)
+    world.away(2 * RETENTION_S, compact=True)
+    states: list[bytes | None] = []
+
+    def anew(changes: Changes) -> Iterator[tuple[bytes, str]]:
+        states.append(changes.state.get(b"told"))
+        yield from seen(changes)
+
+    world.agent = Agent("agent", anew, OUT)
+    world.tell_until(lambda: len(world.given()) == 2)
+    assert states == [None]
+    assert seen.tellings[-1] == (True, 1, [(2, None, b"a")])
+
+
+def test_a_memory_of_another_journal_is_refused() -> None:
+    world = World()
+    world.checkpoint(CHECKPOINTS[0])
+    world.broker.write(
+        memory_topic(JOURNAL, "agent"), 0, [(b"p", json.dumps({"offset": 1, "table": "00", "stood_ms": 1}).encode())]
+    )
+    with pytest.raises(RowError, match="another journal"):
+        world.session().open()
+    world.broker.write(memory_topic(JOURNAL, "agent"), 0, [(b"?", b"")])
+    with pytest.raises(RowError, match="no agent's memory"):
+        world.session().open()
+
+
+def test_a_repeated_end_of_a_transaction_makes_the_session_take_over_anew() -> None:
+    faults = FaultAt()
+    run_through(World(faults), None)
+    reopened = 0
+    for step in range(1, faults.step + 1):
+        world = World(FaultAt(Fault.REPEATED, step))
+        world.checkpoint(CHECKPOINTS[0])
+        try:
+            world.tell_until(lambda world=world: bool(world.given()))  # type: ignore[misc]
+        except ReopenError:
+            reopened += 1
+    assert reopened
