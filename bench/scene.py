@@ -113,6 +113,8 @@ def worker(settings: Settings) -> Iterator[int]:
         "KAFKA_JOURNAL_DIRECTORY": str(settings.directory),
         "KAFKA_JOURNAL_CHECKPOINT_INTERVAL_MS": str(settings.checkpoint_interval_ms),
     }
+    if settings.routing.routes:
+        environment["KAFKA_JOURNAL_ROUTING"] = settings.routing.model_dump_json()
     command = [sys.executable, "-c", _COMMAND, "worker", "-b", settings.bootstrap_servers, "-j", settings.journal]
     process = subprocess.Popen(command, env=environment)
     try:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Message as Delivered
 
 from bench.scene import JOURNAL_UUID, RUN_TIMEOUT_S, TIMEOUT_S
 from journal.acceptance import Append
@@ -24,6 +25,8 @@ from journal.group import FrameNumbers, Group, Origin
 from journal.journal import BlockingJournal
 from journal.kafka.control import wal_topic, writer_id
 from journal.limits import VIRTUAL_SHARDS, Limits
+from journal.store.model import Message
+from journal.store.records import encode_message
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, UPDATE, OperationType
 from journal.wire.ids import make_id
 
@@ -47,6 +50,14 @@ def bodies(count: int = 1000) -> list[bytes]:
     return [source.randbytes(BODY_BYTES // 2).hex().encode() for _ in range(count)]
 
 
+def message_bodies(count: int = 1000) -> list[bytes]:
+    """Messages with such bodies, of one address, each with a header."""
+    return [
+        encode_message(Message("flights.landed.EWR", body, properties={"tail": f"N{number}"}, timestamp=1))
+        for number, body in enumerate(bodies(count))
+    ]
+
+
 class PrefilledFrame(NamedTuple):
     shard: int
     value: bytes
@@ -55,11 +66,13 @@ class PrefilledFrame(NamedTuple):
 class _ShardOperations:
     """What the next frame of one shard holds."""
 
-    def __init__(self, shard: int, shards: int, seed: int) -> None:
+    def __init__(self, shard: int, shards: int, seed: int, kind: int, data: list[bytes] | None) -> None:
         self._shard = shard
         self._shards = shards
         self._random = random.Random(seed)
         self._bodies = bodies()
+        self._kind = kind
+        self._added_data = data or self._bodies
         self._frame = 0
         self._sequence = 0
         self._transactions = 0
@@ -81,8 +94,8 @@ class _ShardOperations:
         yield from self._fleet(left) if fleeting else self._steady(left, deletes)
 
     def _append(self, kind_of: OperationType.ValueType, record_id: int, tx: int = 0) -> Append:
-        data = b"" if kind_of == DELETE else self._bodies[record_id % 997]
-        kind = {ADD: RECORD_KIND, UPDATE: _UPDATE_KIND, DELETE: 0}[kind_of]
+        data = b"" if kind_of == DELETE else (self._added_data if kind_of == ADD else self._bodies)[record_id % 997]
+        kind = {ADD: self._kind, UPDATE: _UPDATE_KIND, DELETE: 0}[kind_of]
         return Append(self._shard, kind_of, record_id, kind, data, tx=tx)
 
     def _new_id(self) -> int:
@@ -152,11 +165,13 @@ def markers(shards: int) -> tuple[list[PrefilledFrame], FrameNumbers]:
     return _sealed(group, FrameNumbers((0,) * shards, 0))
 
 
-def operation_frames(shards: int, operations: int, *, fleeting: bool) -> list[PrefilledFrame]:
-    """Frames that follow `markers`, the shards in turn."""
+def operation_frames(
+    shards: int, operations: int, *, fleeting: bool, kind: int = RECORD_KIND, data: list[bytes] | None = None
+) -> list[PrefilledFrame]:
+    """Frames that follow `markers`, the shards in turn. `kind` and `data` are those of adds."""
     made: list[PrefilledFrame] = []
     numbers = FrameNumbers((1,) * shards, 1)
-    sources = [_ShardOperations(shard, shards, shard) for shard in range(shards)]
+    sources = [_ShardOperations(shard, shards, shard, kind, data) for shard in range(shards)]
     count = operations // FRAME_OPERATIONS
     for number in range(count):
         group = Group(shards, Limits().frame_bytes_max)
@@ -231,7 +246,7 @@ class Prefill:
         self._producer.commit_transaction(TIMEOUT_S)
         return began
 
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+    def _delivered(self, error: KafkaError | None, message: Delivered) -> None:
         if error is not None:
             raise RuntimeError(f"a frame was not delivered: {error}")
         partition, offset = message.partition(), message.offset()

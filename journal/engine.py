@@ -57,9 +57,17 @@ class Fold:
     """A shard's state since its last checkpoint. Not thread-safe: one owner."""
 
     def __init__(
-        self, mark: Mark, base: Base, *, updates_row_bytes_max: int, tell: bool = False, highest: int = ID_MAX
+        self,
+        mark: Mark,
+        base: Base,
+        *,
+        updates_row_bytes_max: int,
+        tell: bool = False,
+        tell_added: frozenset[int] = frozenset(),
+        highest: int = ID_MAX,
     ) -> None:
-        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents and diverts.
+        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents; `tell_added`, of records
+        added that are of these kinds alone, for diverts.
 
         `highest` is known to be the largest id of a record in the base, or a larger one: of ids above it none is read.
         """
@@ -74,7 +82,8 @@ class Fold:
         self._parts = PartTable(base, self.mark.shard)
         self._skipped: list[Skipped] = []
         self._boundary = True
-        self._told: list[Happened] | None = [] if tell else None
+        self._told: list[Happened] | None = [] if tell or tell_added else None
+        self._told_added = frozenset() if tell else tell_added
 
     @property
     def at_group_boundary(self) -> bool:
@@ -139,7 +148,7 @@ class Fold:
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
         added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
-        highest = present.highest
+        highest, told_added = present.highest, self._told_added
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -164,7 +173,7 @@ class Fold:
             else:
                 continue
             applied += 1
-            if told is not None:
+            if told is not None and (not told_added or (kind == ADD and op.kind in told_added)):
                 told.append((op, offset, index, 0))
         self.mark.applied += applied
         self.mark.rejected += frame.count - applied
@@ -252,12 +261,13 @@ class Fold:
         self.mark.applied += len(effects)
         self.mark.rejected += part.header.staged - len(effects)
         if self._told is not None:
-            self._told.extend(_without_unborn(effects) if unborn else effects)
+            told, kinds = _without_unborn(effects) if unborn else effects, self._told_added
+            self._told.extend(each for each in told if not kinds or (each[0].type == ADD and each[0].kind in kinds))
 
     # ---- what a checkpoint takes -------------------------------------------------------------------------------
 
     def happened(self) -> list[Happened]:
-        """What took effect since the last checkpoint, in WAL order. Empty unless `tell` was asked for."""
+        """What took effect since the last checkpoint, in WAL order, as far as it was asked for."""
         return list(self._told or ())
 
     def changes(self) -> list[Change]:

@@ -19,7 +19,9 @@ from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity
 from streams.app import run_worker
 from streams.client_properties import aiokafka_properties
-from streams.shard import ShardConfig, shard_replica
+from streams.divert.diverter import Diverter
+from streams.divert.targets import Sizes
+from streams.shard import ShardConfig, TellOperations, shard_replica
 from streams.source import SourceSettings
 from streams.standby import StandbyCopies
 from streams.worker import Worker
@@ -33,6 +35,10 @@ spends half of its time looking for cycles among them."""
 
 CHECKPOINTS_AT_ONCE = 8
 """A checkpoint mostly waits for the broker and the disk, so those of several shards share the time."""
+
+RECOVERIES_AT_ONCE = 8
+"""So does a recovery, and up to seconds, where the broker has to end a dead worker's transaction. In threads of their
+own: one that builds a copy anew takes minutes, in which other shards want their checkpoints."""
 
 
 def run_service(settings: Settings, name: str | None, *, standby: bool = False) -> None:
@@ -60,13 +66,28 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
         slot.release()
 
 
-def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot, *, standby: bool = False) -> Worker:
-    """The shell, with its local copies under `slot`."""
+def make_worker(
+    kafka: Kafka,
+    settings: Settings,
+    identity: Identity,
+    slot: Slot,
+    *,
+    standby: bool = False,
+    tell: TellOperations | None = None,
+) -> Worker:
+    """The shell, with its local copies under `slot`. `tell` tells a service's agents what happened.
+
+    Raises TopicError for a route whose topic cannot be, ConfigError.
+    """
     timeout_s = settings.request_timeout_ms / 1000
     cluster = kafka.cluster()
     topic = table_topic(settings.journal)
     topic_id = cluster.describe([topic], timeout_s)[topic].topic_id
     limits = settings.limits
+    divert = None
+    if settings.routing.routes:
+        divert = make_diverter(kafka, settings, identity)
+        divert.check()
     config = ShardConfig(
         journal=settings.journal,
         journal_uuid=identity.journal,
@@ -79,6 +100,8 @@ def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot
         delete_retention_ms=settings.delete_retention_ms,
         min_compaction_lag_ms=settings.min_compaction_lag_ms,
         held_bytes_max=limits.held_bytes_max,
+        tell=tell,
+        divert=divert,
     )
 
     def store(shard: int) -> LocalStore:
@@ -94,8 +117,27 @@ def make_worker(kafka: Kafka, settings: Settings, identity: Identity, slot: Slot
         clock=time.monotonic,
         wall_ms=wall_ms,
         fenced_pause_s=settings.session_timeout_ms / 1000,
-        in_background=ThreadPoolExecutor(CHECKPOINTS_AT_ONCE, thread_name_prefix="worker-checkpoint").submit,
+        checkpointing=ThreadPoolExecutor(CHECKPOINTS_AT_ONCE, thread_name_prefix="worker-checkpoint").submit,
+        recovering=ThreadPoolExecutor(RECOVERIES_AT_ONCE, thread_name_prefix="worker-recovery").submit,
         standby=StandbyCopies(store, replica, timeout_s) if standby else None,
+    )
+
+
+def make_diverter(kafka: Kafka, settings: Settings, identity: Identity) -> Diverter:
+    """The routes, not checked against the cluster yet. Raises ConfigError."""
+    clients = kafka_of(settings)
+
+    def sized(sizes: Sizes) -> Kafka:
+        return clients.sized(record_bytes_max=sizes.record_bytes_max, batch_bytes_max=sizes.batch_bytes_max)
+
+    return Diverter(
+        settings,
+        identity.journal,
+        kafka,
+        sized=sized,
+        clock=time.monotonic,
+        wall_ms=wall_ms,
+        in_background=ThreadPoolExecutor(1, thread_name_prefix="worker-routes").submit,
     )
 
 
@@ -107,6 +149,5 @@ def source_settings(settings: Settings, name: str) -> SourceSettings:
         worker_group(settings.journal),
         client_id=f"{worker_group(settings.journal)}.{settings.node}.{name}",
         session_timeout_ms=settings.session_timeout_ms,
-        request_timeout_ms=settings.request_timeout_ms,
         client_properties=aiokafka_properties(settings.client_properties),
     )

@@ -8,18 +8,22 @@ cannot mean (garbage, a gap) stops the shard, with everything before it checkpoi
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 
-from journal.engine import Change, Fold
+from journal.engine import Change, Fold, Happened
 from journal.errors import (
+    AgentError,
     CorruptionError,
+    DeadlineError,
     FrameError,
     GapError,
     LocalDamageError,
     LocalStorageError,
     OperatingError,
+    RouteStopError,
 )
 from journal.kafka.control import table_topic, wal_topic, worker_id
 from journal.kafka.ports import (
@@ -27,17 +31,34 @@ from journal.kafka.ports import (
     Clock,
     FatalProducerError,
     Kafka,
+    Sent,
     TransactionalProducer,
 )
 from journal.local.ports import LocalStore
 from journal.replica import Replica, note_checkpoint
 from journal.v1.journal_pb2 import MARKER, Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame
+from streams.agents import FrameFacts
+from streams.divert.counts import Checkpointed
+from streams.divert.diverter import Diverter
+from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
 
 log = logging.getLogger(__name__)
 
+ROUTE_RETRY_S = 10.0
+"""How often a shard that a route stopped for want of its topic tries again."""
+
 RECOVERY_TIMEOUT_S = 600.0
 """How long a shard may read its table partition before it gives up."""
+
+
+AGENT_RETRY_S = 1.0
+"""How long a shard whose agent raised leaves it alone, at least, before it tells it the same again."""
+
+
+TellOperations = Callable[[int, Sequence[Happened], Mapping[int, FrameFacts]], list[Sent]]
+"""Tells the service's agents what happened in a shard, with the frames by offset; what is to be sent along with the
+checkpoint. Raises AgentError."""
 
 
 class ShardState(Enum):
@@ -74,6 +95,10 @@ class ShardConfig:
     delete_retention_ms: int
     min_compaction_lag_ms: int
     held_bytes_max: int
+    tell: TellOperations | None = None
+    """None: nobody is told what happened."""
+    divert: Diverter | None = None
+    """None: there are no routes."""
 
 
 def shard_replica(
@@ -102,7 +127,7 @@ class ShardWorker:
     ) -> None:
         self.shard = shard
         self.state = ShardState.RECOVERING
-        self.stopped_by: CorruptionError | None = None
+        self.stopped_by: CorruptionError | RouteStopError | None = None
         self._stopped_at: int | None = None
         self._config = config
         self._kafka = kafka
@@ -118,6 +143,19 @@ class ShardWorker:
         self._committed = -1
         self._damaged = False
         """The local copy cannot be read: the next recovery builds it anew."""
+        self._frames: dict[int, FrameFacts] = {}
+        """Of the frames gathered, for agents."""
+        self._agent_raised_at: float | None = None
+        self._outgoing = None if config.divert is None else config.divert.outgoing(shard)
+        self._careful = False
+        """The last checkpoint failed: the next one asks for the fate of every record, to learn what is refused."""
+        self._passes: Collection[int] = ()
+        """WAL offsets at which an operator has left out what no route can send."""
+        self._group_ends: list[int] = []
+        """Of the frames gathered, those that were their group's last in the shard."""
+        self._not_beyond: tuple[int, RouteStopError] | None = None
+        """The WAL offset up to which frames are applied, because of what stops the shard then."""
+        self._retry_at: float | None = None
 
     def _become(self, state: ShardState) -> None:
         if state is not self.state and state not in _NEXT[self.state]:
@@ -131,7 +169,13 @@ class ShardWorker:
 
         Raises OperatingError when Kafka does not allow it now, CorruptionError when the topics do not fit together.
         """
+        if self.state is ShardState.STOPPED:
+            self._not_beyond = None
+            if self._outgoing is not None:
+                self._outgoing.targets.try_again()
         self._become(ShardState.RECOVERING)
+        if self._agent_raised_at is not None and self._clock() - self._agent_raised_at < AGENT_RETRY_S:
+            raise DeadlineError(f"an agent raised; it is told again after {AGENT_RETRY_S:g} s")
         self._drop_producer()
         self._fold = None
         if self._damaged:
@@ -150,7 +194,7 @@ class ShardWorker:
 
     def _recover(self) -> int:
         config = self._config
-        producer = self._kafka.transactional_producer(worker_id(config.journal, self.shard))
+        producer = self._new_producer()
         self._producer = producer
         producer.init(config.request_timeout_s)
         mark = self._read_table()
@@ -159,12 +203,27 @@ class ShardWorker:
             what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {mark.offset + 1}"
             raise GapError(what, topic=wal_topic(config.journal), partition=self.shard, offset=mark.offset + 1)
         highest = self._store.highest_record()
-        self._fold = Fold(mark, self._store, updates_row_bytes_max=config.updates_row_bytes_max, highest=highest)
+        self._fold = Fold(
+            mark,
+            self._store,
+            updates_row_bytes_max=config.updates_row_bytes_max,
+            tell=config.tell is not None,
+            tell_added=frozenset() if self._outgoing is None else ROUTED_KINDS,
+            highest=highest,
+        )
         self._committed = mark.offset
         self._clear_gathered()
-        self.stopped_by = self._stopped_at = None
+        self.stopped_by = self._stopped_at = self._retry_at = None
+        if self._outgoing is not None:
+            self._outgoing.counts.stands("", 0)
         self._become(ShardState.RUNNING)
         return mark.offset + 1
+
+    def _new_producer(self) -> TransactionalProducer:
+        config, name = self._config, worker_id(self._config.journal, self.shard)
+        if config.divert is None or self._outgoing is None:
+            return self._kafka.transactional_producer(name)
+        return config.divert.producer(name, self._outgoing.prepare())
 
     def _read_table(self) -> Mark:
         config = self._config
@@ -194,6 +253,9 @@ class ShardWorker:
         for offset, timestamp, value in records:
             if offset <= fold.mark.offset:
                 continue
+            if self._not_beyond is not None and offset > self._not_beyond[0]:
+                self._stop_for_route(self._not_beyond[1])
+                return
             try:
                 self._apply(fold, offset, timestamp, value)
             except CorruptionError as error:
@@ -212,6 +274,10 @@ class ShardWorker:
             return
         frame = decode_frame(value, self._config.journal_uuid, self.shard, self._config.shards)
         fold.apply(offset, timestamp, frame)
+        if self._config.tell is not None or self._outgoing is not None:
+            self._frames[offset] = FrameFacts(frame.epoch, frame.node, frame.group, timestamp)
+            if fold.at_group_boundary:
+                self._group_ends.append(offset)
         self._cut_off |= frame.count == 1 and frame.operations[0].type == MARKER
 
     def _skip(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
@@ -244,16 +310,36 @@ class ShardWorker:
         name = self._config.journal
         log.error("look at the record, then: kafka-journal repair skip -j %s %d %d", name, self.shard, offset)
 
-    def stop_for(self, error: CorruptionError) -> None:
+    def _stop_for_route(self, error: RouteStopError) -> None:
+        """What came before the group of the frame that stops the shard is applied: checkpoint it, and stop."""
+        if self._gathered_since is not None:
+            self._checkpoint()
+        if self.state is not ShardState.RUNNING:
+            return
+        self._stopped_at = error.offset
+        self._retry_at = self._clock() + ROUTE_RETRY_S if error.retried else None
+        self.stop_for(error)
+        if self._outgoing is not None:
+            self._outgoing.counts.stands(str(error), error.offset)
+
+    def stop_for(self, error: CorruptionError | RouteStopError) -> None:
         """Apply nothing more until an operator has mended what `error` says."""
         self._become(ShardState.STOPPED)
         self.stopped_by = error
         log.error("shard %d stopped: %s", self.shard, error)
 
-    def allow_skips(self, requests: dict[int, SkipRequest]) -> bool:
-        """Take operators' skip requests; whether the shard is stopped at one of them and should recover now."""
-        self._skips = requests
+    def allow_skips(self, requests: dict[int, SkipRequest], passes: Collection[int] = ()) -> bool:
+        """Take operators' requests to skip frames, and to pass over what no route can send at these WAL offsets;
+        whether the shard is stopped at one of them and should recover now."""
+        self._skips, self._passes = requests, passes
+        if isinstance(self.stopped_by, RouteStopError):
+            return self._stopped_at in passes
         return self._stopped_at in requests
+
+    @property
+    def wants_retry(self) -> bool:
+        """Whether it is time to try again what stopped the shard."""
+        return self._retry_at is not None and self._clock() >= self._retry_at
 
     # ---- checkpoints -----------------------------------------------------------------------------------------------
 
@@ -282,19 +368,38 @@ class ShardWorker:
         assert producer is not None
         try:
             changes = fold.changes()
-            offset, clean = self._send(producer, changes)
+            if self._outgoing is not None:
+                self._outgoing.look()
+            offset, clean, done = self._send(producer, fold, changes)
+        except RouteStopError as error:
+            self._go_back_before(error)
+            return
+        except OutgrownError as error:
+            log.info("shard %d: another producer: %s", self.shard, error)
+            self._become(ShardState.RECOVERING)
+            return
         except FatalProducerError as error:
             log.warning("shard %d: %s", self.shard, error)
+            self._suspect_targets(error)
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)
             return
         except LocalDamageError as error:
             self._note_damage(error)
             return
+        except AgentError as error:
+            log.error("shard %d: no checkpoint: %s", self.shard, error, exc_info=error)
+            self._agent_raised_at = self._clock()
+            self._become(ShardState.RECOVERING)
+            return
         except OperatingError as error:
             log.warning("shard %d: the checkpoint's outcome is not known: %s", self.shard, error)
+            self._suspect_targets()
             self._become(ShardState.RECOVERING)
             return
         self._committed = fold.mark.offset
+        self._careful = False
+        if self._outgoing is not None:
+            self._outgoing.counts.committed(done, self._committed, int(self._wall_ms()))
         try:
             self._store.write(changes, note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
         except LocalStorageError as error:
@@ -307,25 +412,63 @@ class ShardWorker:
             # a repeated EndTxn may still arrive and would commit a part of the next checkpoint
             self._become(ShardState.RECOVERING)
 
-    def _send(self, producer: TransactionalProducer, changes: Sequence[Change]) -> tuple[int, bool]:
-        """Send and commit, with what can be done again done again within the request's time; the mark's offset."""
+    def _tell(self, fold: Fold) -> list[Sent]:
+        """Tell agents what happened, before the checkpoint is: what they give belongs to it."""
+        if self._config.tell is None:
+            return []
+        outputs = self._config.tell(self.shard, fold.happened(), self._frames)
+        self._agent_raised_at = None
+        return outputs
+
+    def _go_back_before(self, error: RouteStopError) -> None:
+        """The fold has no undo: from the last mark again, up to before the group of the frame that stops the shard."""
+        before = [offset for offset in self._group_ends if offset < error.offset]
+        self._not_beyond = (before[-1] if before else self._committed, error)
+        self._become(ShardState.RECOVERING)
+
+    def _suspect_targets(self, error: FatalProducerError | None = None) -> None:
+        """The checkpoint failed: look at the targets again, and find out what the broker refuses, if it does."""
+        self._careful = True
+        if self._outgoing is None:
+            return
+        self._outgoing.targets.suspect()
+        if error is not None and error.refused_topic:
+            self._outgoing.blame(error.refused_topic, str(error))
+
+    def _send(
+        self, producer: TransactionalProducer, fold: Fold, changes: Sequence[Change]
+    ) -> tuple[int, bool, Checkpointed]:
+        """Send and commit, with what can be done again done again within the request's time; the mark's offset, whether
+        that was clean, and what routes sent. Raises RouteStopError, OutgrownError."""
         topic, timeout_s = table_topic(self._config.journal), self._config.request_timeout_s
+        told = self._tell(fold)
         until = self._clock() + timeout_s
         while True:
+            done = Checkpointed()
+            outputs: Iterable[Sent] = told
+            if self._outgoing is not None:
+                diverted = self._outgoing.divert(fold.happened(), self._frames, self._store.get, self._passes, done)
+                outputs = chain(told, diverted)
             try:
-                offset = producer.send_rows(topic, self.shard, changes, timeout_s)
+                if self._careful:
+                    rows = (Sent(topic, self.shard, key, value) for key, value in changes)
+                    offset = producer.send(chain(outputs, rows), timeout_s)[-1]
+                else:
+                    offset = producer.send_rows(topic, self.shard, changes, timeout_s, before=outputs)
                 break
             except AbortableProducerError as error:
                 log.warning("shard %d: sending the checkpoint again: %s", self.shard, error)
                 producer.abort_transaction(timeout_s)
                 if self._clock() > until:
                     raise
-        return offset, producer.commit_transaction(timeout_s)
+        return offset, producer.commit_transaction(timeout_s), done
 
     def _clear_gathered(self) -> None:
         self._gathered_bytes = 0
         self._gathered_since = None
         self._cut_off = False
+        self._frames.clear()
+        self._group_ends.clear()
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 
@@ -334,9 +477,17 @@ class ShardWorker:
         """The WAL offset of the last committed mark: group offsets may be committed up to the next one."""
         return self._committed
 
+    @property
+    def next_offset(self) -> int | None:
+        """The WAL offset behind what was applied, checkpointed or not; None if the shard must recover first."""
+        fold = self._fold
+        return fold.mark.offset + 1 if self.state is ShardState.RUNNING and fold is not None else None
+
     def release(self) -> None:
         """Let go of the shard; its local copy stays for the next time."""
         self._become(ShardState.RELEASED)
+        if self._config.divert is not None:
+            self._config.divert.forget(self.shard)
         self._drop_producer()
         self._store.close()
 

@@ -5,39 +5,57 @@
     tick                   checkpoints that are due, repairs that were asked for, recoveries that wait
     seeks                  where the glue must read from now on
 
-All calls block, and come from one thread. A checkpoint may run beside them (`in_background`), while frames of other
-shards are applied: nothing else is asked of its shard until it is over.
+All calls block, and come from one thread. Checkpoints and recoveries may run beside them (`checkpointing`,
+`recovering`), while frames of other shards are applied: nothing else is asked of their shard until they are over.
+
+A shard that is revoked is kept until it is known whose it is now. One that comes back goes on where it was, without
+fencing anybody: so it does what a worker does that has not heard of a successor yet, and whose checkpoints the broker
+refuses if there was one.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Protocol, TypeVar
 
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.control import read_control
 from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
-from journal.v1.journal_pb2 import SkipRequest
+from journal.v1.journal_pb2 import DivertStatus, SkipRequest
 from streams.shard import ShardConfig, ShardState, ShardWorker
 from streams.standby import StandbyCopies
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 IDLE_TICK_S = 1.0
 """The longest pause between two ticks; also how often a stopped shard looks for a skip request."""
+
+RECOVERING_TICK_S = 0.01
+"""The same while a shard recovers: a node may wait for it at its gate."""
+
+REVOKE_WAIT_S = 2.0
+"""The last checkpoints before a rebalance may take so long: until all members have joined again, no shard moves. One
+that ends later is refused by the broker, if its shard is another's by then."""
 
 STANDBY_AFTER_S = 2.0
 """Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
 
-InBackground = Callable[[Callable[[], bool]], "Future[bool]"]
-"""Begins a call and gives its future."""
+
+class InBackground(Protocol):
+    """Begins a call and gives its future."""
+
+    def __call__(self, call: Callable[[], T], /) -> Future[T]: ...
 
 
-def at_once(call: Callable[[], bool]) -> Future[bool]:
+def at_once(call: Callable[[], T], /) -> Future[T]:
     """Not in the background at all."""
-    future: Future[bool] = Future()
+    future: Future[T] = Future()
     future.set_result(call())
     return future
 
@@ -54,7 +72,8 @@ class Worker:
         clock: Clock,
         wall_ms: Clock,
         fenced_pause_s: float,
-        in_background: InBackground = at_once,
+        checkpointing: InBackground = at_once,
+        recovering: InBackground = at_once,
         standby: StandbyCopies | None = None,
     ) -> None:
         """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked.
@@ -67,56 +86,116 @@ class Worker:
         self._clock = clock
         self._wall_ms = wall_ms
         self._fenced_pause_s = fenced_pause_s
-        self._in_background = in_background
+        self._checkpointing = checkpointing
+        self._recovering = recovering
         self._standby = standby
         self._moved_at = clock()
-        self._under_way: dict[int, Future[bool]] = {}
         self._shards: dict[int, ShardWorker] = {}
+        self._mine: set[int] = set()
+        self._revoked: set[int] = set()
+        """Whose these are now is not known yet. A shard in neither set is let go once nothing of it is under way."""
+        self._kept: dict[int, int] = {}
+        """Mine again without a recovery, and committed up to here: another may have had them meanwhile."""
+        self._checkpoints: dict[int, Future[bool]] = {}
+        self._recoveries: dict[int, Future[int | None]] = {}
         self._released: dict[int, int] = {}
         self._seeks: dict[int, int] = {}
         self._retry_at: dict[int, float] = {}
         self._skips_read_at = clock()
 
+    # ---- shards come and go ----------------------------------------------------------------------------------------
+
     def assigned(self, shards: Collection[int]) -> dict[int, int]:
-        """Take shards over: the WAL offset to read each from. One that cannot be recovered now is tried again."""
+        """Serve these shards and no others: the WAL offset to read each from that is ready; `seeks` tells the others'.
+
+        One that cannot be recovered now is tried again.
+        """
         self._moved_at = self._clock()
-        for number in sorted(set(shards) - set(self._shards)):
-            self._released.pop(number, None)
-            store = (self._standby.take(number) if self._standby else None) or self._stores(number)
-            self._shards[number] = ShardWorker(
-                number, self._config, self._kafka, store, clock=self._clock, wall_ms=self._wall_ms
-            )
-        self._read_skips()
-        for number in shards:
-            self._recover(self._shards[number])
+        self._mine, self._revoked = set(shards), set()
+        self._kept = {number: shard.committed for number, shard in self._shards.items() if number in self._mine}
+        self._open(sorted(self._mine - self._shards.keys()))
+        recovering = [self._resume(self._shards[number]) for number in sorted(self._mine)]
+        if any(recovering):
+            self._read_skips()
+        self._release()
         return self.seeks()
 
+    def _open(self, numbers: Sequence[int]) -> None:
+        opening = [self._recovering(partial(self._open_store, number)) for number in numbers]
+        for number, store in zip(numbers, opening, strict=True):
+            self._released.pop(number, None)
+            self._shards[number] = ShardWorker(
+                number, self._config, self._kafka, store.result(), clock=self._clock, wall_ms=self._wall_ms
+            )
+
+    def _open_store(self, number: int) -> LocalStore:
+        return (self._standby.take(number) if self._standby else None) or self._stores(number)
+
+    def _resume(self, shard: ShardWorker) -> bool:
+        """Go on where the shard was, if it can; whether it recovers."""
+        is_idle = self._is_idle(shard)
+        if shard.shard in self._recoveries:
+            return True
+        offset = shard.next_offset
+        if offset is not None:
+            self._seeks[shard.shard] = offset
+        elif is_idle:
+            self._recover(shard)
+        return offset is None
+
     def revoked(self, shards: Collection[int]) -> None:
-        """Checkpoint what was gathered, and let go."""
+        """Checkpoint what was gathered, and do nothing more until `assigned` says whose these shards are."""
         self._moved_at = self._clock()
+        under_way: list[Future[bool]] = []
         for number in shards:
-            shard = self._shards.pop(number, None)
-            if shard is not None:
-                under_way = self._under_way.pop(number, None)
-                if under_way is not None:
-                    under_way.result()
-                shard.checkpoint_if_due(now=True)
-                if shard.committed >= 0:
-                    self._released[number] = shard.committed + 1
-                shard.release()
+            self._mine.discard(number)
             self._seeks.pop(number, None)
             self._retry_at.pop(number, None)
+            shard = self._shards.get(number)
+            if shard is None:
+                continue
+            self._revoked.add(number)
+            if self._is_idle(shard):
+                self._checkpoints[number] = self._checkpointing(partial(shard.checkpoint_if_due, now=True))
+            if number in self._checkpoints:
+                under_way.append(self._checkpoints[number])
+        wait(under_way, REVOKE_WAIT_S)
+
+    def _release(self) -> None:
+        """Let go of what is another's, and keep its local copy for the next time."""
+        for number in self._shards.keys() - self._mine - self._revoked:
+            shard = self._shards[number]
+            if not self._is_idle(shard):
+                continue
+            if shard.committed >= 0:
+                self._released[number] = shard.committed + 1
+            shard.release()
+            del self._shards[number]
+
+    def stop(self) -> None:
+        """A clean end: checkpoint at once, so that the next owner replays nothing."""
+        self.revoked(list(self._shards))
+        self._revoked.clear()
+        wait(self._checkpoints.values())
+        wait(self._recoveries.values())
+        if self._config.divert is not None:
+            self._config.divert.close()
+        self._release()
+        if self._standby is not None:
+            self._standby.close()
+
+    # ---- what there is to do ---------------------------------------------------------------------------------------
 
     def frames(self, shard: int, records: Sequence[tuple[int, int, bytes]]) -> None:
         """Apply records (offset, timestamp in ms, value) of one shard; checkpoints if they are due.
 
         Records of a shard that is not held, or that wants to be read from elsewhere, are ignored.
         """
-        held = self._shards.get(shard)
-        if held is None:
+        if shard not in self._mine or shard in self._recoveries:
             return
-        self._finish(held)
-        if shard in self._seeks or shard in self._retry_at:
+        held = self._shards[shard]
+        self._finish_checkpoint(held)
+        if shard in self._seeks or shard in self._retry_at or shard in self._recoveries:
             return
         held.take(records)
         self._checkpoint(held)
@@ -129,26 +208,32 @@ class Worker:
         if self._standby is not None and now - self._moved_at >= STANDBY_AFTER_S:
             self._standby.follow(set(range(self._config.shards)) - set(self._shards))
         wanted = IDLE_TICK_S
-        for shard in list(self._shards.values()):
+        for number in sorted(self._mine):
+            shard = self._shards[number]
             if not self._is_idle(shard):
                 continue
-            retry_at = self._retry_at.get(shard.shard)
-            if retry_at is not None and now >= retry_at:
+            retry_at = self._retry_at.get(number)
+            if shard.wants_retry or (retry_at is not None and now >= retry_at):
                 self._recover(shard)
             else:
                 self._checkpoint(shard)
-            due = None if shard.shard in self._under_way else shard.due_in()
+            due = None if self._is_busy(number) else shard.due_in()
             if due is not None:
                 wanted = min(wanted, due)
-        return wanted
+        self._release()
+        if self._config.divert is not None:
+            self._config.divert.tick()
+        return min(wanted, RECOVERING_TICK_S) if self._recoveries else wanted
 
     def seeks(self) -> dict[int, int]:
         """Shards that must be read from another offset than the next, once each. Read nothing else of them before."""
         seeks, self._seeks = self._seeks, {}
         return seeks
 
+    # ---- what there is to tell -------------------------------------------------------------------------------------
+
     def applied(self) -> dict[int, int]:
-        """Per shard the next WAL offset after its committed mark; of a revoked shard, that of its last one."""
+        """Per shard the next WAL offset after its committed mark; of one that was let go, that of its last one."""
         return self._released | {
             shard.shard: shard.committed + 1 for shard in self._shards.values() if shard.committed >= 0
         }
@@ -157,56 +242,74 @@ class Worker:
         """Shards that stopped at a record that cannot be applied, and why."""
         return {shard.shard: shard.stopped_by for shard in self._shards.values() if shard.stopped_by is not None}
 
+    def diverts(self) -> Mapping[int, DivertStatus]:
+        """What the routes did, by shard. Thread-safe."""
+        return {} if self._config.divert is None else self._config.divert.statuses()
+
     def states(self) -> dict[int, ShardState]:
         return {shard.shard: shard.state for shard in self._shards.values()}
 
-    def stop(self) -> None:
-        """A clean end: checkpoint at once, so that the next owner replays nothing."""
-        self.revoked(list(self._shards))
-        if self._standby is not None:
-            self._standby.close()
+    # ---- checkpoints and recoveries --------------------------------------------------------------------------------
 
     def _checkpoint(self, shard: ShardWorker) -> None:
         """Begin a checkpoint that is due."""
-        if shard.shard in self._retry_at:
+        if shard.shard in self._retry_at or shard.shard in self._recoveries:
             return
         if shard.due_in() == 0.0:
-            self._under_way[shard.shard] = self._in_background(shard.checkpoint_if_due)
+            self._checkpoints[shard.shard] = self._checkpointing(shard.checkpoint_if_due)
             self._is_idle(shard)
         else:
             self._settle(shard, shard.checkpoint_if_due())
 
-    def _is_idle(self, shard: ShardWorker) -> bool:
-        """Whether no checkpoint of the shard is under way."""
-        future = self._under_way.get(shard.shard)
-        if future is not None and not future.done():
-            return False
-        self._finish(shard)
-        return True
+    def _is_busy(self, number: int) -> bool:
+        return number in self._checkpoints or number in self._recoveries
 
-    def _finish(self, shard: ShardWorker) -> None:
+    def _is_idle(self, shard: ShardWorker) -> bool:
+        """Whether nothing of the shard is under way, once what is over has been settled."""
+        number = shard.shard
+        if number in self._checkpoints and self._checkpoints[number].done():
+            self._finish_checkpoint(shard)
+        if number in self._recoveries and self._recoveries[number].done():
+            self._finish_recovery(shard)
+        return not self._is_busy(number)
+
+    def _finish_checkpoint(self, shard: ShardWorker) -> None:
         """Wait for the shard's checkpoint, if one is under way."""
-        future = self._under_way.pop(shard.shard, None)
+        future = self._checkpoints.pop(shard.shard, None)
         if future is not None:
             self._settle(shard, future.result())
 
     def _settle(self, shard: ShardWorker, done: bool) -> None:
-        """Do what the end of a checkpoint asks for."""
-        if not done:
-            self._recover(shard)
-        elif shard.state is ShardState.FENCED:
+        """Do what the end of a checkpoint asks for. A shard that is not mine now waits for `assigned`."""
+        number = shard.shard
+        if number not in self._mine:
+            return
+        is_fenced = shard.state is ShardState.FENCED
+        if is_fenced and self._kept.get(number) != shard.committed:
             # the owner that fenced this one most likely got the shard in a rebalance that has not reached us yet
-            self._retry_at[shard.shard] = self._clock() + self._fenced_pause_s
+            self._retry_at[number] = self._clock() + self._fenced_pause_s
+        elif is_fenced or not done:
+            # a kept one was fenced by whoever had it between two rebalances: it was mine again after that
+            self._recover(shard)
 
     def _recover(self, shard: ShardWorker) -> None:
+        """Begin to recover, which `seeks` tells."""
         self._retry_at.pop(shard.shard, None)
-        try:
-            self._seeks[shard.shard] = shard.recover()
-        except OperatingError as error:
-            log.warning("shard %d cannot be recovered yet: %s", shard.shard, error)
-            self._retry_at[shard.shard] = self._clock() + IDLE_TICK_S
-        except CorruptionError as error:
-            shard.stop_for(error)
+        self._kept.pop(shard.shard, None)
+        self._recoveries[shard.shard] = self._recovering(partial(_recovered, shard))
+        self._is_idle(shard)
+
+    def _finish_recovery(self, shard: ShardWorker) -> None:
+        number = shard.shard
+        offset = self._recoveries.pop(number).result()
+        if number not in self._mine:
+            return
+        if number in self._kept:
+            self._kept[number] = shard.committed
+        if offset is not None:
+            self._seeks[number] = offset
+        elif shard.state is not ShardState.STOPPED:
+            self._retry_at[number] = self._clock() + IDLE_TICK_S
 
     def _read_skips(self) -> None:
         self._skips_read_at = self._clock()
@@ -218,7 +321,22 @@ class Worker:
         by_shard: dict[int, dict[int, SkipRequest]] = {}
         for (number, offset), request in rows.skips.items():
             by_shard.setdefault(number, {})[offset] = request
-        for shard in self._shards.values():
-            self._finish(shard)
-            if shard.allow_skips(by_shard.get(shard.shard, {})):
+        passes: dict[int, set[int]] = {}
+        for number, offset in rows.route_skips:
+            passes.setdefault(number, set()).add(offset)
+        for number in sorted(self._mine):
+            shard = self._shards[number]
+            self._finish_checkpoint(shard)
+            if shard.allow_skips(by_shard.get(number, {}), passes.get(number, ())) and number not in self._recoveries:
                 self._recover(shard)
+
+
+def _recovered(shard: ShardWorker) -> int | None:
+    """Recover: the WAL offset to read from, or None if that cannot be done now, or not before it is mended."""
+    try:
+        return shard.recover()
+    except OperatingError as error:
+        log.warning("shard %d cannot be recovered yet: %s", shard.shard, error)
+    except CorruptionError as error:
+        shard.stop_for(error)
+    return None

@@ -82,7 +82,7 @@ def _require_stop(
     """The stop at `offset`. Raises RepairError if the shard is not stopped there at a record that can be skipped."""
     timeout_s = settings.request_timeout_ms / 1000
     identity = rows.require_identity(settings.journal)
-    mark = _newest(kafka, settings, shard)
+    mark = newest_mark(kafka, settings, shard)
     if offset <= mark.offset:
         raise RepairError(f"the mark of shard {shard} is at {mark.offset}, so offset {offset} is already behind it")
     skips = {at for number, at in rows.skips if number == shard and at != offset}
@@ -98,7 +98,8 @@ def _require_stop(
     return stop, stop.record
 
 
-def _newest(kafka: Kafka, settings: Settings, shard: int) -> Mark:
+def newest_mark(kafka: Kafka, settings: Settings, shard: int) -> Mark:
+    """A shard's newest mark."""
     marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
     try:
         return marks.newest(shard, settings.request_timeout_ms / 1000).mark
@@ -142,6 +143,11 @@ def _request(kafka: Kafka, settings: Settings, identity: Identity, shard: int, o
         producer.send([control_row(settings.journal, skip_key(shard, offset), row)], settings.request_timeout_ms / 1000)
     finally:
         producer.close()
+    return wait_for_mark(kafka, settings, shard, offset, timeout_s)
+
+
+def wait_for_mark(kafka: Kafka, settings: Settings, shard: int, offset: int, timeout_s: float) -> Mark:
+    """Wait until the worker has passed an offset that it was asked to skip something of. Raises DeadlineError."""
     until = time.monotonic() + timeout_s
     looks = 0
     marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)

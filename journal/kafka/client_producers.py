@@ -287,7 +287,7 @@ class KafkaTransactionalProducer:
         rows: Sequence[tuple[bytes, bytes | None]],
         timeout_s: float,
         *,
-        before: Sequence[Sent] = (),
+        before: Iterable[Sent] = (),
     ) -> int:
         """Hot path: a row costs 0.9 microseconds; with a report of its own, 1.5."""
         if not rows:

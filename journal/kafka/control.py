@@ -23,6 +23,7 @@ from journal.v1.journal_pb2 import (
     Epoch,
     HandOver,
     Identity,
+    IngressReport,
     NodeStatus,
     Released,
     SkipRequest,
@@ -36,6 +37,7 @@ IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
 RELEASED_KEY = b"released"
 HAND_OVER_KEY = b"hand-over"
+INGRESS_KEY = b"ingress"
 _SKIP_PREFIX = b"skip/"
 _NODE_PREFIX = b"node/"
 _ARCHIVE_PREFIX = b"archive/"
@@ -133,6 +135,7 @@ class ControlRows:
     trims: dict[int, Trim] = field(default_factory=dict)
     route_skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
     diverts: dict[int, DivertStatus] = field(default_factory=dict)
+    ingress: IngressReport | None = None
 
     def require_identity(self, journal: str) -> Identity:
         """Raises TopicError for a journal that `init` has not made."""
@@ -222,6 +225,7 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
     trims: dict[int, Trim] = {}
     route_skips: dict[tuple[int, int], SkipRequest] = {}
     diverts: dict[int, DivertStatus] = {}
+    ingress: IngressReport | None = None
     for record in records:
         key = record.key or b""
         if key == IDENTITY_KEY:
@@ -256,7 +260,11 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
             divert = _advice(topic, record, DivertStatus)
             if divert is not None:
                 diverts[divert.shard] = divert
-    return ControlRows(identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts)
+        elif key == INGRESS_KEY:
+            ingress = _advice(topic, record, IngressReport)
+    return ControlRows(
+        identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts, ingress
+    )
 
 
 def _advice(topic: str, record: LogRecord, message: type[_Message]) -> _Message | None:

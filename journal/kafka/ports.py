@@ -102,12 +102,12 @@ class TransactionalProducer(Protocol):
         rows: Sequence[tuple[bytes, bytes | None]],
         timeout_s: float,
         *,
-        before: Sequence[Sent] = (),
+        before: Iterable[Sent] = (),
     ) -> int:
         """`send` for many rows (key and value) to one partition, the last one behind all others: its offset.
 
-        `before` are records for other partitions, each partition's in their order. None but the last row has a report
-        of its own: one that is not delivered makes `commit_transaction` fail.
+        `before` are records for other partitions, taken one by one; each partition's keep their order. None but the
+        last row has a report of its own: one that is not delivered makes `commit_transaction` fail.
         """
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:

@@ -1131,3 +1131,219 @@ class DivertStatus(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DivertStatus: _TypeAlias = DivertStatus  # noqa: Y015
+
+@_typing.final
+class IngressReport(_message.Message):
+    """Control row "ingress": how the sources stand, as the active node reports it. Nothing depends on it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODE_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    UNROUTED_FIELD_NUMBER: _builtins.int
+    DUPLICATES_FIELD_NUMBER: _builtins.int
+    SOURCES_FIELD_NUMBER: _builtins.int
+    node: _builtins.str
+    timestamp: _builtins.int
+    """of this report, ms since 1970, by the node's clock"""
+    state: _builtins.str
+    """running, paused (the journal is full), waiting"""
+    error: _builtins.str
+    """why all of it waits; empty: it does not"""
+    unrouted: _builtins.int
+    """messages that no queue takes"""
+    duplicates: _builtins.int
+    """those whose duplicate-detection id was seen"""
+    @_builtins.property
+    def sources(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceReport]: ...
+    def __init__(
+        self,
+        *,
+        node: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+        state: _builtins.str = ...,
+        error: _builtins.str = ...,
+        unrouted: _builtins.int = ...,
+        duplicates: _builtins.int = ...,
+        sources: _abc.Iterable[Global___SourceReport] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicates", b"duplicates", "error", b"error", "node", b"node", "sources", b"sources", "state", b"state", "timestamp", b"timestamp", "unrouted", b"unrouted"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IngressReport: _TypeAlias = IngressReport  # noqa: Y015
+
+@_typing.final
+class SourceReport(_message.Message):
+    """One source of an IngressReport, since that node became active."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class RefusedEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    PARTITIONS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    LAG_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    state: _builtins.str
+    """running, stopped"""
+    partitions: _builtins.int
+    records: _builtins.int
+    """whose offsets are committed"""
+    messages: _builtins.int
+    """that they became"""
+    dead_letters: _builtins.int
+    lag: _builtins.int
+    """records not consumed yet"""
+    error: _builtins.str
+    """why it is stopped; empty: it is not"""
+    @_builtins.property
+    def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """by reason"""
+
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        state: _builtins.str = ...,
+        partitions: _builtins.int = ...,
+        records: _builtins.int = ...,
+        messages: _builtins.int = ...,
+        refused: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        dead_letters: _builtins.int = ...,
+        lag: _builtins.int = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "error", b"error", "lag", b"lag", "messages", b"messages", "partitions", b"partitions", "records", b"records", "refused", b"refused", "source", b"source", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SourceReport: _TypeAlias = SourceReport  # noqa: Y015
+
+@_typing.final
+class Replay(_message.Message):
+    """A record of a journal that an archive is replayed into (kind REPLAY of store.proto): what is replayed, and by whom.
+    One for each shard of the source; its id follows from source, archive, filter and shard, so that it is found again.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    JOURNAL_FIELD_NUMBER: _builtins.int
+    ARCHIVE_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    FILTER_FIELD_NUMBER: _builtins.int
+    FILTERED_FIELD_NUMBER: _builtins.int
+    SHARD_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    OPERATOR_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    source: _builtins.bytes
+    """the uuid of the journal that was archived, 16 bytes"""
+    journal: _builtins.str
+    """its name"""
+    archive: _builtins.bytes
+    """which archive: its id, 16 bytes"""
+    path: _builtins.str
+    """where it was; for people"""
+    filter: _builtins.bytes
+    """digest of what is replayed, 32 bytes"""
+    filtered: _builtins.str
+    """the same in words (JSON)"""
+    shard: _builtins.int
+    """of the source"""
+    shards: _builtins.int
+    """of the source"""
+    operator: _builtins.str
+    """who began it"""
+    timestamp: _builtins.int
+    """when, ms since 1970"""
+    def __init__(
+        self,
+        *,
+        source: _builtins.bytes = ...,
+        journal: _builtins.str = ...,
+        archive: _builtins.bytes = ...,
+        path: _builtins.str = ...,
+        filter: _builtins.bytes = ...,
+        filtered: _builtins.str = ...,
+        shard: _builtins.int = ...,
+        shards: _builtins.int = ...,
+        operator: _builtins.str = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archive", b"archive", "filter", b"filter", "filtered", b"filtered", "journal", b"journal", "operator", b"operator", "path", b"path", "shard", b"shard", "shards", b"shards", "source", b"source", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Replay: _TypeAlias = Replay  # noqa: Y015
+
+@_typing.final
+class ReplayProgress(_message.Message):
+    """How far it is: a replaceable update of that record (kind REPLAYED), in the group of the operations that it counts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    OPERATIONS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    TIMESTAMP_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    """of the source's WAL: everything up to it is replayed"""
+    group: _builtins.int
+    """of the source: the newest that was replayed"""
+    operations: _builtins.int
+    """replayed, ever"""
+    left_out: _builtins.int
+    """updates and deletes of records that are not there any more, ever"""
+    timestamp: _builtins.int
+    """of this group, ms since 1970"""
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+        group: _builtins.int = ...,
+        operations: _builtins.int = ...,
+        left_out: _builtins.int = ...,
+        timestamp: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "left_out", b"left_out", "offset", b"offset", "operations", b"operations", "timestamp", b"timestamp"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayProgress: _TypeAlias = ReplayProgress  # noqa: Y015

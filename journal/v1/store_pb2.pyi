@@ -38,6 +38,8 @@ class _RecordKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecordKind
     """a part of a large message's body: the bytes themselves"""
     OUTCOME: _RecordKind.ValueType  # 6
     """of a global transaction, until every branch has confirmed it"""
+    REPLAY: _RecordKind.ValueType  # 255
+    """of any journal: an archive that was replayed into it (journal.v1 Replay)"""
 
 class RecordKind(_RecordKind, metaclass=_RecordKindEnumTypeWrapper):
     """Kinds of records."""
@@ -51,6 +53,8 @@ CHUNK: RecordKind.ValueType  # 5
 """a part of a large message's body: the bytes themselves"""
 OUTCOME: RecordKind.ValueType  # 6
 """of a global transaction, until every branch has confirmed it"""
+REPLAY: RecordKind.ValueType  # 255
+"""of any journal: an archive that was replayed into it (journal.v1 Replay)"""
 Global___RecordKind: _TypeAlias = RecordKind  # noqa: Y015
 
 class _UpdateKind:
@@ -68,6 +72,12 @@ class _UpdateKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_UpdateKind
     """of a message: the reference is settled (message Acknowledgement)"""
     DUPLICATE: _UpdateKind.ValueType  # 35
     """of an address, replaceable, subject = place in its window: an id seen (message Duplicate)"""
+    REPLAYED: _UpdateKind.ValueType  # 252
+    """of a REPLAY, replaceable: how far it is (journal.v1 ReplayProgress)"""
+    REMAPPED: _UpdateKind.ValueType  # 253
+    """of a REPLAY, replaceable, subject = a block of the source's id sequences: first sequence it became"""
+    KEPT: _UpdateKind.ValueType  # 254
+    """of a REPLAY, replaceable, subject = tx: a transaction in doubt that was replayed so"""
 
 class UpdateKind(_UpdateKind, metaclass=_UpdateKindEnumTypeWrapper):
     """Kinds of updates. The subject of those of a message is the id of the queue that they are about."""
@@ -81,6 +91,12 @@ ACKNOWLEDGE: UpdateKind.ValueType  # 34
 """of a message: the reference is settled (message Acknowledgement)"""
 DUPLICATE: UpdateKind.ValueType  # 35
 """of an address, replaceable, subject = place in its window: an id seen (message Duplicate)"""
+REPLAYED: UpdateKind.ValueType  # 252
+"""of a REPLAY, replaceable: how far it is (journal.v1 ReplayProgress)"""
+REMAPPED: UpdateKind.ValueType  # 253
+"""of a REPLAY, replaceable, subject = a block of the source's id sequences: first sequence it became"""
+KEPT: UpdateKind.ValueType  # 254
+"""of a REPLAY, replaceable, subject = tx: a transaction in doubt that was replayed so"""
 Global___UpdateKind: _TypeAlias = UpdateKind  # noqa: Y015
 
 class _Routing:

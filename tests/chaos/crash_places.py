@@ -59,10 +59,16 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
         """A shard's writer of rows."""
 
         def send_rows(
-            self, topic: str, partition: int, rows: Sequence[tuple[bytes, bytes | None]], timeout_s: float
+            self,
+            topic: str,
+            partition: int,
+            rows: Sequence[tuple[bytes, bytes | None]],
+            timeout_s: float,
+            *,
+            before: Iterable[Sent] = (),
         ) -> int:
             points.reached("applied")
-            offset = super().send_rows(topic, partition, rows, timeout_s)
+            offset = super().send_rows(topic, partition, rows, timeout_s, before=before)
             points.reached("produced")
             return offset
 

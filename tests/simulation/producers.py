@@ -137,7 +137,7 @@ class SimulatedTransactionalProducer:
         rows: Sequence[tuple[bytes, bytes | None]],
         timeout_s: float,
         *,
-        before: Sequence[Sent] = (),
+        before: Iterable[Sent] = (),
     ) -> int:
         return self.send(chain(before, (Sent(topic, partition, key, value) for key, value in rows)), timeout_s)[-1]
 

@@ -215,6 +215,18 @@ def test_changes_may_be_asked_for_again() -> None:
 # ---- what it tells ------------------------------------------------------------------------------------------------
 
 
+def test_of_records_added_only_those_of_some_kinds_are_told_where_no_more_is_asked_for() -> None:
+    fold = Fold(Mark(offset=-1), DictBase(), updates_row_bytes_max=64, tell_added=frozenset([7]))
+    groups = [
+        [marker()],
+        [add(1, kind=7), add(2, kind=8), update(1, kind=7), delete(1)],
+        [add(3, kind=7, tx=5), add(4, kind=8, tx=5), add(6, kind=7, tx=5), delete(6, tx=5), commit(5, 4)],
+    ]
+    for entry in wal(*groups):
+        fold.apply(*entry)
+    assert [(op.id, *place) for op, *place in fold.happened()] == [(1, 2, 0, 0), (3, 4, 4, 1)]
+
+
 def test_what_happened_is_told_once_and_only_if_asked_for() -> None:
     base = DictBase()
     fold = fold_of([add(1), delete(1), update(1)], base=base, tell=True)

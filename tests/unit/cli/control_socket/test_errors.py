@@ -7,11 +7,12 @@ import json
 import pytest
 
 from journal.cli.control_socket.errors import decode_error, encode_error, error_classes
-from journal.errors import CorruptionError, FencedError, JournalError, ScriptError, XidError
+from journal.errors import CorruptionError, FencedError, JournalError, RouteStopError, ScriptError, XidError
 
 MADE_OTHERWISE = {
     "CorruptionError": CorruptionError("garbage", topic="orders.wal", partition=3, offset=7),
     "FencedError": FencedError("another", epoch=9),
+    "RouteStopError": RouteStopError("no topic", offset=7, retried=True),
     "ScriptError": ScriptError(4, "no operation"),
     "XidError": XidError("unknown", code=-4),
 }

@@ -1,0 +1,249 @@
+"""`kafka-journal routes`: the routes and sources that are configured, and what they would make of a message."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_table
+from journal.cli.optional_value import OptionalValueCommand
+from journal.cli.routes_running import add_running
+from journal.cli.routes_sources import add_sources
+from journal.cli.text import printable
+from journal.config import Settings
+from journal.errors import InvalidOperationError
+from journal.kafka.control import own_topics
+from journal.routing.headers import belongs_to_headers, header_value
+from journal.routing.ingress import Ingress
+from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
+from journal.routing.router import Router, Verdict
+from journal.routing.templates import text_of
+from journal.runtime import wall_ms
+from journal.store.model import PRIORITY_DEFAULT, Message, Value
+from journal.store.records import encode_message
+
+app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch the routes.")
+add_running(app)
+add_sources(app)
+
+_TEST_ID = 1
+
+
+# ---- list ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("list", cls=OptionalValueCommand)
+@journal_command
+def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
+    """The routes and sources of the configuration, checked. Asks no broker."""
+    settings = chosen.settings()
+    routing = settings.routing
+    Router(routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+    Ingress(routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+    if as_json:
+        print_json(routing.model_dump(mode="json"))
+        return
+    if not routing.routes and not routing.sources:
+        typer.echo(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
+        return
+    if routing.routes:
+        print_table(f"routes of journal {settings.journal}, in order", _ROUTE_COLUMNS, _route_rows(settings))
+    if routing.sources:
+        print_table(f"sources of journal {settings.journal}", _SOURCE_COLUMNS, _source_rows(settings))
+
+
+_ROUTE_COLUMNS = ("route", "address", "filter", "topic", "key", "value", "headers", "on error", "stop")
+_SOURCE_COLUMNS = ("source", "topics", "address", "value", "headers", "start", "on error", "")
+
+
+def _route_rows(settings: Settings) -> list[Sequence[object]]:
+    rows: list[Sequence[object]] = []
+    for route in settings.routing.routes:
+        for at, target in enumerate(route.targets):
+            what = (target.topic, ", else ".join(target.key), target.value, " ".join(target.headers) or "none")
+            if at:
+                rows.append(("", "", "", *what, "", ""))
+            else:
+                stop = "stop" if route.stop else ""
+                rows.append((route.name, route.address, route.filter, *what, route.on_error.value, stop))
+    return rows
+
+
+def _source_rows(settings: Settings) -> list[Sequence[object]]:
+    rows: list[Sequence[object]] = []
+    for source in settings.routing.sources:
+        topics = " ".join(source.topics) + (f" /{source.pattern}/" if source.pattern else "")
+        address = "where the request said" if source.replies else source.address
+        what = (topics.strip(), address, source.value, " ".join(source.headers) or "none", source.start)
+        rows.append((source.name, *what, source.on_error.value, "two-way" if source.two_way else ""))
+    return rows
+
+
+# ---- test ----------------------------------------------------------------------------------------------------------
+
+
+@app.command("test", cls=OptionalValueCommand)
+@journal_command
+def try_out(
+    chosen: Chosen,
+    address: Annotated[str, typer.Option(help="The message's address.")],
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:TYPE]=VALUE",
+            help="A header or property; may be repeated. TYPE is string (default), long, double, boolean or bytes "
+            "(base64).",
+        ),
+    ] = None,
+    body: Annotated[str, typer.Option(help="The message's body, or @FILE.")] = "",
+    priority: Annotated[int, typer.Option(min=0, max=9, help="The message's priority.")] = PRIORITY_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Which routes a message would match, and what would be sent. Sends nothing and asks no broker.
+
+    Ends with exit code 1 if a route would stop its shard.
+    """
+    settings = chosen.settings()
+    router = Router(settings.routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+    headers, properties = _headers(header or ())
+    data = encode_message(
+        Message(address, _body(body), headers, properties, priority=priority, timestamp=int(wall_ms()))
+    )
+    verdicts, outcomes = router.explain(_TEST_ID, data), router.route(_TEST_ID, data)
+    if as_json:
+        routes = [verdict._asdict() for verdict in verdicts]
+        print_json({"routes": routes, "outcomes": [_line(each) for each in outcomes]})
+    else:
+        _print(settings, verdicts, outcomes)
+    if any(isinstance(each, Refusal) and each.on_error is OnError.FAIL for each in outcomes):
+        raise typer.Exit(1)
+
+
+def _headers(given: Sequence[str]) -> tuple[dict[str, Value], dict[str, Value]]:
+    headers: dict[str, Value] = {}
+    properties: dict[str, Value] = {}
+    for item in given:
+        name, equals, text = item.partition("=")
+        name, _, kind = name.partition(":")
+        if not equals or not name:
+            raise InvalidOperationError(f"--header {item}: expected NAME=VALUE or NAME:TYPE=VALUE")
+        (headers if belongs_to_headers(name) else properties)[name] = _value(item, kind or "string", text)
+    return headers, properties
+
+
+def _value(item: str, kind: str, text: str) -> Value:
+    try:
+        match kind:
+            case "string":
+                return text
+            case "long":
+                return int(text)
+            case "double":
+                return float(text)
+            case "boolean" if text in ("true", "false"):
+                return text == "true"
+            case "bytes":
+                return base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        raise InvalidOperationError(f"--header {item}: {text!r} is no {kind}") from None
+    raise InvalidOperationError(
+        f"--header {item}: {text!r} is neither true nor false"
+        if kind == "boolean"
+        else f"--header {item}: {kind} is none of string, long, double, boolean and bytes"
+    )
+
+
+def _body(text: str) -> bytes:
+    if not text.startswith("@"):
+        return text.encode()
+    try:
+        return Path(text[1:]).read_bytes()
+    except OSError as error:
+        raise InvalidOperationError(f"--body {text}: {error.strerror}") from None
+
+
+# ---- what would be sent --------------------------------------------------------------------------------------------
+
+
+def _line(outcome: Outgoing | Refusal) -> Mapping[str, Any]:
+    if isinstance(outcome, Refusal):
+        return {
+            "route": outcome.route,
+            "topic": outcome.topic,
+            "refused": outcome.reason.value,
+            "detail": outcome.detail,
+            "on_error": outcome.on_error.value,
+            "dead_letter": None if outcome.dead_letter is None else _line(outcome.dead_letter),
+        }
+    return {
+        "route": outcome.route,
+        "topic": outcome.topic,
+        "key": _bytes_json(outcome.key),
+        "value": _bytes_json(outcome.value),
+        "headers": [{"name": name, "value": _bytes_json(value)} for name, value in outcome.headers],
+        "partitioner": outcome.rule.name if outcome.rule.fixed < 0 else f"{outcome.rule.name}:{outcome.rule.fixed}",
+        "request": None if outcome.request is None else outcome.request._asdict(),
+    }
+
+
+def _bytes_json(value: bytes | None) -> object:
+    """Text where it is printable, else base64."""
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = ""
+    return text if text.isprintable() and (text or not value) else {"base64": base64.b64encode(value).decode()}
+
+
+def _print(settings: Settings, verdicts: Sequence[Verdict], outcomes: Sequence[Outgoing | Refusal]) -> None:
+    if not verdicts:
+        typer.echo(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
+        return
+    print_table("routes, in order", ("route", "matches"), verdicts)
+    for outcome in outcomes:
+        if isinstance(outcome, Refusal):
+            typer.echo(f"{outcome.route} -> {outcome.topic or '?'}: refused ({outcome.reason.value}): {outcome.detail}")
+            typer.echo(_policy(outcome))
+        else:
+            _print_record(outcome)
+    if not outcomes:
+        typer.echo("nothing would be sent")
+
+
+def _policy(refusal: Refusal) -> str:
+    match refusal.on_error:
+        case OnError.FAIL:
+            return "  the shard would stop here (on_error fail)"
+        case OnError.SKIP:
+            return "  it would be passed over, and counted"
+        case OnError.DEAD_LETTER:
+            return f"  it would go to {refusal.dead_letter.topic if refusal.dead_letter else ''}, with the reason"
+
+
+def _print_record(record: Outgoing) -> None:
+    rows: list[tuple[str, str]] = [
+        ("key", "none" if record.key is None else _shown(record.key)),
+        ("value", f"{len(record.value or b''):,} bytes: {_shown(record.value or b'')}"),
+        *((name, _header(name, value)) for name, value in _sorted(record.headers)),
+    ]
+    print_table(f"{record.route} -> {record.topic}", ("", ""), rows)
+
+
+def _sorted(headers: Sequence[Header]) -> list[Header]:
+    return sorted(headers, key=lambda header: header[0])
+
+
+def _header(name: str, value: bytes | None) -> str:
+    said = b"" if value is None else header_value(name, value)
+    return _shown(said) if isinstance(said, bytes) else str(text_of(said))
+
+
+def _shown(value: bytes) -> str:
+    return printable(value, 200)

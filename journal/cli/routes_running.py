@@ -1,0 +1,215 @@
+"""`kafka-journal routes status` and `resume`: what routes have done, and having a shard go on that one has stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from journal.cli.common import (
+    Chosen,
+    JsonOption,
+    YesOption,
+    confirm,
+    errors,
+    journal_command,
+    operator,
+    print_facts,
+    print_json,
+    print_table,
+)
+from journal.cli.reading import opened_journal
+from journal.cli.repair import newest_mark, wait_for_mark
+from journal.cli.text import moment
+from journal.config import Settings
+from journal.errors import RepairError
+from journal.kafka.control import ControlRows, control_row, route_skip_key, table_topic, wal_topic
+from journal.kafka.marks import MarkReader
+from journal.kafka.ports import Kafka
+from journal.runtime import wall_ms
+from journal.v1.journal_pb2 import DivertStatus, RouteCounts, SkipRequest
+
+
+def add_running(app: typer.Typer) -> None:
+    """Add the commands to those of `routes`."""
+    app.command("status")(status)
+    app.command("resume")(resume)
+
+
+# ---- status --------------------------------------------------------------------------------------------------------
+
+
+@journal_command
+def status(chosen: Chosen, as_json: JsonOption = False) -> None:
+    """What the routes have sent and refused, as the workers last reported, and how far they are behind.
+
+    Ends with exit code 1 if a route has stopped a shard.
+    """
+    settings = chosen.settings()
+    with opened_journal(settings) as (kafka, rows):
+        shards = rows.require_identity(settings.journal).shards
+        lags = _lags(kafka, settings, shards)
+    reported = [row for shard, row in sorted(rows.diverts.items()) if shard < shards]
+    routes = summed(reported)
+    if as_json:
+        print_json(
+            {
+                "routes": [_route_json(row) for row in routes.values()],
+                "shards": [_shard_json(row, lags[row.shard]) for row in reported],
+            }
+        )
+    elif not reported:
+        typer.echo(f"no worker of journal {settings.journal} has reported that it has routes")
+    else:
+        print_table(
+            f"routes of journal {settings.journal}", _ROUTE_COLUMNS, [_route_row(row) for row in routes.values()]
+        )
+        print_table("", _SHARD_COLUMNS, [_shard_row(row, lags[row.shard]) for row in reported])
+        for row in reported:
+            if row.stopped:
+                errors.print(row.stopped, style="red", highlight=False)
+    if any(row.stopped for row in reported):
+        raise typer.Exit(1)
+
+
+_ROUTE_COLUMNS = ("route", "sent", "refused", "dead letters", "last error")
+_SHARD_COLUMNS = ("shard", "state", "lag", "latency ms", "at most", "worker", "since", "reported")
+
+
+def _lags(kafka: Kafka, settings: Settings, shards: int) -> Mapping[int, int]:
+    """WAL offsets behind each shard's mark, but the marker of the transaction that ends it."""
+    timeout_s = settings.request_timeout_ms / 1000
+    reader, marks = (
+        kafka.reader(wal_topic(settings.journal)),
+        MarkReader(kafka, table_topic(settings.journal), time.monotonic),
+    )
+    try:
+        ends = reader.bounds(range(shards), timeout_s)
+        return {
+            shard: max(0, ends[shard][1] - marks.newest(shard, timeout_s).mark.offset - 2) for shard in range(shards)
+        }
+    finally:
+        reader.close()
+        marks.close()
+
+
+def summed(statuses: Sequence[DivertStatus]) -> dict[str, RouteCounts]:
+    """By route, over shards."""
+    total: dict[str, RouteCounts] = {}
+    for row in (row for status in statuses for row in status.routes):
+        found = total.setdefault(row.route, RouteCounts(route=row.route))
+        found.sent += row.sent
+        found.dead_letters += row.dead_letters
+        for reason, count in row.refused.items():
+            found.refused[reason] += count
+        if row.last_error_at > found.last_error_at:
+            found.last_error, found.last_error_at = row.last_error, row.last_error_at
+    return total
+
+
+def _route_row(row: RouteCounts) -> Sequence[object]:
+    refused = ", ".join(f"{reason} {count:,}" for reason, count in sorted(row.refused.items()))
+    error = f"{moment(row.last_error_at)}: {row.last_error}" if row.last_error else ""
+    return row.route, f"{row.sent:,}", refused or "0", f"{row.dead_letters:,}", error
+
+
+def _shard_row(row: DivertStatus, lag: int) -> Sequence[object]:
+    state = f"STOPPED before {row.stopped_at}" if row.stopped else "running"
+    latency = (f"{row.latency_ms:,.0f}", f"{row.latency_ms_max:,.0f}")
+    return row.shard, state, f"{lag:,} offsets", *latency, row.worker, moment(row.since), moment(row.timestamp)
+
+
+def _route_json(row: RouteCounts) -> dict[str, Any]:
+    return {
+        "route": row.route,
+        "sent": row.sent,
+        "refused": dict(sorted(row.refused.items())),
+        "dead_letters": row.dead_letters,
+        "last_error": row.last_error,
+        "last_error_ms": row.last_error_at,
+    }
+
+
+def _shard_json(row: DivertStatus, lag: int) -> dict[str, Any]:
+    return {
+        "shard": row.shard,
+        "state": "stopped" if row.stopped else "running",
+        "stopped": row.stopped,
+        "stopped_at": row.stopped_at if row.stopped else None,
+        "lag_offsets": lag,
+        "latency_ms": row.latency_ms,
+        "latency_ms_max": row.latency_ms_max,
+        "worker": row.worker,
+        "since_ms": row.since,
+        "reported_ms": row.timestamp,
+    }
+
+
+# ---- resume --------------------------------------------------------------------------------------------------------
+
+
+@journal_command
+def resume(
+    chosen: Chosen,
+    shard: Annotated[
+        int, typer.Argument(min=0, help="The shard that a route has stopped, as `routes status` shows it.")
+    ],
+    skip: Annotated[int, typer.Option(min=0, help="The WAL offset that it is stopped before.")],
+    yes: YesOption = False,
+    timeout_s: Annotated[float, typer.Option(min=1, help="How long to wait for the worker to pass it.")] = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a shard go on that a route has stopped: without what no route can send of the frame at that offset.
+
+    The frame is applied, and whatever else of it has a route is sent. Who asked for it, and why, stays in the control
+    rows.
+    """
+    settings = chosen.settings()
+    with opened_journal(settings) as (kafka, rows):
+        identity = rows.require_identity(settings.journal)
+        stop = _require_stop(kafka, settings, rows, shard, skip)
+        facts = {
+            "shard": shard,
+            "stopped before": f"{wal_topic(settings.journal)}[{shard}]@{skip}",
+            "reported": moment(stop.timestamp),
+            "reason": stop.stopped,
+        }
+        if not as_json or not yes:
+            print_facts("what cannot be sent", facts, to=errors)
+        confirm("leave it out?", yes=yes)
+        row = SkipRequest(
+            journal=identity.journal,
+            shard=shard,
+            offset=skip,
+            operator=operator(),
+            timestamp=int(wall_ms()),
+            reason=stop.stopped,
+        )
+        producer = kafka.plain_producer()
+        try:
+            key = route_skip_key(shard, skip)
+            producer.send([control_row(settings.journal, key, row)], settings.request_timeout_ms / 1000)
+        finally:
+            producer.close()
+        mark = wait_for_mark(kafka, settings, shard, skip, timeout_s)
+    if as_json:
+        print_json(facts | {"resumed": True, "mark_offset": mark.offset, "operator": operator()})
+    else:
+        typer.echo(f"shard {shard} passed offset {skip}; its mark stands at {mark.offset}")
+
+
+def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> DivertStatus:
+    """What the shard's worker says of its stop. Raises RepairError if it is not stopped there."""
+    mark = newest_mark(kafka, settings, shard) if shard < rows.require_identity(settings.journal).shards else None
+    if mark is None:
+        raise RepairError(f"journal {settings.journal} has no shard {shard}")
+    if offset <= mark.offset:
+        raise RepairError(f"the mark of shard {shard} is at {mark.offset}, so offset {offset} is already behind it")
+    found = rows.diverts.get(shard)
+    if found is None or not found.stopped:
+        raise RepairError(f"no route has stopped shard {shard}, as far as its worker has reported")
+    if found.stopped_at != offset:
+        raise RepairError(f"shard {shard} is stopped before offset {found.stopped_at}, not {offset}: {found.stopped}")
+    return found

@@ -1,0 +1,106 @@
+"""What the routes did in one shard since its worker took it over: for metrics, `routes list`, and people."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from journal.v1.journal_pb2 import DivertStatus, RouteCounts
+
+
+class Refused(NamedTuple):
+    """A message that a route did not send, and went on without."""
+
+    route: str
+    reason: str
+    detail: str
+    dead_letter: bool
+
+
+@dataclass(slots=True)
+class Checkpointed:
+    """What one checkpoint sends; it counts once that is committed."""
+
+    sent: Counter[str] = field(default_factory=Counter)
+    """Records by route."""
+    refused: list[Refused] = field(default_factory=list)
+    oldest_ms: int = 0
+    """When the oldest message of it came into the WAL; 0: there is none."""
+
+
+@dataclass(slots=True)
+class _Route:
+    sent: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    dead_letters: int = 0
+    last_error: str = ""
+    last_error_at: int = 0
+
+
+class ShardCounts:
+    """Thread-safe: the shard's thread counts, others report."""
+
+    def __init__(self, routes: Iterable[str], since_ms: int) -> None:
+        self._lock = threading.Lock()
+        self._routes = {name: _Route() for name in routes}
+        self._since = since_ms
+        self._offset = -1
+        self._latency_ms = 0.0
+        self._latency_ms_max = 0.0
+        self._stopped, self._stopped_at = "", 0
+        self.changed = True
+        """Since it was last reported."""
+
+    def committed(self, done: Checkpointed, offset: int, now_ms: int) -> None:
+        """A checkpoint up to a WAL offset is committed."""
+        with self._lock:
+            self._offset = offset
+            if not done.sent and not done.refused:
+                return
+            for name, count in done.sent.items():
+                self._routes[name].sent += count
+            for route, reason, detail, dead_letter in done.refused:
+                counts = self._routes[route]
+                counts.refused[reason] += 1
+                counts.dead_letters += dead_letter
+                counts.last_error, counts.last_error_at = detail, now_ms
+            if done.oldest_ms:
+                self._latency_ms = max(0.0, now_ms - done.oldest_ms)
+                self._latency_ms_max = max(self._latency_ms_max, self._latency_ms)
+            self.changed = True
+
+    def stands(self, stopped: str, offset: int) -> None:
+        """Why the shard is stopped and before which WAL offset; empty: it is not."""
+        with self._lock:
+            self.changed |= stopped != self._stopped
+            self._stopped, self._stopped_at = stopped, offset
+
+    def status(self, journal: bytes, shard: int, worker: str, now_ms: int) -> DivertStatus:
+        with self._lock:
+            return DivertStatus(
+                journal=journal,
+                shard=shard,
+                worker=worker,
+                since=self._since,
+                timestamp=now_ms,
+                offset=self._offset,
+                routes=[_row(name, route) for name, route in self._routes.items()],
+                latency_ms=self._latency_ms,
+                latency_ms_max=self._latency_ms_max,
+                stopped=self._stopped,
+                stopped_at=self._stopped_at,
+            )
+
+
+def _row(name: str, route: _Route) -> RouteCounts:
+    return RouteCounts(
+        route=name,
+        sent=route.sent,
+        refused=dict(route.refused),
+        dead_letters=route.dead_letters,
+        last_error=route.last_error,
+        last_error_at=route.last_error_at,
+    )

@@ -1,0 +1,140 @@
+"""A worker's routes: made and checked when it starts, and reported to the control rows while it runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
+from typing import Protocol
+
+from journal.config import Settings
+from journal.errors import OperatingError
+from journal.kafka.control import control_row, divert_key, own_topics
+from journal.kafka.ports import Clock, Kafka, TransactionalProducer
+from journal.routing.router import Body, Router
+from journal.v1.journal_pb2 import DivertStatus
+from streams.divert.counts import ShardCounts
+from streams.divert.outgoing import ShardOutgoing
+from streams.divert.targets import Sizes, Targets, refresh_quietly
+
+log = logging.getLogger(__name__)
+
+REPORT_EVERY_S = 2.0
+"""How soon `routes list` shows what was sent."""
+
+REFRESH_EVERY_S = 60.0
+"""How soon a topic's new max.message.bytes counts. One that became smaller is found out at once, by a failure."""
+
+
+class InBackground(Protocol):
+    """Begins a call and gives its future."""
+
+    def __call__(self, call: Callable[[], None], /) -> Future[None]: ...
+
+
+class Diverter:
+    """The routes of all shards of a worker. `tick` and `outgoing` are called by the thread that drives the worker."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal_uuid: bytes,
+        kafka: Kafka,
+        *,
+        sized: Callable[[Sizes], Kafka],
+        clock: Clock,
+        wall_ms: Clock,
+        in_background: InBackground,
+    ) -> None:
+        """`sized` gives the clients whose producers keep to sizes. Raises ConfigError."""
+        self.targets = Targets(kafka, settings)
+        self._settings = settings
+        self._uuid = journal_uuid
+        self._kafka = kafka
+        self._sized = sized
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._in_background = in_background
+        self._counts: dict[int, ShardCounts] = {}
+        self._report_at = clock()
+        self._refresh_at = clock() + REFRESH_EVERY_S
+        self._under_way: Future[None] | None = None
+        self._router(None)  # so that what is wrong with the configuration is found now
+
+    def check(self) -> None:
+        """Raises TopicError for a target that cannot be, OperatingError."""
+        self.targets.check()
+
+    def outgoing(self, shard: int) -> ShardOutgoing:
+        """A shard's routes, from now on counted anew."""
+        routes = [route.name for route in self._settings.routing.routes]
+        counts = self._counts[shard] = ShardCounts(routes, int(self._wall_ms()))
+        return ShardOutgoing(shard, self._settings.journal, self._router, self.targets, counts, routes)
+
+    def producer(self, transactional_id: str, sizes: Sizes) -> TransactionalProducer:
+        """A producer whose records and batches every target takes."""
+        return self._sized(sizes).transactional_producer(transactional_id)
+
+    def _router(self, body: Body | None) -> Router:
+        settings = self._settings
+        return Router(
+            settings.routing,
+            journal=settings.journal,
+            own_topics=own_topics(settings.journal),
+            bytes_max=self.targets.bytes_max,
+            body=body,
+        )
+
+    # ---- reports ---------------------------------------------------------------------------------------------------
+
+    def statuses(self) -> Mapping[int, DivertStatus]:
+        """What the routes did, by shard. Thread-safe."""
+        now, node = int(self._wall_ms()), self._settings.node
+        return {shard: counts.status(self._uuid, shard, node, now) for shard, counts in list(self._counts.items())}
+
+    def forget(self, shard: int) -> None:
+        """The shard is another worker's: that one reports it."""
+        self._counts.pop(shard, None)
+
+    def tick(self) -> None:
+        """Report what has changed, and look at the targets again, when it is time; in the background."""
+        if self._under_way is not None and not self._under_way.done():
+            return
+        now = self._clock()
+        if now >= self._refresh_at:
+            self._refresh_at = now + REFRESH_EVERY_S
+            self._under_way = self._in_background(partial(refresh_quietly, self.targets))
+        elif now >= self._report_at:
+            self._report_at = now + REPORT_EVERY_S
+            changed = [shard for shard, counts in self._counts.items() if counts.changed]
+            if changed:
+                self._under_way = self._in_background(partial(self._report, changed))
+
+    def close(self) -> None:
+        """Report for the last time."""
+        if self._under_way is not None:
+            self._under_way.result()
+        self._report([shard for shard, counts in self._counts.items() if counts.changed])
+
+    def _report(self, shards: list[int]) -> None:
+        """Nothing depends on a report: what cannot be written now comes with the next one."""
+        statuses = {}
+        for shard in shards:
+            counts = self._counts.get(shard)
+            if counts is not None:
+                counts.changed = False
+                statuses[shard] = counts.status(self._uuid, shard, self._settings.node, int(self._wall_ms()))
+        if not statuses:
+            return
+        rows = [control_row(self._settings.journal, divert_key(shard), status) for shard, status in statuses.items()]
+        producer = self._kafka.plain_producer()
+        try:
+            producer.send(rows, self._settings.request_timeout_ms / 1000)
+        except OperatingError as error:
+            log.warning("what the routes did cannot be reported now: %s", error)
+            for shard in statuses:
+                if shard in self._counts:
+                    self._counts[shard].changed = True
+        finally:
+            producer.close()

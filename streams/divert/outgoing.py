@@ -1,0 +1,238 @@
+"""One shard's routes: what happened since its last checkpoint, to records for that checkpoint's transaction.
+
+A function of what happened alone, whatever the checkpoints: each message that took effect is routed once, in WAL order,
+also one that was deleted before the checkpoint. What no route can send, and whose policy is `fail`, stops the shard
+before the frame that added it.
+
+Hot path: one look at each operation, and what the router takes for a message of a route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+
+from journal.engine import Happened
+from journal.errors import RouteStopError, RowError
+from journal.kafka.ports import Sent
+from journal.routing.outcomes import OnError, Outgoing, Refusal, RefusedError
+from journal.routing.partitions import MURMUR2, murmur2, partition_of
+from journal.routing.router import Router
+from journal.v1.journal_pb2 import ADD, Record
+from journal.v1.store_pb2 import CHUNK, MESSAGE
+from journal.wire.keys import record_key
+from streams.agents import FrameFacts
+from streams.divert.counts import Checkpointed, Refused, ShardCounts
+from streams.divert.targets import Sizes, Targets
+
+ROUTED_KINDS = frozenset((MESSAGE, CHUNK))
+"""Kinds of records that routes want to know of."""
+
+SKIPPED_BY_OPERATOR = "skipped-by-operator"
+
+_POSITIVE = 0x7FFFFFFF
+
+GetRow = Callable[[bytes], bytes | None]
+
+
+class OutgrownError(Exception):
+    """The producer is for other sizes than those that the targets have now: make another one."""
+
+
+class ShardOutgoing:
+    """Used by the thread that checkpoints the shard."""
+
+    def __init__(
+        self,
+        shard: int,
+        journal: str,
+        make_router: Callable[[Callable[[Sequence[int]], bytes | None]], Router],
+        targets: Targets,
+        counts: ShardCounts,
+        routes: Sequence[str],
+    ) -> None:
+        """`make_router` takes what reads large bodies; `routes` are their names."""
+        self._routes = routes
+        self.counts = counts
+        self.targets = targets
+        self._shard = shard
+        self._journal = journal
+        self._router = make_router(self._body)
+        self._happened: Sequence[Happened] = ()
+        self._get: GetRow = _nothing
+        self._chunks: dict[int, bytes] | None = None
+        self._reached: set[str] = set()
+        """Topics that something was sent to since the last checkpoint."""
+        self._sizes: Sizes | None = None
+
+    def prepare(self) -> Sizes:
+        """Before a producer is made: what it may send."""
+        self._sizes = self.targets.sizes()
+        return self._sizes
+
+    def look(self) -> None:
+        """Before a checkpoint, which the last one's failure makes more of. Raises OutgrownError, OperatingError."""
+        self.targets.refresh_suspected()
+        self._keep_to_sizes()
+
+    def _keep_to_sizes(self) -> None:
+        """Raises OutgrownError if a target takes smaller batches, or larger records, than the producer sends."""
+        made_for, now = self._sizes, self.targets.sizes()
+        if made_for is not None and (
+            made_for.batch_bytes_max > now.batch_bytes_max or made_for.record_bytes_max < now.record_bytes_max
+        ):
+            raise OutgrownError(f"it sends {made_for}, and targets take {now}")
+
+    def divert(
+        self,
+        happened: Sequence[Happened],
+        frames: Mapping[int, FrameFacts],
+        get: GetRow,
+        passed: Collection[int],
+        done: Checkpointed,
+    ) -> Iterator[Sent]:
+        """The records, in order and one by one: kept, they would cost as much again. `done` is what they count for.
+
+        `get` reads the shard's rows as of its last checkpoint; at the WAL offsets in `passed` an operator has what
+        cannot be sent left out. Raises RouteStopError, OutgrownError, and OperatingError if the cluster cannot be
+        asked.
+        """
+        self._happened, self._get, self._chunks = happened, get, None
+        self._reached.clear()
+        route, reached, new_sent = self._router.route, self._reached, tuple.__new__
+        ready = self.targets.ready()
+        counts = dict.fromkeys(self._routes, 0)
+        slow: list[Sent] = []
+        oldest = -1
+        for op, offset, _, _ in happened:
+            if op.kind != MESSAGE or op.type != ADD:
+                continue
+            message_id, data = op.id, op.data
+            try:
+                outcomes = route(message_id, data)
+                if not outcomes:
+                    continue
+                if oldest < 0:
+                    oldest = offset
+                if len(outcomes) == 1 and type(outcome := outcomes[0]) is Outgoing:
+                    name, topic, key, value, headers, rule, _, _ = outcome
+                    if topic in ready and topic in reached and key is not None and rule.name == MURMUR2:
+                        counts[name] += 1
+                        yield new_sent(Sent, (topic, (murmur2(key) & _POSITIVE) % ready[topic], key, value, headers))
+                        continue
+                while not self._take(outcomes, offset, slow, done, passed):
+                    outcomes = route(message_id, data)
+            except RowError as error:
+                if offset not in passed:
+                    raise self._stop(offset, message_id, str(error), retried=False) from None
+            yield from slow
+            slow.clear()
+        self._happened, self._chunks = (), None
+        done.sent.update(counts)
+        if oldest >= 0:
+            done.oldest_ms = frames[oldest].timestamp
+
+    def _take(
+        self,
+        outcomes: Sequence[Outgoing | Refusal],
+        offset: int,
+        sent: list[Sent],
+        done: Checkpointed,
+        passed: Collection[int],
+    ) -> bool:
+        """Send what a message's routes send; False if nothing was done, as a topic had to be asked for first."""
+        targets = self.targets
+        for outcome in outcomes:
+            if type(outcome) is Refusal and outcome.dead_letter is None:
+                continue
+            topic = outcome.topic if type(outcome) is Outgoing else outcome.dead_letter.topic  # type: ignore[union-attr]
+            if not targets.knows(topic):
+                targets.look_up(_topics(outcomes))
+                self._keep_to_sizes()
+                return False
+        for outcome in outcomes:
+            if type(outcome) is Outgoing:
+                if self._send(outcome, offset, sent, done, passed):
+                    done.sent[outcome.route] += 1
+            elif type(outcome) is Refusal:
+                self._refuse(outcome, offset, sent, done, passed)
+        return True
+
+    def _send(
+        self, record: Outgoing, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
+    ) -> bool:
+        """Whether it goes out; False if its topic cannot have it and an operator says to go on."""
+        targets, topic = self.targets, record.topic
+        fault = targets.fault(topic, keyless=record.key is None)
+        if not fault:
+            try:
+                partition = partition_of(record, targets.partitions(topic))
+            except RefusedError as error:
+                fault = str(error)
+        if not fault:
+            self._reached.add(topic)
+            sent.append(Sent(topic, partition, record.key, record.value, record.headers))
+            return True
+        what = f"route {record.route}: {fault}"
+        if offset not in passed:
+            raise self._stop(offset, record.message, what, retried=True)
+        done.refused.append(Refused(record.route, SKIPPED_BY_OPERATOR, what, False))
+        return False
+
+    def _refuse(
+        self, refused: Refusal, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
+    ) -> None:
+        reason, letter = refused.reason.value, refused.dead_letter
+        if letter is not None:
+            if self._send(letter, offset, sent, done, passed):
+                done.refused.append(Refused(refused.route, reason, refused.detail, True))
+            return
+        if refused.on_error is OnError.FAIL:
+            if offset not in passed:
+                what = f"route {refused.route} cannot send it ({reason}): {refused.detail}"
+                raise self._stop(offset, refused.message, what, retried=False)
+            reason = SKIPPED_BY_OPERATOR
+        done.refused.append(Refused(refused.route, reason, refused.detail, False))
+
+    def blame(self, topic: str, reason: str) -> None:
+        """The broker refused a record of the last `divert` for a topic: nothing goes there until it is looked at."""
+        if topic in self._reached:
+            self.targets.refuse(topic, reason)
+
+    def _stop(self, offset: int, message: int, what: str, *, retried: bool) -> RouteStopError:
+        again = "mend that, and it goes on by itself" if retried else "change the route, and restart the worker"
+        return RouteStopError(
+            f"shard {self._shard} stops before WAL offset {offset}, message {message}: {what}. Either {again}; or "
+            f"leave out what cannot be sent: "
+            f"kafka-journal routes resume -j {self._journal} {self._shard} --skip {offset}",
+            offset=offset,
+            retried=retried,
+        )
+
+    def _body(self, chunks: Sequence[int]) -> bytes | None:
+        """A large message's body: its chunks are among what happened, or in the local copy."""
+        if self._chunks is None:
+            self._chunks = {op.id: op.data for op, _, _, _ in self._happened if op.type == ADD and op.kind == CHUNK}
+        parts: list[bytes] = []
+        for chunk in chunks:
+            data = self._chunks.get(chunk)
+            if data is None:
+                row = self._get(record_key(chunk))
+                if row is None:
+                    return None
+                data = Record.FromString(row).data
+            parts.append(data)
+        return b"".join(parts)
+
+
+def _topics(outcomes: Iterable[Outgoing | Refusal]) -> set[str]:
+    topics: set[str] = set()
+    for outcome in outcomes:
+        if isinstance(outcome, Outgoing):
+            topics.add(outcome.topic)
+        elif outcome.dead_letter is not None:
+            topics.add(outcome.dead_letter.topic)
+    return topics
+
+
+def _nothing(key: bytes) -> bytes | None:
+    return None

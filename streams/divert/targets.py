@@ -1,0 +1,209 @@
+"""The topics that routes send to, as the cluster has them: whether they are there, how many partitions, how large.
+
+Checked when the worker starts, refreshed now and then, and asked again when a transaction with records for them failed.
+A topic whose name a template makes is asked for when the first message names it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from journal.config import Settings
+from journal.errors import OperatingError, TopicError
+from journal.kafka.ports import Kafka, TopicState
+from journal.routing.config import RoutingConfig
+from journal.routing.partitions import FIXED, parse_rule
+from journal.routing.templates import Template
+
+log = logging.getLogger(__name__)
+
+BATCH_OVERHEAD_BYTES = 512
+"""More than a batch adds to what librdkafka counts in it."""
+
+_BATCH_BYTES_MIN = 1024
+
+
+class Sizes(NamedTuple):
+    """What a producer may send to all targets."""
+
+    record_bytes_max: int
+    """The largest record that one of them takes."""
+    batch_bytes_max: int
+    """The largest batch of several records that each of them takes."""
+
+
+class Targets:
+    """The targets of a journal's routes. Thread-safe."""
+
+    def __init__(self, kafka: Kafka, settings: Settings) -> None:
+        self._kafka = kafka
+        self._settings = settings
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._lock = threading.Lock()
+        self.bytes_max: dict[str, int] = {}
+        """max.message.bytes of each topic that is known; changes where it stands."""
+        self._partitions: dict[str, int] = {}
+        self._compacted: frozenset[str] = frozenset()
+        self._faults: dict[str, str] = {}
+        self._refused: dict[str, str] = {}
+        self._suspected = False
+
+    # ---- asking the cluster ----------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Ask for every topic that the configuration names. Raises TopicError with what mends it."""
+        routing = self._settings.routing
+        wanted = fixed_topics(routing)
+        self.look_up(wanted)
+        faults = [f"route {name}: {self._faults[topic]}" for topic, name in wanted.items() if topic in self._faults]
+        faults += self._misfits(routing)
+        if faults:
+            raise TopicError("; ".join(faults))
+
+    def look_up(self, topics: Iterable[str]) -> None:
+        """Ask the cluster for topics. Raises OperatingError."""
+        wanted = list(topics)
+        if not wanted:
+            return
+        cluster = self._kafka.cluster()
+        try:
+            found = cluster.describe(wanted, self._timeout_s)
+        finally:
+            cluster.close()
+        with self._lock:
+            for topic in wanted:
+                state = found.get(topic)
+                fault = self._fault(topic, state)
+                if fault:
+                    self._faults[topic] = fault
+                else:
+                    self._faults.pop(topic, None)
+                if state is not None:
+                    self._partitions[topic] = state.partitions
+                    self.bytes_max[topic] = int(state.config["max.message.bytes"])
+            compacted = {topic for topic, state in found.items() if _is_compacted(state)}
+            self._compacted = (self._compacted - set(wanted)) | compacted
+
+    def refresh(self) -> None:
+        """Ask again for all that are known. Raises OperatingError."""
+        with self._lock:
+            known = {*self._partitions, *self._faults}
+        self.look_up(known)
+
+    def refresh_suspected(self) -> None:
+        """`refresh` if there is reason to. Raises OperatingError."""
+        if self._suspected:
+            self.refresh()
+            self._suspected = False
+
+    def suspect(self) -> None:
+        """A transaction with records for them failed: they may not be any more what they were."""
+        self._suspected = True
+
+    def refuse(self, topic: str, reason: str) -> None:
+        """The broker does not take records for a topic; that counts until `try_again`."""
+        self._refused[topic] = f"topic {topic} refuses records: {reason}"
+
+    def try_again(self) -> None:
+        """What was wrong with topics may have been mended."""
+        self._refused.clear()
+        self._suspected = True
+
+    # ---- what is known ---------------------------------------------------------------------------------------------
+
+    def ready(self) -> dict[str, int]:
+        """Partitions of topics that take any record that is not too large."""
+        return {
+            topic: partitions
+            for topic, partitions in self._partitions.items()
+            if topic not in self._compacted and not self.fault(topic)
+        }
+
+    def knows(self, topic: str) -> bool:
+        return topic in self._partitions or topic in self._faults
+
+    def partitions(self, topic: str) -> int:
+        return self._partitions[topic]
+
+    def fault(self, topic: str, *, keyless: bool = False) -> str:
+        """Why nothing can be sent to a topic that is known; empty: it can."""
+        if fault := self._faults.get(topic) or self._refused.get(topic):
+            return fault
+        if keyless and topic in self._compacted:
+            return f"topic {topic} is compacted, and the record has no key"
+        return ""
+
+    def sizes(self) -> Sizes:
+        """For producers that are made now."""
+        limits = self._settings.limits
+        known = list(self.bytes_max.values())
+        batch = min([limits.message_bytes_max, *(size - BATCH_OVERHEAD_BYTES for size in known)])
+        return Sizes(max([limits.row_message_bytes_max, *known]), max(batch, _BATCH_BYTES_MIN))
+
+    def _fault(self, topic: str, state: TopicState | None) -> str:
+        settings = self._settings
+        command = f"--bootstrap-server {settings.bootstrap_servers}"
+        if state is None:
+            return (
+                f"topic {topic} is not there, or nobody may see it: "
+                f"kafka-topics {command} --create --topic {topic} --replication-factor {settings.replication}"
+            )
+        if state.replication < settings.replication:
+            return (
+                f"topic {topic} has {state.replication} replicas, and the journal's own {settings.replication}: "
+                f"what a transaction has committed could be lost there. Create it with more, or set replication"
+            )
+        insync = int(state.config.get("min.insync.replicas", "1"))
+        if insync < settings.min_insync_replicas:
+            return (
+                f"topic {topic} has min.insync.replicas={insync}, and the journal {settings.min_insync_replicas}: "
+                f"kafka-configs {command} --alter --topic {topic} "
+                f"--add-config min.insync.replicas={settings.min_insync_replicas}"
+            )
+        if insync > state.replication:
+            return (
+                f"topic {topic} has {state.replication} replicas and min.insync.replicas={insync}: it takes no records"
+            )
+        return ""
+
+    def _misfits(self, routing: RoutingConfig) -> list[str]:
+        """Targets that their topics do not fit."""
+        faults = []
+        for route in routing.routes:
+            for target in route.targets:
+                topic, rule = Template(target.topic).fixed, parse_rule(target.partitioner)
+                if topic is None or topic not in self._partitions:
+                    continue
+                if rule.name == FIXED and rule.fixed >= self._partitions[topic]:
+                    faults.append(f"route {route.name}: topic {topic} has no partition {rule.fixed}")
+                if "none" in target.key and topic in self._compacted:
+                    faults.append(f"route {route.name}: topic {topic} is compacted: its records need a key")
+        return faults
+
+
+def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
+    """The topics that routes name, dead letters' too, and a route that does."""
+    topics: dict[str, str] = {}
+    for route in routing.routes:
+        named = [Template(target.topic).fixed or "" for target in route.targets]
+        if route.on_error.value == "dead-letter":
+            named.append(route.dead_letter_topic or routing.dead_letter_topic)
+        for topic in named:
+            if topic:
+                topics.setdefault(topic, route.name)
+    return topics
+
+
+def refresh_quietly(targets: Targets) -> None:
+    """A refresh that may fail: the next one comes."""
+    try:
+        targets.refresh()
+    except OperatingError as error:
+        log.warning("the topics of routes cannot be looked at now: %s", error)
+
+
+def _is_compacted(state: TopicState) -> bool:
+    return "compact" in state.config.get("cleanup.policy", "")

@@ -1,0 +1,256 @@
+"""Routes in the worker: each message that took effect is sent once, in the transaction of its checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from journal.errors import RouteStopError, TopicError
+from journal.v1.store_pb2 import MESSAGE
+from streams.shard import ROUTE_RETRY_S, ShardState
+from tests.simulation.faults import Fault, Faults
+from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
+from tests.support.divert import DEAD, NAME, OUT, TOPIC, DivertWorld, chunk, large, message, one_route
+
+GROUPS = [
+    [marker()],
+    [message(1, b"one"), update(1, b"u"), add(90, b"no message")],
+    [message(2, b"short"), delete(2)],
+    [message(3, b"tx", tx=9), prepare(9, 1)],
+    [message(4, b"four"), message(40, b"other", "b.c")],
+    [commit(9, 1), delete(1)],
+    [message(5, b"never", tx=10), prepare(10, 1)],
+    [rollback(10, 1), message(6, b"six")],
+    [delete(6)],
+]
+SENT = [b"one", b"short", b"four", b"tx", b"six"]
+FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
+ROUTE = one_route(address="a")
+OTHER = one_route("other", address="z.#")
+
+
+class FaultAt(Faults):
+    def __init__(self, fault: Fault = Fault.NONE, at: int = -1) -> None:
+        self.step = 0
+        self._fault, self._at = fault, at
+
+    def at(self, request: str, node: str) -> Fault:
+        self.step += 1
+        return self._fault if self.step == self._at else Fault.NONE
+
+
+def world(*groups: Any, routes: Any = (ROUTE, OTHER), **more: Any) -> DivertWorld:
+    return DivertWorld(wal([marker()], *groups), *routes, **more)
+
+
+def stopped(scene: DivertWorld, at_once: int = 100) -> tuple[Any, RouteStopError]:
+    """The worker that a route has stopped, and why."""
+    worker = scene.worker()
+    worker.recover()
+    scene.drive(worker, at_once)
+    assert worker.state is ShardState.STOPPED
+    assert isinstance(worker.stopped_by, RouteStopError)
+    return worker, worker.stopped_by
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_each_message_that_took_effect_is_sent_once_and_in_wal_order(at_once: int) -> None:
+    scene = DivertWorld(wal(*GROUPS), ROUTE, OTHER)
+    scene.run(at_once)
+    assert scene.sent() == SENT
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_fault_at_any_step_changes_nothing_of_what_is_sent(fault: Fault) -> None:
+    counting = FaultAt()
+    DivertWorld(wal(*GROUPS), ROUTE, faults=counting).run(2)
+    for step in range(1, counting.step + 1):
+        scene = DivertWorld(wal(*GROUPS), ROUTE, faults=FaultAt(fault, step))
+        scene.run(2)
+        assert scene.sent() == SENT, f"{fault} at {step}"
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_message_added_and_deleted_inside_one_checkpoint_is_diverted_exactly_once(at_once: int) -> None:
+    scene = world([message(1, b"gone")], [delete(1)])
+    scene.run(at_once)
+    assert scene.sent() == [b"gone"]
+
+
+def test_a_message_added_and_deleted_inside_one_frame_is_diverted_exactly_once() -> None:
+    scene = world([message(1, b"gone"), delete(1), message(1, b"again"), delete(1)])
+    scene.run(100)
+    assert scene.sent() == [b"gone", b"again"]
+
+
+def test_a_message_added_and_deleted_inside_one_transaction_is_not_diverted() -> None:
+    scene = world([message(1, b"never", tx=7), delete(1, tx=7), message(2, b"kept", tx=7), commit(7, 3)])
+    scene.run(100)
+    assert scene.sent() == [b"kept"]
+
+
+# ---- large messages ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_a_large_body_comes_from_chunks_of_the_same_checkpoint_or_of_the_local_copy(at_once: int) -> None:
+    scene = world(
+        [chunk(11, b"abc"), chunk(12, b"de")],
+        [large(1, [11, 12], 5)],
+        [chunk(13, b"fg", tx=7), large(2, [13], 2, tx=7)],
+        [commit(7, 2), delete(2), delete(13), delete(1), delete(11), delete(12)],
+    )
+    scene.run(at_once)
+    assert scene.sent() == [b"abcde", b"fg"]
+
+
+def test_a_large_body_over_the_topics_limit_is_refused_before_it_is_sent() -> None:
+    topics = {OUT: {"max.message.bytes": "2000"}}
+    scene = world([chunk(11, b"x" * 3000), large(1, [11], 3000)], [message(2, b"fits")], topics=topics)
+    _, error = stopped(scene)
+    assert "too-large" in str(error)
+    scene = world(
+        [chunk(11, b"x" * 3000), large(1, [11], 3000)],
+        [message(2, b"fits")],
+        topics=topics,
+        routes=[one_route(on_error="skip")],
+    )
+    scene.run(100)
+    assert scene.sent() == [b"fits"]
+
+
+# ---- what cannot be sent -------------------------------------------------------------------------------------------
+
+
+BAD = message(3, b"bad")
+KEYED = {"topic": OUT, "key": "header:k"}
+
+
+def keyed(on_error: str, **more: Any) -> DivertWorld:
+    return world(
+        [message(1, b"1", headers={"k": "x"})],
+        [message(2, b"2", headers={"k": "y"}), BAD, message(4, b"4", headers={"k": "z"})],
+        [message(5, b"5", headers={"k": "x"})],
+        routes=[{"name": "r", "targets": [KEYED], "on_error": on_error}],
+        **more,
+    )
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_policy_fail_stops_the_shard_before_the_frame_with_all_before_it_checkpointed(at_once: int) -> None:
+    scene = keyed("fail")
+    worker, error = stopped(scene, at_once)
+    assert (scene.sent(), scene.marked(), error.offset) == ([b"1"], 2, 4)
+    for part in ("route r", "message 3", "WAL offset 4", "no-key", f"routes resume -j {NAME} 0 --skip 4"):
+        assert part in str(error)
+    assert not worker.wants_retry
+
+
+def test_what_an_operator_passes_over_is_left_out_and_nothing_else_of_its_frame() -> None:
+    scene = keyed("fail")
+    diverter = scene.diverter()
+    diverter.check()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 100)
+    assert not worker.allow_skips({}, {2})
+    assert worker.allow_skips({}, {4})
+    worker.recover()
+    scene.drive(worker, 100)
+    assert scene.sent() == [b"1", b"2", b"4", b"5"]
+    (status,) = diverter.statuses().values()
+    assert (status.routes[0].sent, dict(status.routes[0].refused)) == (4, {"skipped-by-operator": 1})
+    assert status.stopped == ""
+
+
+def test_policy_skip_counts_and_goes_on() -> None:
+    scene = keyed("skip")
+    diverter = scene.diverter()
+    diverter.check()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 100)
+    assert scene.sent() == [b"1", b"2", b"4", b"5"]
+    (status,) = diverter.statuses().values()
+    assert dict(status.routes[0].refused) == {"no-key": 1}
+    assert "no header k" in status.routes[0].last_error
+
+
+def test_policy_dead_letter_sends_it_there_in_the_same_transaction() -> None:
+    scene = keyed("dead-letter", dead_letter_topic=DEAD)
+    scene.run(100)
+    assert (scene.sent(), scene.sent(DEAD)) == ([b"1", b"2", b"4", b"5"], [b"bad"])
+
+
+def test_the_group_of_the_frame_that_stops_is_not_torn() -> None:
+    frames = [
+        (0, 1, frame(1, marker())),
+        (2, 2, frame(2, message(1, b"1"))),
+        (4, 3, frame(3, message(2, b"2"), group=3, last=False)),
+        (5, 3, frame(4, add(3, b"\xff", kind=MESSAGE), group=3)),
+    ]
+    scene = DivertWorld(frames, ROUTE)
+    _, error = stopped(scene)
+    assert (scene.sent(), scene.marked(), error.offset) == ([b"1"], 2, 5)
+
+
+# ---- topics --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topics", "target", "what"),
+    [
+        ({}, {}, "is not there.*--create --topic out"),
+        ({OUT: {"min.insync.replicas": "2"}}, {}, "1 replicas and min.insync.replicas=2"),
+        ({OUT: {"cleanup.policy": "compact"}}, {"key": "none"}, "is compacted: its records need a key"),
+        ({OUT: {}}, {"partitioner": "partition:3"}, "has no partition 3"),
+    ],
+)
+def test_a_target_that_cannot_be_is_an_error_at_start(topics: Any, target: Any, what: str) -> None:
+    routes = [{"name": "r", "targets": [{"topic": OUT, **target}]}]
+    scene = world([message(1)], routes=routes, topics={name: TOPIC | of for name, of in topics.items()})
+    with pytest.raises(TopicError, match=what):
+        scene.worker()
+
+
+def test_a_topic_that_a_template_makes_and_that_is_missing_stops_the_shard_until_it_is_there() -> None:
+    scene = world([message(1, b"1", "x")], [message(2, b"2", "y")], routes=[one_route(topic="of-{address}")])
+    scene.broker.create_topic("of-x", 1, 1, TOPIC)
+    worker, error = stopped(scene)
+    assert "topic of-y is not there" in str(error)
+    assert scene.sent("of-x") == [b"1"]
+    assert not worker.wants_retry
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    assert worker.wants_retry
+    worker.recover()
+    scene.drive(worker, 100)
+    assert worker.state is ShardState.STOPPED
+    scene.broker.create_topic("of-y", 1, 1, TOPIC)
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    worker.recover()
+    scene.drive(worker, 100)
+    assert (scene.sent("of-x"), scene.sent("of-y")) == ([b"1"], [b"2"])
+
+
+def test_a_topic_that_is_deleted_meanwhile_stops_the_shard() -> None:
+    scene = world([message(1, b"1")], [message(2, b"2")])
+    worker = scene.worker()
+    worker.recover()
+    worker.take(scene.frames[:2])
+    worker.checkpoint_if_due(now=True)
+    scene.broker.delete_topic(OUT)
+    scene.drive(worker, 100)
+    assert isinstance(worker.stopped_by, RouteStopError)
+    assert "topic out is not there" in str(worker.stopped_by)
+    assert worker.stopped_by.offset == 4
+
+
+def test_a_limit_that_became_smaller_is_found_out_and_the_message_refused() -> None:
+    scene = world([message(1, b"x" * 3000)], [message(2, b"small")], routes=[one_route(on_error="skip")])
+    worker = scene.worker()
+    worker.recover()
+    scene.broker.topics[OUT].config["max.message.bytes"] = "2000"
+    scene.drive(worker, 100)
+    assert scene.sent() == [b"small"]
+    assert [sizes.batch_bytes_max for sizes in scene.sized][-1] < 2000, "no batch is larger than the topic takes"
