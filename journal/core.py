@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from journal.acceptance import Acceptance, Append, PlainOperation
 from journal.activation import Activated
@@ -31,6 +30,7 @@ from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
 from journal.state import JournalState, require_transition
+from journal.taking_in import TakingIn
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType
 from journal.wire.ids import make_id, shard_of
 
@@ -78,8 +78,7 @@ class Core:
         self._ahead: deque[Group] = deque()
         """Groups to be written before the open one: one that takes in what was consumed, and what was open before it.
         """
-        self._taking_in = completed()
-        """Of the last group that takes in: what it took in decides where the next one goes on."""
+        self._taking_in = TakingIn(shards, limits, self._lock)
         self._in_flight: Completion | None = None
         """Of the last group that was taken, if it was not one of those that take in: nobody waits for these."""
         self._issued = 0
@@ -221,31 +220,17 @@ class Core:
             count, size = len(operations), _size_of(operations)
             if count > self._operations_max or size > self._bytes_max:
                 self._wait_for_room(count, size)  # raises what is wrong with it
-            if not self._taking_in.done:
-                raise StateError("the last group of consumed records is on its way: where they end decides")
+            self._taking_in.require_done()
             if self._group and not self._fits(count, size):
                 raise self._full()
-            acceptance.all_of(operations)
-            taking = Group(self._shards, self._limits.frame_bytes_max, consumed, beside)
-            for type_, record_id, kind, data, replaceable, subject in operations:
-                taking.put(shard_of(record_id, self._shards), type_, record_id, kind, data, replaceable, subject)
-            if not operations:
-                taking.put_heartbeat(0)
+            taking = self._taking_in.group(acceptance, operations, consumed, beside)
             if self._group:
                 self._ahead.append(self._group)
                 self._group = Group(self._shards, self._limits.frame_bytes_max)
                 self._taken.notify_all()
             self._ahead.append(taking)
             self._wake.notify()
-            added = [operation[1] for operation in operations if operation[0] == ADD]
-            self._taking_in = taking.completion
-            taking.completion.add_callback(partial(self._taken_in, acceptance, added))
             return taking.completion
-
-    def _taken_in(self, acceptance: Acceptance, added: Sequence[int], error: JournalError | None) -> None:
-        if error is not None:
-            with self._lock:
-                acceptance.take_back(added)
 
     def new_ids(self, virtual_shards: Sequence[int]) -> list[int]:
         """`new_id` for many."""

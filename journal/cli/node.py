@@ -79,7 +79,7 @@ def _serve(settings: Settings, chosen: Chosen, stop: threading.Event, *, with_wo
     from loaders.node import Node
 
     with ExitStack() as ending:
-        owner = ending.enter_context(StoreOwner(settings.journal))
+        owner = ending.enter_context(StoreOwner(settings))
         if with_worker:
             ending.enter_context(running_worker(settings, chosen))
             ending.callback(wait_for_successor, settings)
@@ -105,9 +105,11 @@ def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
     from journal.cli.control_socket.serving import ServedNode
 
     def status() -> dict[str, Any]:
-        return MessageToDict(
+        said = MessageToDict(
             serving.status(), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
+        sources = owner.sources()
+        return said if sources is None else {**said, "ingress": sources}
 
     def hand_over(to: str) -> dict[str, Any]:
         serving.hand_over(to)
@@ -118,6 +120,7 @@ def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
         role=lambda: serving.role,
         status=status,
         hand_over=hand_over,
+        resume_source=owner.resume_source,
         active_node=lambda: serving.active_node,
     )
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from contextlib import ExitStack
 from types import TracebackType
+from typing import Any
 
 from journal.cli.operations.acting import Served
 from journal.cli.reading import cached_directory, copies_directory
-from journal.errors import JournalError
+from journal.config import Settings
+from journal.errors import JournalError, NotActiveError
+from journal.ingress.service import IngressService, ingress_of
 from journal.local.references import RocksReferenceIndex
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.store.store import MessageStore
@@ -21,8 +24,12 @@ log = logging.getLogger(__name__)
 class StoreOwner:
     """Its callbacks run in the node's thread; `served` may be read by any."""
 
-    def __init__(self, journal: str) -> None:
-        self._journal = journal
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError for sources of topics that are the journal's own."""
+        ingress_of(settings)
+        self._settings = settings
+        self._journal = settings.journal
+        self._ingress: IngressService | None = None
         self._ending = ExitStack()
         self._index: RocksReferenceIndex | None = None
         self.served: Served | None = None
@@ -56,15 +63,37 @@ class StoreOwner:
         store = MessageStore(active.journal)
         store.start(loaded)
         self.served = Served(store, active.journal, loaded.outcomes)
+        self._ingress = IngressService(self._settings, store)
+        self._ingress.start()
         log.info("%d queues are served", len(list(store.queues())))
 
     def on_standby(self) -> None:
         self._close_store()
 
     def on_fenced(self, error: JournalError) -> None:
+        if self._ingress is not None:
+            self._ingress.stop()  # whatever it waits for, the store is closed now
+            self._ingress = None
         self._close_store()
 
+    def sources(self) -> dict[str, Any] | None:
+        """How the sources stand; None while this node does not consume them."""
+        ingress = self._ingress
+        return None if ingress is None else ingress.status()
+
+    def resume_source(self, source: str, *, skip: bool, operator: str) -> dict[str, Any]:
+        """Have a stopped source go on; what of it is skipped. Raises InvalidOperationError."""
+        ingress = self._ingress
+        if ingress is None:
+            raise NotActiveError("this node consumes no sources now: kafka-journal status names the active one")
+        skipped = ingress.resume(source, skip=skip)
+        log.warning("%s has source %s go on%s", operator, source, f" without {skipped}" if skipped else "")
+        return {"source": source, "skipped": skipped, "operator": operator}
+
     def _close_store(self) -> None:
+        ingress, self._ingress = self._ingress, None
+        if ingress is not None:
+            ingress.close()
         served, self.served = self.served, None
         if served is not None:
             served.store.close()

@@ -18,6 +18,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
+from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.control import ControlRows, table_topic, wal_topic, worker_group
@@ -66,6 +67,8 @@ class JournalStatus:
     workers: Sequence[GroupMember]
     nodes: Sequence[dict[str, Any]] = ()
     """As `--json` prints them."""
+    ingress: dict[str, Any] | None = None
+    """The sources, as `--json` prints them; None: no node has reported any."""
 
     @property
     def newest_timestamp(self) -> int:
@@ -141,7 +144,9 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
     silent_after_ms = 2 * settings.fence_check_ms
     now_ms = wall_ms()
     nodes = node_lines(rows, now_ms)
-    return JournalStatus(settings.journal, identity, now_ms, last_active(rows), silent_after_ms, shards, workers, nodes)
+    sources = sources_json(rows.ingress, now_ms)
+    active = last_active(rows)
+    return JournalStatus(settings.journal, identity, now_ms, active, silent_after_ms, shards, workers, nodes, sources)
 
 
 # ---- showing -----------------------------------------------------------------------------------------------
@@ -164,6 +169,7 @@ def to_json(found: JournalStatus) -> dict[str, Any]:
             {"name": worker.client_id, "host": worker.host, "shards": sorted(shard for _, shard in worker.partitions)}
             for worker in found.workers
         ],
+        "ingress": found.ingress,
         "shards": [_shard_json(shard, found.now_ms) for shard in found.shards],
     }
 
@@ -202,6 +208,8 @@ def _show(found: JournalStatus) -> None:
     print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
     if found.nodes:
         print_table("nodes", NODE_COLUMNS, [node_row(line, found.now_ms) for line in found.nodes])
+    if found.ingress is not None:
+        print_table("sources", SOURCE_COLUMNS, source_rows(found.ingress))
     for line in notes(found):
         Console(soft_wrap=True, markup=False, highlight=False).print(line)
 
@@ -237,6 +245,9 @@ def notes(found: JournalStatus) -> list[str]:
         lines.append(f"worker {worker.client_id} at {worker.host}: shards {shards}")
     if not found.workers:
         lines.append(f"no worker is running: kafka-journal worker -j {found.journal}")
+    if found.ingress is not None:
+        active = found.active.node if found.active is not None and found.node_state == "active" else ""
+        lines += source_notes(found.journal, found.ingress, active)
     for shard in found.shards:
         stop = shard.stop
         if stop is None:

@@ -2,7 +2,10 @@
 
 positions   where each partition goes on, and what stops a source       pure
 consumer    reads assigned partitions of many topics
+requests    what waits for a reply, and finds it
+stops       sources that are stopped, and having them go on
 batch       records -> messages, dead letters and offsets, by each source's policy
 loop        positions, consume, take in, commit, begin again: one thread, one activation
+reporting   how they stand, to the control rows
 service     starts and ends the loop with an activation, for a node
 """

@@ -17,12 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from journal.errors import (
     AddressMissingError,
     DeadlineError,
     FullError,
+    MessageHeldError,
+    MessageMissingError,
     OperatingError,
     QueueMissingError,
 )
@@ -30,6 +32,7 @@ from journal.ingress.batch import Batch, Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.positions import Partition, positions_of
 from journal.ingress.status import IngressStatus
+from journal.ingress.stops import Place, Resumption, Stops
 from journal.kafka.ports import Cluster, Consumed
 from journal.routing.config import EARLIEST, LATEST, RoutingConfig, SourceConfig, start_ms
 from journal.routing.ingress import Ingress, SourceRecord
@@ -80,6 +83,7 @@ class IngressLoop:
         consumer: Callable[[], SourceConsumer],
         cluster: Callable[[], Cluster],
         status: IngressStatus,
+        stops: Stops,
     ) -> None:
         self._config = config
         self._routing = routing
@@ -91,8 +95,9 @@ class IngressLoop:
         self._make_cluster = cluster
         self._status = status
         self._stop = threading.Event()
-        self._stopped: dict[str, str] = {}
-        """Sources that a record or a partition has stopped: until the next activation."""
+        self._stops = stops
+        self._ids: dict[str, str] = {}
+        """Of the topics that are consumed, as first seen."""
         self._topics: dict[str, int] = {}
         self._sources: dict[str, SourceConfig] = {}
         self._faults: dict[str, str] = {}
@@ -127,7 +132,7 @@ class IngressLoop:
         consumer, cluster = self._make_consumer(), self._make_cluster()
         try:
             self._begin(consumer, cluster)
-            self._go_on(consumer)
+            self._go_on(consumer, cluster)
         finally:
             consumer.close()
             cluster.close()
@@ -139,9 +144,11 @@ class IngressLoop:
         partitions = [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
         committed = self._committed = cluster.stable_offsets(config.group, partitions, config.request_s)
         self._converter.partitions = self._topics
-        found = positions_of(self._routing, self._topics, self._sources, committed, self._stopped)
+        self._compare_ids(cluster)
+        stopped = self._stops.reasons()
+        found = positions_of(self._routing, self._topics, self._sources, committed, stopped)
         for name in (source.name for source in self._routing.sources):
-            self._tell_stopped(name, self._stopped.get(name) or found.stopped.get(name, ""))
+            self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""))
         self._faults = found.stopped
         starts = {part: self._start_of(consumer, part, start) for part, start in found.beginning.items()}
         self._offsets = found.known | starts
@@ -175,7 +182,7 @@ class IngressLoop:
 
     # ---- records ---------------------------------------------------------------------------------------------------
 
-    def _go_on(self, consumer: SourceConsumer) -> None:
+    def _go_on(self, consumer: SourceConsumer, cluster: Cluster) -> None:
         flight: _Flight | None = None
         records: Sequence[SourceRecord] = ()
         list_at = time.monotonic() + self._config.list_every_s
@@ -185,6 +192,9 @@ class IngressLoop:
                     records = consumer.poll(0 if flight else _POLL_S, self._config.batch_records)
                 else:
                     self._stop.wait(_POLL_S)
+            if flight is not None and self._converter.has_replies(records):
+                self._land(flight)  # it may have a request that they answer
+                flight = None
             batch = self._converter.batch(records) if records else None
             if flight is not None and (batch is not None or flight.taken.completion.done):
                 self._land(flight)
@@ -195,32 +205,78 @@ class IngressLoop:
                 records = batch.left
                 flight = self._submit(batch) if batch.offsets else None
                 if batch.stopped:
-                    self._stop_sources(batch.stopped, flight)
+                    self._stop_sources(batch.stopped, batch.stopped_at, flight)
             if stopped := consumer.stopped():
-                self._stop_sources({self._name_of(part): str(error) for part, error in stopped.items()}, flight)
+                self._stop_sources({self._name_of(part): str(error) for part, error in stopped.items()}, {}, flight)
+            if (asked := self._stops.asked()) is not None:
+                self._resume(asked, flight)
             if time.monotonic() >= list_at:
                 list_at = time.monotonic() + self._config.list_every_s
-                self._look(consumer, flight)
+                if flight is not None:
+                    self._land(flight)
+                    flight = None
+                self._give_up()
+                self._look(consumer, cluster)
 
-    def _stop_sources(self, reasons: Mapping[str, str], flight: _Flight | None) -> None:
-        """Go on without these sources. Raises _Again."""
-        self._stopped.update(reasons)
+    def _stop_sources(
+        self, reasons: Mapping[str, str], places: Mapping[str, Place], flight: _Flight | None
+    ) -> NoReturn:
+        """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
+
+        Raises _Again, NotTakenInError.
+        """
         if flight is not None:
             self._land(flight)
+        self._stops.add(reasons, places)
         raise _Again
 
-    def _look(self, consumer: SourceConsumer, flight: _Flight | None) -> None:
+    def _resume(self, asked: Resumption, flight: _Flight | None) -> NoReturn:
+        """Have a source go on as an operator wants. Raises _Again."""
+        if flight is not None:
+            self._land(flight)
+        if asked.skip is not None:
+            topic, partition, offset = asked.skip
+            self._land(self._submit(Batch(offsets={(topic, partition): offset + 1})))
+        self._stops.granted(asked)
+        log.warning("source %s goes on%s", asked.source, f" without {asked.skip}" if asked.skip else "")
+        raise _Again
+
+    def _look(self, consumer: SourceConsumer, cluster: Cluster) -> None:
         """List the topics again. Raises _Again if there are others to consume."""
         self._tell_where(consumer)
         topics = consumer.topics(self._config.request_s)
         sources = self._ingress.topics(topics)
         committed = self._committed | self._offsets
-        faults = positions_of(self._routing, topics, sources, committed, self._stopped).stopped
+        faults = positions_of(self._routing, topics, sources, committed, self._stops.reasons()).stopped
         before = {topic: self._topics[topic] for topic in self._sources}
         if {topic: topics[topic] for topic in sources} != before or faults != self._faults:
-            if flight is not None:
-                self._land(flight)
             raise _Again
+        if self._compare_ids(cluster):
+            raise _Again
+
+    def _compare_ids(self, cluster: Cluster) -> bool:
+        """Stop the sources of topics that are not those of before under their names; whether there are such."""
+        stopped = self._stops.reasons()
+        wanted = [topic for topic, source in self._sources.items() if source.name not in stopped]
+        states = cluster.describe(wanted, self._config.request_s) if wanted else {}
+        anew = {
+            self._sources[topic].name: f"topic {topic} was deleted and made anew, and where it was consumed up to says "
+            "nothing of the new one. Delete the offsets of that topic from the journal's ingress group to begin anew, "
+            "and have the source go on"
+            for topic, state in states.items()
+            if self._ids.get(topic, state.topic_id) != state.topic_id
+        }
+        self._ids |= {topic: state.topic_id for topic, state in states.items()}
+        self._stops.add(anew, {})
+        return bool(anew)
+
+    def _give_up(self) -> None:
+        """Requests that have waited too long for their replies."""
+        while not self._stop.is_set():
+            batch = self._converter.overdue(dict(list(self._offsets.items())[:1]))
+            if batch is None:
+                return
+            self._land(self._submit(batch))
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 
@@ -229,8 +285,9 @@ class IngressLoop:
         consumed = Consumed(self._config.group, batch.offsets)
         while not self._stop.is_set():
             try:
-                return _Flight(batch, self._store.take_in(batch.messages, consumed, batch.beside, self._takes))
-            except (AddressMissingError, QueueMissingError) as error:
+                taken = self._store.take_in(batch.messages, consumed, batch.beside, self._takes, batch.settles)
+                return _Flight(batch, taken)
+            except (AddressMissingError, QueueMissingError, MessageMissingError, MessageHeldError) as error:
                 raise _Again from error  # it went just now: its records are refused, by their source's policy
             except FullError:
                 self._status.pause(paused=True)

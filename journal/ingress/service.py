@@ -21,9 +21,13 @@ from journal.ingress.batch import Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.filters import Filters
 from journal.ingress.loop import IngressLoop, LoopConfig
+from journal.ingress.reporting import Reporter
+from journal.ingress.requests import Waiting
 from journal.ingress.status import IngressStatus, SourceStatus
+from journal.ingress.stops import Stops
 from journal.kafka.control import ingress_group, own_topics
-from journal.routing.ingress import Ingress
+from journal.routing.ingress import Ingress, Replies, nobody_waits
+from journal.runtime import wall_ms
 from journal.store.store import MessageStore
 
 log = logging.getLogger(__name__)
@@ -40,9 +44,9 @@ LIST_EVERY_S = 10.0
 _END_S = 5.0
 
 
-def ingress_of(settings: Settings) -> Ingress:
+def ingress_of(settings: Settings, replies: Replies = nobody_waits) -> Ingress:
     """The sources of a journal. Raises ConfigError for topics that are the journal's own."""
-    return Ingress(settings.routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+    return Ingress(settings.routing, journal=settings.journal, own_topics=own_topics(settings.journal), replies=replies)
 
 
 class IngressService:
@@ -68,23 +72,38 @@ class IngressService:
         self._group = group or ingress_group(settings.journal)
         routing = settings.routing
         self._status = IngressStatus({source.name: SourceStatus(source.name) for source in routing.sources})
+        self._stops = Stops()
         self._loop = self._make_loop()
+        self._reporter = Reporter(
+            kafka_of(settings), settings.journal, settings.node, self.status, settings.request_timeout_ms / 1000
+        )
         self._thread = threading.Thread(target=self._run, name="kafka-journal-ingress", daemon=True)
 
     def start(self) -> None:
         """Consume in a thread of its own, if there are sources."""
         if self._settings.routing.sources:
             self._thread.start()
+            self._reporter.start()
 
     def stop(self) -> None:
         """End soon, without waiting for it. What was on its way is in the journal with its offsets, or neither is."""
         self._loop.stop()
+        self._reporter.stop()
 
     def close(self) -> None:
         """End, and wait a little for that."""
         self._loop.stop()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(_END_S)
+        self._reporter.close()
+
+    def resume(self, source: str, *, skip: bool) -> str:
+        """Have a stopped source go on soon; with `skip` without the record that has stopped it, which is returned.
+
+        Raises InvalidOperationError for a source that is not stopped by a record or a partition, or has no such record.
+        """
+        place = self._stops.ask(source, skip=skip).skip
+        return "" if place is None else str(place)
 
     def status(self) -> dict[str, Any]:
         """How the sources stand, in values that JSON can say."""
@@ -92,10 +111,14 @@ class IngressService:
 
     def _make_loop(self) -> IngressLoop:
         settings, store = self._settings, self._store
-        routing, kafka, ingress = settings.routing, kafka_of(settings), ingress_of(settings)
+        routing, kafka, request_s = settings.routing, kafka_of(settings), settings.request_timeout_ms / 1000
+        waiting = Waiting(store, routing.sources, wall_ms)
+        ingress = ingress_of(settings, waiting.address)
         filters = Filters(store)
-        config = LoopConfig(self._group, settings.request_timeout_ms / 1000, self._list_every_s, self._batch_records)
-        converter = Converter(ingress, routing, store, filters, settings.limits, batch_bytes=BATCH_BYTES)
+        config = LoopConfig(self._group, request_s, self._list_every_s, self._batch_records)
+        converter = Converter(
+            ingress, routing, store, filters, waiting, settings.limits, batch_bytes=BATCH_BYTES, request_s=request_s
+        )
         return IngressLoop(
             config,
             routing,
@@ -106,6 +129,7 @@ class IngressService:
             lambda: SourceConsumer(kafka.settings, self._group),
             kafka.cluster,
             self._status,
+            self._stops,
         )
 
     def _run(self) -> None:

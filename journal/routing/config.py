@@ -188,6 +188,10 @@ class SourceConfig(_Part):
     """Where to begin in a partition that has no committed offset."""
     replies: bool = False
     """Its records are replies: each goes where the request said."""
+    requests: str = ""
+    """The queue in which requests wait for their replies."""
+    reply_timeout_ms: int = Field(default=300_000, ge=1000)
+    """How long a request waits there."""
     two_way: bool = False
     """Routes may write to its topics: what they wrote there is passed over."""
     on_error: OnError = OnError.FAIL
@@ -197,6 +201,8 @@ class SourceConfig(_Part):
     def _has_topics(self) -> SourceConfig:
         if not self.topics and not self.pattern:
             raise ValueError(f"source {self.name} has neither topics nor a pattern")
+        if self.requests and not self.replies:
+            raise ValueError(f"source {self.name} has a queue of requests, and takes no replies: set replies = true")
         return self
 
     def takes(self, topic: str) -> bool:

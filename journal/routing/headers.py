@@ -239,6 +239,12 @@ def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> Turn
     return back
 
 
+def plain_property(name: str) -> tuple[str, Callable[[bytes], Value]] | None:
+    """The property that a header is, and what decodes it, if it is `jms.TYPE.NAME` with such a type and property."""
+    kafka_type, own = _typed(name[len(_JMS) :]) if name.startswith(_JMS) else ("", "")
+    return (own, _DECODERS[kafka_type]) if kafka_type and not belongs_to_headers(own) else None
+
+
 def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
     if name.startswith(_JMS):
         kafka_type, own = _typed(name[len(_JMS) :])

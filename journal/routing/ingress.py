@@ -2,10 +2,13 @@
 
 Headers that our way out made are turned back. A record that this journal itself sent out is passed over, and one that
 has been through too many journals is refused, so that nothing goes round.
+
+Hot path: a source of bodies with one address and headers that are plain properties, which most are.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,6 +25,7 @@ from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
 _INT64_MAX = 2**63 - 1
 _TOPICS_KEPT = 65_536
+_NAMES_KEPT = 16_384
 _SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
 """What JMS clients of Artemis write before an address."""
 
@@ -37,6 +41,11 @@ _CONVERTERS: Mapping[str, Callable[[bytes, Mapping[str, bytes]], Enveloped]] = {
 
 Replies = Callable[[str], str | None]
 """The address that waits for a reply with this correlation id; None: none does."""
+
+
+def nobody_waits(correlation_id: str) -> str | None:
+    """Without requests, as `Replies`."""
+    return None
 
 
 class SourceRecord(NamedTuple):
@@ -60,7 +69,7 @@ class Ingress:
         *,
         journal: str,
         own_topics: frozenset[str],
-        replies: Replies = lambda correlation_id: None,
+        replies: Replies = nobody_waits,
         bytes_max: Mapping[str, int] | None = None,
     ) -> None:
         """`own_topics` are the journal's: they are no source's, whatever a pattern says. `bytes_max` has topics'
@@ -86,7 +95,8 @@ class Ingress:
 
     def convert(self, record: SourceRecord) -> Message | Refusal:
         """What a record becomes. Raises StateError for one of no source's topic."""
-        source = self._source(record.topic)
+        topic = record.topic
+        source = self._of_topic.get(topic) or self._source(topic)
         if source is None:
             raise StateError(f"no source takes topic {record.topic}")
         try:
@@ -125,10 +135,51 @@ class _Source:
         self._taken = NamePatterns((*config.headers, *_OF_REPLIES) if config.replies else config.headers)
         self._convert = _CONVERTERS[config.value]
         self._address = Template(config.address)
+        self._fixed_address = "" if config.replies or config.value != "body" else self._address.fixed or ""
+        """Of all records, if their values are their bodies."""
+        self._plain: dict[str, tuple[str, Callable[[bytes], Value]] | None] = {}
+        """Headers that are properties and no more: the property, and what decodes it; None: others."""
         self._dead_letter_topic = config.dead_letter_topic or routing.dead_letter_topic
 
     def message(self, record: SourceRecord) -> Message:
         """Raises RefusedError."""
+        if self._fixed_address:
+            properties = self._plain_properties(record)
+            if properties is not None:
+                timestamp = record.timestamp
+                address, value = self._fixed_address, record.value or b""
+                return Message(address, value, {}, properties, PRIORITY_DEFAULT, timestamp if timestamp > 0 else 0)
+        return self._message(record)
+
+    def _plain_properties(self, record: SourceRecord) -> dict[str, Value] | None:
+        """What `_message` would find; None if there is more to find, or something is wrong. Hot path."""
+        topic, partition, offset, _, key, _, headers = record
+        plain, properties = self._plain, dict[str, Value]()
+        try:
+            for name, value in headers:
+                entry = plain[name]
+                if entry is None:
+                    return None
+                properties[entry[0]] = entry[1](value)  # type: ignore[arg-type]  # of none it raises TypeError
+        except KeyError:
+            self._classify(headers)
+            return None
+        except (ValueError, TypeError, AttributeError, struct.error):
+            return None
+        properties[convention.KAFKA_TOPIC] = topic
+        properties[convention.KAFKA_PARTITION] = partition
+        properties[convention.KAFKA_OFFSET] = offset
+        if key is not None:
+            properties[convention.KAFKA_KEY] = key
+        return properties
+
+    def _classify(self, headers: Iterable[Header]) -> None:
+        if len(self._plain) >= _NAMES_KEPT:
+            self._plain.clear()
+        for name, _ in headers:
+            self._plain[name] = convention.plain_property(name) if name in self._taken else None
+
+    def _message(self, record: SourceRecord) -> Message:
         back = turned_back(record.headers, self._taken.__contains__)
         self._check_hops(back.hops)
         plain = {name: value for name, value in record.headers if value is not None}

@@ -27,6 +27,7 @@ class Reason(Enum):
     HOPS = "hops"
     RETURNED = "returned"  # it would go where it came from
     NO_REQUEST = "no-request"  # nobody waits for this reply
+    NO_REPLY = "no-reply"  # a request that waited for one in vain
 
 
 class OnError(Enum):

@@ -21,13 +21,13 @@ from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_duplicate, encode_message
+from journal.store.records import encode_acknowledgement, encode_duplicate, encode_message
 from journal.store.sending import Sending
 from journal.v1.journal_pb2 import ADD, UPDATE
-from journal.v1.store_pb2 import CHUNK, DUPLICATE, MESSAGE, ROUTE
+from journal.v1.store_pb2 import ACKNOWLEDGE, CHUNK, DUPLICATE, MESSAGE, ROUTE, Acknowledgement
 
 _NOBODY = -1
-"""Reserves duplicate ids of a batch: no transaction has this number."""
+"""Reserves duplicate ids of a batch, and locks what it settles: no transaction has this number."""
 
 Takes = Callable[[Message, QueueConfig], bool]
 """Whether a queue with a filter takes a message. Quick, and without calling the store."""
@@ -39,6 +39,15 @@ class Incoming(NamedTuple):
     message: Message
     data: bytes
     """Of a small one; empty: its record also names its chunks, which have no ids yet."""
+
+
+class Settles(NamedTuple):
+    """A stored durable message that a batch acknowledges in a durable queue."""
+
+    message: int
+    queue: str
+    expired: bool = False
+    """It has waited in vain."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,6 +110,8 @@ class _Batch:
     operations: list[PlainOperation] = field(default_factory=list)
     stored: list[_Stored] = field(default_factory=list)
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
+    locked: list[tuple[int, int]] = field(default_factory=list)
+    """References that it acknowledges: message and queue."""
     unrouted: int = 0
     duplicates: int = 0
 
@@ -121,23 +132,32 @@ class TakingIn(Sending):
         return Incoming(message, b"")
 
     def take_in(
-        self, messages: Sequence[Incoming], consumed: Consumed, beside: Sequence[Sent], takes: Takes
+        self,
+        messages: Sequence[Incoming],
+        consumed: Consumed,
+        beside: Sequence[Sent],
+        takes: Takes,
+        settles: Sequence[Settles] = (),
     ) -> TakenIn:
         """Store messages and route them to queues of their address, in one group with what was consumed for them.
 
-        `beside` are records that go to other topics with them; `takes` is asked for queues with a filter. The
-        completion is told NotTakenInError if nothing of it is there: consume again from the committed offsets.
-        Raises AddressMissingError, QueueMissingError (the address has none), FullError, InvalidOperationError; then
-        nothing was changed.
+        `beside` are records that go to other topics with them; `takes` is asked for queues with a filter; `settles` are
+        messages that are acknowledged with it. The completion is told NotTakenInError if nothing of it is there:
+        consume again from the committed offsets. Raises AddressMissingError, QueueMissingError (the address has none),
+        MessageMissingError, MessageHeldError (of what it settles), FullError, InvalidOperationError; then nothing was
+        changed.
         """
         with self._lock:
             state = self._enter()
             batch = _Batch()
             try:
                 self._fill(state, batch, messages, takes)
+                for settled in settles:
+                    self._lock_settled(state, batch, settled)
                 completion = self._journal.take_in(batch.operations, consumed, beside)
             except BaseException:
                 self._settle_windows(batch, entered=False)
+                self._unlock_settled(state, batch)
                 raise
             self._expect(state, batch, completion)
             return TakenIn(completion, len(batch.stored), batch.unrouted, batch.duplicates)
@@ -213,6 +233,20 @@ class TakingIn(Sending):
             batch.operations.append((ADD, chunk_id, CHUNK, piece, False, 0))
         return encode_message(replace(message, body=b""), chunks=ids, body_bytes=len(message.body)), tuple(ids)
 
+    @staticmethod
+    def _lock_settled(state: QueueState, batch: _Batch, settled: Settles) -> None:
+        """The last reference's message is deleted later, as what is not referred to is: the group may yet not be."""
+        queue_id = state.queue(settled.queue).record_id
+        state.lock(settled.message, queue_id, _NOBODY)
+        batch.locked.append((settled.message, queue_id))
+        reason = Acknowledgement.EXPIRED if settled.expired else Acknowledgement.CONSUMED
+        batch.operations.append((UPDATE, settled.message, ACKNOWLEDGE, encode_acknowledgement(reason), False, queue_id))
+
+    @staticmethod
+    def _unlock_settled(state: QueueState, batch: _Batch) -> None:
+        for message_id, queue_id in batch.locked:
+            state.unlock(message_id, queue_id)
+
     # ---- until it is durable ---------------------------------------------------------------------------------------
 
     def _expect(self, state: QueueState, batch: _Batch, completion: Completion) -> None:
@@ -249,6 +283,12 @@ class TakingIn(Sending):
                 arrive(message_id, queue.record_id)
             if not remainder(message_id)[1]:
                 left.append(message_id)  # its queues were destroyed meanwhile
+        for message_id, queue_id in batch.locked:
+            chunks = state.remainder(message_id)[2]
+            if state.acknowledge(message_id, queue_id, tx=_NOBODY):
+                self._drop_bodies(message_id, chunks)
+                self._garbage.append((message_id, *chunks))
+            state.settled(message_id, queue_id)
         if left:
             self._discard(left)
 
@@ -257,6 +297,7 @@ class TakingIn(Sending):
         for _, batch, _ in effects:
             assert isinstance(batch, _Batch)
             self._settle_windows(batch, entered=False)
+            self._unlock_settled(state, batch)
             for message_id, _message, _data, chunks, _address_id, targets in batch.stored:
                 del self._taking_in[message_id]
                 for queue in targets:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from journal.config import Settings
-from journal.errors import FullError
+from journal.connecting import kafka_of
+from journal.errors import FullError, InvalidOperationError
+from journal.kafka.control import read_control
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.store import MessageStore
+from journal.v1.journal_pb2 import SourceReport
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
     DEADLINE_S,
@@ -229,6 +233,36 @@ def test_an_address_that_is_not_there_is_refused_by_policy(bootstrap: str, journ
         node.wait_for("no.such", 1)
 
 
+def test_a_stopped_source_goes_on_when_an_operator_says_so_with_or_without_what_stopped_it(
+    bootstrap: str, journal: Settings
+) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, [b"fine", b"\xff", b"behind", b"\xfe", b"last"])
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "resumed", "value": "text"})
+    with taking(settings, [queue("resumed")]) as node:
+        with pytest.raises(InvalidOperationError, match="not stopped"):
+            node.ingress.resume("other", skip=True)
+        assert f"{topic}[0]@1" in node.wait_stopped("in")
+        assert node.ingress.resume("in", skip=True) == f"{topic}[0]@1"
+        wait_until(lambda: f"{topic}[0]@3" in str(node.source("in")["error"]), node.ingress.status)
+        assert bodies(node.store, "resumed") == [b"fine", b"behind"]
+        assert node.ingress.resume("in", skip=False) == ""
+        wait_until(lambda: reported(settings, "in").error != "", node.ingress.status)
+        assert f"{topic}[0]@3" in node.wait_stopped("in")
+        assert node.ingress.resume("in", skip=True) == f"{topic}[0]@3"
+        node.wait_for("resumed", 3)
+        wait_until(lambda: reported(settings, "in").messages == 3, node.ingress.status)
+        assert reported(settings, "in").state == "running"
+    assert committed(settings)[topic, 0] == 5
+
+
+def reported(settings: Settings, source: str) -> SourceReport:
+    """What the active node last reported of a source, to everybody."""
+    report = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S).ingress
+    found = [each for each in report.sources if each.source == source] if report is not None else []
+    return found[0] if found else SourceReport()
+
+
 # ---- topics ------------------------------------------------------------------------------------------------------
 
 
@@ -246,6 +280,38 @@ def test_a_topic_that_vanishes_stops_its_source_alone(bootstrap: str, journal: S
         assert vanishing in node.wait_stopped("vanishing")
         produce(bootstrap, staying, numbers(0, 2))
         node.wait_for("staying", 2)
+
+
+def test_a_topic_that_was_deleted_and_made_anew_stops_its_source_until_it_is_to_go_on(
+    bootstrap: str, journal: Settings
+) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 3))
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "anew"})
+    with taking(settings, [queue("anew")]) as node:
+        node.wait_for("anew", 3)
+        delete_topic(bootstrap, topic)
+        node.wait_stopped("in")
+        create_anew(bootstrap, topic)
+        produce(bootstrap, topic, numbers(10, 2))
+        wait_until(lambda: "made anew" in str(node.source("in")["error"]), node.ingress.status)
+        assert bodies(node.store, "anew") == numbers(0, 3)
+        node.ingress.resume("in", skip=False)
+        node.wait_for("anew", 5)
+        assert bodies(node.store, "anew") == [*numbers(0, 3), *numbers(10, 2)]
+
+
+def create_anew(bootstrap: str, topic: str) -> None:
+    """Create a topic that is being deleted, once that is over."""
+
+    def created() -> bool:
+        try:
+            create_topic(bootstrap, topic)
+        except KafkaException:
+            return False
+        return True
+
+    wait_until(created)
 
 
 def test_an_offset_outside_the_log_stops_its_source_and_is_never_reset(bootstrap: str, journal: Settings) -> None:

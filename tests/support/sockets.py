@@ -63,10 +63,19 @@ class NodeUnderTest:
         self.handed_over.append(to)
         return {"to": to}
 
+    def resume_source(self, source: str, /, *, skip: bool, operator: str) -> Mapping[str, Any]:
+        return {"source": source, "skipped": "t[0]@1" if skip else "", "operator": operator}
+
     @contextmanager
     def socket(self, **limits: Any) -> Iterator[ControlSocketServer]:
         node = ServedNode(
-            self.served, lambda: self.role, lambda: {"epoch": 1}, self.hand_over, lambda: self.active_node, self.rows
+            self.served,
+            lambda: self.role,
+            lambda: {"epoch": 1},
+            self.hand_over,
+            lambda: self.active_node,
+            self.rows,
+            self.resume_source,
         )
         with control_socket(self.settings, node, limits=SocketLimits(**limits)) as server:
             yield server

@@ -50,6 +50,9 @@ class NodeClient:
     def hand_over(self, to: str) -> Mapping[str, Any]:
         return dict(self._call("hand_over", to=to))
 
+    def resume_source(self, source: str, *, skip: bool, operator: str) -> Mapping[str, Any]:
+        return dict(self._call("resume_source", source=source, skip=skip, operator=operator))
+
     def queues(self) -> QueuesFound:
         return QueuesFound(**self._call("queues"))
 

@@ -127,6 +127,10 @@ class Requests:
     def _hand_over(self, params: Params, part: Part) -> Any:
         return dict(self._operations.hand_over(params.text("to")))
 
+    def _resume_source(self, params: Params, part: Part) -> Any:
+        source, operator = params.text("source"), params.text("operator")
+        return dict(self._operations.resume_source(source, skip=params.flag("skip"), operator=operator))
+
     def _queues(self, params: Params, part: Part) -> Any:
         return self._operations.queues()._asdict()
 
@@ -179,6 +183,7 @@ class Requests:
 _METHODS: Mapping[str, Callable[[Requests, Params, Part], Any]] = {
     "status": Requests._status,
     "hand_over": Requests._hand_over,
+    "resume_source": Requests._resume_source,
     "queues": Requests._queues,
     "messages": Requests._messages,
     "explain": Requests._explain,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.control_socket.paths import socket_path
@@ -22,8 +22,14 @@ from journal.cli.operations.acting import WAIT_S, Served, StoreActing
 from journal.cli.operations.looking import Rows, RowsOf, ServedStates, StateLooking, rows_of_a_load
 from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, Receiving, SendOrder, Sent, TransactionFound
 from journal.config import Settings
-from journal.errors import FullError, NotActiveError
+from journal.errors import FullError, InvalidOperationError, NotActiveError
 from journal.roles import Role
+
+
+class ResumeSource(Protocol):
+    """As `NodeOperations.resume_source`."""
+
+    def __call__(self, source: str, /, *, skip: bool, operator: str) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,8 @@ class ServedNode:
     """The name of the node that is active, as far as this one knows."""
     rows: RowsOf | None = None
     """Rows as of the WAL's committed end, for `tx list`, `tx show` and `explain`; None: a read-only load's."""
+    resume_source: ResumeSource | None = None
+    """Have a stopped source go on; what to answer. It may raise a JournalError. None: the node has no sources."""
 
 
 @contextmanager
@@ -73,6 +81,11 @@ class NodeService:
 
     def hand_over(self, to: str) -> Mapping[str, Any]:
         return self._node.hand_over(to)
+
+    def resume_source(self, source: str, *, skip: bool, operator: str) -> Mapping[str, Any]:
+        if self._node.resume_source is None:
+            raise InvalidOperationError(f"node {self._name} takes no records from Kafka topics: it has no sources")
+        return self._node.resume_source(source, skip=skip, operator=operator)
 
     # ---- active ----------------------------------------------------------------------------------------------------
 

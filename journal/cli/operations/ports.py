@@ -107,3 +107,9 @@ class NodeOperations(Looking, Acting, Protocol):
 
     def hand_over(self, to: str) -> Mapping[str, Any]:
         """Have another node (empty: any) become active; what the node says of it."""
+
+    def resume_source(self, source: str, *, skip: bool, operator: str) -> Mapping[str, Any]:
+        """Have a stopped source go on, with `skip` without the record that has stopped it; what is skipped.
+
+        Raises NotActiveError, InvalidOperationError for one that is not stopped, or not by a record.
+        """

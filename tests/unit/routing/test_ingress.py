@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -183,3 +184,48 @@ def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
     assert [(topic, each.name) for topic, each in found.items()] == [("orders", "s")]
     with pytest.raises(StateError, match=r"flights\.wal"):
         sources.convert(record(topic="flights.wal"))
+
+
+def test_records_with_plain_headers_become_what_any_other_way_would_make_of_them() -> None:
+    """Most records take a short way; one that names its own address takes the long one."""
+    headers: list[Header] = [
+        ("jms.string.region", b"eu"),
+        ("jms.long.count", b"\0\0\0\0\0\0\0\x07"),
+        ("jms.boolean.fragile", b"true"),
+        ("jms.double.price", b"\x3f\xf0\0\0\0\0\0\0"),
+        ("jms.bytes.raw", b"\xff"),
+        ("jms.string.region", b"us"),
+    ]
+    short, long = ingress(address="orders"), ingress(address="{of}")
+    naming: Header = ("jms.string.of", b"orders")
+    for _ in range(2):
+        one, other = taken(short.convert(record(b"v", headers))), taken(long.convert(record(b"v", [*headers, naming])))
+        properties = {name: value for name, value in other.properties.items() if name != "of"}
+        assert one == replace(other, properties=properties)
+        assert one.properties["region"] == "us"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("_jmsbr_other_hops", b"\0\0\0\x01"),
+        ("jms.string.JMSCorrelationID", b"c"),
+        ("jms.int.JMSPriority", b"\0\0\0\x09"),
+        ("kafka-journal.header.string.h", b"x"),
+        ("unknown", b"\xff"),
+    ],
+)
+def test_a_header_that_is_no_plain_property_is_seen_behind_ones_that_are(header: Header) -> None:
+    sources, long = ingress(address="orders"), ingress(address="{topic}")
+    plain: Header = ("jms.string.region", b"eu")
+    for headers in ([plain], [plain, header], [header, plain], [plain]):
+        one, other = (taken(each.convert(record(b"v", headers))) for each in (sources, long))
+        assert one == replace(other, address="orders")
+
+
+def test_a_plain_header_with_a_bad_value_is_refused() -> None:
+    sources = ingress(address="orders")
+    for name in ("jms.long.count", "jms.boolean.count"):
+        assert taken(sources.convert(record(b"v", [(name, b"true\0\0\0\0" if "long" in name else b"true")])))
+        assert refusal(sources.convert(record(b"v", [(name, b"no")]))).reason is Reason.BAD_HEADER
+        assert name.rpartition(".")[2] not in taken(sources.convert(record(b"v", [(name, None)]))).properties

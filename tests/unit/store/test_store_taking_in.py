@@ -14,6 +14,7 @@ from journal.errors import (
     AddressMissingError,
     DuplicateMessageError,
     FencedError,
+    MessageHeldError,
     MessageMissingError,
     MessageTooLargeError,
     NotTakenInError,
@@ -24,7 +25,7 @@ from journal.local_journal import LocalJournal
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
-from journal.store.taking_in import TakenIn
+from journal.store.taking_in import Settles, TakenIn
 from loaders.queues import QueueLoader
 
 OFFSETS = Consumed("group", {("topic", 0): 1})
@@ -76,6 +77,17 @@ class Scene:
     def take_in(self, *messages: Message) -> TakenIn:
         incoming = [self.store.incoming(message) for message in messages]
         return self.store.take_in(incoming, OFFSETS, (), takes_odd)
+
+    def send(self, body: str) -> int:
+        pending = self.store.send(order(body), ["q"])
+        pending.wait(10)
+        return pending.id
+
+    def answer(self, *messages: int, expired: bool = False) -> TakenIn:
+        """Take in a reply that settles these messages of queue q."""
+        incoming = [self.store.incoming(order("reply"))]
+        settles = [Settles(message, "q", expired) for message in messages]
+        return self.store.take_in(incoming, OFFSETS, (), takes_odd, settles)
 
     def hold(self) -> None:
         self.journal.held = []
@@ -232,3 +244,64 @@ def test_the_queues_of_addresses_are_told_if_there_are_any(scene: Scene) -> None
     scene.declare(queue("q"), queue("r"))
     found = scene.store.ways_in(["orders", "nowhere"])
     assert {name: [each.name for each in queues] for name, queues in found.items()} == {"orders": ["q", "r"]}
+
+
+# ---- what a batch settles ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("expired", [False, True])
+def test_what_a_batch_settles_is_gone_with_it_and_after_a_load_too(scene: Scene, expired: bool) -> None:
+    scene.declare(queue("q"))
+    first, large, _ = scene.send("1"), scene.send("x" * 200), scene.send("2")
+    scene.answer(first, large, expired=expired).completion.wait(10)
+    for _ in range(2):
+        assert scene.bodies("q") == [b"2", b"reply"]
+        scene.store.flush().wait(10)
+        scene.restart()
+    assert scene.store.orphaned_messages == 0
+
+
+def test_what_a_batch_settles_is_locked_until_that_is_known_and_waits_again_if_it_is_not(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    first, second = scene.send("1"), scene.send("2")
+    scene.hold()
+    scene.answer(first)
+    with pytest.raises(MessageHeldError):
+        scene.store.acknowledge(first, "q")
+    scene.decide(NotTakenInError("no"))
+    assert scene.bodies("q") == [b"1", b"2"]
+    delivery = scene.store.take("q", "holder")
+    assert delivery is not None
+    assert delivery.message == first
+    scene.answer(second).completion.wait(10)
+    assert scene.bodies("q") == [b"1", b"reply"]
+
+
+def test_a_batch_that_settles_what_is_held_or_gone_changes_nothing(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    first, second, third = scene.send("1"), scene.send("2"), scene.send("3")
+    scene.store.take("q", "holder")
+    scene.store.acknowledge(third, "q").wait(10)
+    with pytest.raises(MessageHeldError):
+        scene.answer(second, first)
+    with pytest.raises(MessageMissingError):
+        scene.answer(second, third)
+    assert scene.bodies("q") == [b"1", b"2"]
+    scene.answer(second).completion.wait(10)
+    assert scene.bodies("q") == [b"1", b"reply"]
+
+
+def test_what_is_settled_in_one_queue_stays_in_another(scene: Scene) -> None:
+    multicast = {"routing": Routing.MULTICAST}
+    scene.declare(queue("q", **multicast), queue("other", **multicast))
+    sent = scene.store.send(order("1"), ["q", "other"])
+    sent.wait(10)
+    scene.hold()
+    scene.answer(sent.id)
+    scene.store.acknowledge(sent.id, "other").wait(10)
+    scene.decide(None)
+    assert (scene.bodies("q"), scene.bodies("other")) == ([b"reply"], [b"reply"])
+    scene.store.flush().wait(10)
+    scene.restart()
+    assert (scene.bodies("q"), scene.bodies("other")) == ([b"reply"], [b"reply"])
+    assert scene.store.orphaned_messages == 0

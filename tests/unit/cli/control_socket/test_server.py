@@ -12,6 +12,7 @@ import pytest
 from journal.cli.control_socket.client import NodeClient
 from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.control_socket.requests import order_params
+from journal.cli.control_socket.serving import NodeService, ServedNode
 from journal.cli.operations.ports import SendOrder
 from journal.cli.operations.views import StoreQueues
 from journal.errors import (
@@ -348,3 +349,19 @@ def test_a_node_that_does_not_answer_is_given_up(node: NodeUnderTest) -> None:
             client.send(ORDER)
         with NodeClient(server.path) as other:
             assert len(other.queues().queues) == 1
+
+
+def test_a_stopped_source_is_had_go_on(node: NodeUnderTest) -> None:
+    with node.client() as client:
+        assert client.resume_source("in", skip=True, operator="me") == {
+            "source": "in",
+            "skipped": "t[0]@1",
+            "operator": "me",
+        }
+        assert client.resume_source("in", skip=False, operator="me")["skipped"] == ""
+
+
+def test_a_node_without_sources_has_none_go_on(node: NodeUnderTest) -> None:
+    without = ServedNode(node.served, lambda: node.role, dict, node.hand_over)
+    with pytest.raises(InvalidOperationError, match="has no sources"):
+        NodeService(node.settings, without).resume_source("in", skip=True, operator="me")

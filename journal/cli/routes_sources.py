@@ -1,0 +1,42 @@
+"""`kafka-journal routes resume-source`: have a source go on that a record or a partition has stopped."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import Chosen, JsonOption, YesOption, confirm, journal_command, operator, print_json
+from journal.cli.control_socket.client import find_node
+from journal.cli.operations.places import NodeOption
+from journal.cli.optional_value import OptionalValueCommand
+
+
+def add_sources(app: typer.Typer) -> None:
+    """Add the command to those of `routes`."""
+    app.command("resume-source", cls=OptionalValueCommand)(resume_source)
+
+
+@journal_command
+def resume_source(
+    chosen: Chosen,
+    source: Annotated[str, typer.Argument(help="The source's name.")],
+    skip: Annotated[bool, typer.Option("--skip", help="Pass over the record that has stopped it.")] = False,
+    node: NodeOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a stopped source go on, once what has stopped it is mended. Asks the active node, on its machine.
+
+    With --skip the record that has stopped it is passed over for good: its offset is committed, and no message made.
+    """
+    settings = chosen.settings()
+    with find_node(settings, node or "") as client:
+        if skip:
+            confirm(f"pass over the record that has stopped source {source}, for good?", yes=yes)
+        done = client.resume_source(source, skip=skip, operator=operator())
+    if as_json:
+        print_json(dict(done))
+    else:
+        without = f" without {done['skipped']}" if done["skipped"] else ""
+        typer.echo(f"source {source} goes on{without}; kafka-journal status shows whether it stays so")

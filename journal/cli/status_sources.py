@@ -1,0 +1,71 @@
+"""The sources in `status`: what becomes of their records, as the active node last reported."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf.json_format import MessageToDict
+
+from journal.cli.text import duration
+from journal.v1.journal_pb2 import IngressReport, SourceReport
+
+SOURCE_COLUMNS = ("source", "state", "partitions", "records", "messages", "refused", "dead letters", "lag")
+
+
+def sources_json(report: IngressReport | None, now_ms: float) -> dict[str, Any] | None:
+    """What `--json` prints; None: no node has reported sources."""
+    if report is None:
+        return None
+    return {
+        "node": report.node,
+        "reported_seconds": round(max(0.0, now_ms - report.timestamp) / 1000, 3),
+        "state": report.state,
+        "error": report.error,
+        "unrouted": report.unrouted,
+        "duplicates": report.duplicates,
+        "sources": [_source_json(source) for source in report.sources],
+    }
+
+
+def _source_json(source: SourceReport) -> dict[str, Any]:
+    said = MessageToDict(source, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    counts = {name: getattr(source, name) for name in ("records", "messages", "dead_letters", "lag")}
+    return {**said, **counts, "refused": dict(sorted(source.refused.items()))}  # JSON of protobuf has them as text
+
+
+def source_rows(found: dict[str, Any]) -> list[Sequence[object]]:
+    """The table's lines."""
+    return [
+        (
+            each["source"],
+            each["state"].upper() if each["error"] else each["state"],
+            each["partitions"],
+            f"{each['records']:,}",
+            f"{each['messages']:,}",
+            ", ".join(f"{reason} {count:,}" for reason, count in each["refused"].items()) or "0",
+            f"{each['dead_letters']:,}",
+            f"{each['lag']:,}",
+        )
+        for each in found["sources"]
+    ]
+
+
+def source_notes(journal: str, found: dict[str, Any], active: str) -> list[str]:
+    """What the table does not say: who reported it, what is stopped and how to have it go on."""
+    ago = f"{duration(found['reported_seconds'])} ago"
+    lines = []
+    if found["node"] != active:
+        lines.append(f"the sources are as {found['node']} last reported, {ago}: it is not active now")
+    if found["state"] == "paused":
+        lines.append("the sources are paused: the journal has no room for more")
+    if found["error"]:
+        lines.append(f"the sources wait: {found['error']}")
+    if found["unrouted"] or found["duplicates"]:
+        lines.append(f"of their messages no queue took {found['unrouted']:,}; {found['duplicates']:,} were duplicates")
+    for each in found["sources"]:
+        if each["error"]:
+            lines.append(f"source {each['source']} is STOPPED: {each['error']}")
+            command = f"kafka-journal routes resume-source -j {journal} {each['source']} --node {found['node']}"
+            lines.append(f"  once that is mended, on that node's machine: {command}")
+    return lines

@@ -1,0 +1,171 @@
+"""Requests that went out and wait for their replies: the messages with a reply address in a queue of the store.
+
+There is no other record of what is pending, so a failover keeps it as it keeps any message. The reply's take-in
+acknowledges the request in its own group: both happen, or neither. A source looks at its queue before each batch that
+has replies, when everything accepted so far is durable: a request was accepted before it could go out, and it went out
+before anybody could reply, so what is not in the queue then is waited for by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from journal.errors import MessageMissingError, QueueMissingError
+from journal.routing import headers as convention
+from journal.routing.config import SourceConfig
+from journal.routing.dead_letters import refusal
+from journal.routing.headers import HeaderNames
+from journal.routing.outcomes import Reason, Refusal, RefusedError
+from journal.routing.templates import text_of
+from journal.store.model import Message, ReferenceState, Value
+from journal.store.records import encode_message
+from journal.store.store import MessageStore
+from journal.store.taking_in import Settles
+from journal.v1 import store_pb2 as pb
+
+REQUESTS_MAX = 100_000
+"""That may wait in one queue: each is looked at for every batch of replies."""
+
+_WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
+"""What somebody holds is theirs."""
+
+
+class Request(NamedTuple):
+    """A message that waits for a reply. `since` is ms since 1970."""
+
+    message: int
+    correlation_id: str
+    address: str
+    since: int
+
+
+class Requests:
+    """Those of one source. Used by the ingress' thread."""
+
+    def __init__(self, store: MessageStore, source: SourceConfig, clock_ms: Callable[[], float]) -> None:
+        self.source = source
+        self._store = store
+        self._clock_ms = clock_ms
+        self._seen: dict[int, Request | None] = {}
+        """Messages of the queue; None: it asks for no reply."""
+        self._waiting: dict[str, Request] = {}
+
+    def look(self) -> str:
+        """See what waits now; why that cannot be seen, or empty. Raises JournalError."""
+        queue = self.source.requests
+        before, self._seen, self._waiting = self._seen, {}, {}
+        try:
+            config = self._store.queue(queue).config
+            infos = list(self._store.browse(queue, REQUESTS_MAX + 1))
+        except QueueMissingError:
+            return f"queue {queue}, in which requests wait for replies, is not there: create it"
+        if not config.durable:
+            return f"queue {queue} is not durable: requests that wait in it would not outlive the node"
+        if len(infos) > REQUESTS_MAX:
+            return f"more than {REQUESTS_MAX:,} messages wait in queue {queue}: lower reply_timeout_ms"
+        for info in infos:
+            if info.state not in _WAITING:
+                continue
+            message_id = info.message
+            request = before[message_id] if message_id in before else self._read(message_id)
+            self._seen[message_id] = request
+            if request is not None:  # of two with one correlation id the first is answered first
+                self._waiting.setdefault(request.correlation_id, request)
+        return ""
+
+    def _read(self, message_id: int) -> Request | None:
+        try:
+            message = self._store.message(message_id, body=False)
+        except MessageMissingError:
+            return None  # it went just now
+        address = _value_of(message, convention.REPLY_TO)
+        if not message.durable or not isinstance(address, str) or not address:
+            return None
+        own = _value_of(message, convention.CORRELATION_ID)
+        # the way out refuses what is no text
+        correlation_id = str(message_id) if own is None else text_of(own)
+        if correlation_id is None:
+            return None
+        return Request(message_id, correlation_id, address, message.timestamp or int(self._clock_ms()))
+
+    def get(self, correlation_id: str) -> Request | None:
+        """What waits for a reply with it, as of the last look."""
+        return self._waiting.get(correlation_id)
+
+    def overdue(self, limit: int) -> list[Request]:
+        """Those that have waited too long, as of the last look."""
+        until = self._clock_ms() - self.source.reply_timeout_ms
+        late = [request for request in self._seen.values() if request is not None and request.since < until]
+        return late[:limit]
+
+    def settles(self, request: Request, *, expired: bool = False) -> Settles:
+        return Settles(request.message, self.source.requests, expired)
+
+
+def _value_of(message: Message, name: str) -> Value | None:
+    """As the way out looks for it."""
+    return message.headers.get(name, message.properties.get(name))
+
+
+class Waiting:
+    """The requests of all sources."""
+
+    def __init__(self, store: MessageStore, sources: Sequence[SourceConfig], clock_ms: Callable[[], float]) -> None:
+        self._store = store
+        self._of_sources = [Requests(store, source, clock_ms) for source in sources if source.requests]
+
+    def __bool__(self) -> bool:
+        return bool(self._of_sources)
+
+    def look(self, timeout_s: float) -> dict[str, str]:
+        """See what waits; sources for which that cannot be seen, and why. What was taken in must have landed.
+
+        Raises DeadlineError, and whatever ends the activation.
+        """
+        self._store.flush().wait(timeout_s)
+        faults = {requests.source.name: requests.look() for requests in self._of_sources}
+        return {name: fault for name, fault in faults.items() if fault}
+
+    def address(self, correlation_id: str) -> str | None:
+        """Where a reply goes; None: nobody waits for it."""
+        found = self._find(correlation_id)
+        return None if found is None else found[1].address
+
+    def settles(self, message: Message) -> Settles | None:
+        """The request that a reply answers, of those that wait."""
+        value = message.headers.get(convention.CORRELATION_ID)
+        text = None if value is None else text_of(value)
+        found = None if text is None else self._find(text)
+        return None if found is None else found[0].settles(found[1])
+
+    def overdue(self, limit: int) -> list[tuple[Requests, Request]]:
+        """Requests that have waited too long."""
+        return [(requests, request) for requests in self._of_sources for request in requests.overdue(limit)]
+
+    def _find(self, correlation_id: str) -> tuple[Requests, Request] | None:
+        for requests in self._of_sources:
+            request = requests.get(correlation_id)
+            if request is not None:
+                return requests, request
+        return None
+
+
+def unanswered(
+    source: SourceConfig, message_id: int, message: Message, dead_letter_topic: str, bytes_max: int
+) -> Refusal:
+    """What becomes of a request that has waited too long; with a dead letter if the source has such."""
+    stored = pb.Message.FromString(encode_message(message))
+    detail = f"no reply has come in {source.reply_timeout_ms / 1000:g} s (reply_timeout_ms)"
+    return refusal(
+        RefusedError(Reason.NO_REPLY, detail),
+        route=source.name,
+        topic="",
+        message=message_id,
+        on_error=source.on_error,
+        dead_letter_topic=source.dead_letter_topic or dead_letter_topic,
+        key=convention.pack_long(message_id),
+        value=message.body,
+        headers=HeaderNames().encoded(message_id, message.address.encode(), stored),
+        bytes_max=bytes_max,
+    )

@@ -1,0 +1,78 @@
+"""Sources that a record or a partition has stopped: until an operator has them go on, or the next activation."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from journal.errors import InvalidOperationError
+
+
+class Place(NamedTuple):
+    """A record of a source."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+class Resumption(NamedTuple):
+    """What an operator asks for: that a source goes on, and whether without the record that has stopped it."""
+
+    source: str
+    skip: Place | None
+
+
+class Stops:
+    """Thread-safe: the loop stops sources, and operators have them go on."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._reasons: dict[str, str] = {}
+        self._places: dict[str, Place] = {}
+        self._asked: deque[Resumption] = deque()
+
+    def add(self, reasons: Mapping[str, str], places: Mapping[str, Place]) -> None:
+        """Stop sources; `places` has the records that did it, of those that a record stopped."""
+        with self._lock:
+            self._reasons.update(reasons)
+            self._places.update(places)
+
+    def reasons(self) -> dict[str, str]:
+        """Why each source that is stopped is."""
+        with self._lock:
+            return dict(self._reasons)
+
+    def ask(self, source: str, *, skip: bool) -> Resumption:
+        """Have a source go on soon. Raises InvalidOperationError if it is not stopped, or `skip` has no record."""
+        with self._lock:
+            if source not in self._reasons:
+                raise InvalidOperationError(
+                    f"source {source} is not stopped by a record or a partition: there is nothing to resume"
+                )
+            place = self._places.get(source)
+            if skip and place is None:
+                raise InvalidOperationError(
+                    f"no record has stopped source {source}, so none can be skipped: {self._reasons[source]}"
+                )
+            asked = Resumption(source, place if skip else None)
+            if asked not in self._asked:
+                self._asked.append(asked)
+            return asked
+
+    def asked(self) -> Resumption | None:
+        """What is to be done next."""
+        with self._lock:
+            return self._asked[0] if self._asked else None
+
+    def granted(self, done: Resumption) -> None:
+        """The source goes on."""
+        with self._lock:
+            self._asked.remove(done)
+            self._reasons.pop(done.source, None)
+            self._places.pop(done.source, None)

@@ -1,0 +1,68 @@
+"""How `status` shows the sources."""
+
+from __future__ import annotations
+
+from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.v1.journal_pb2 import IngressReport, SourceReport
+
+NOW_MS = 2_000_000.0
+
+REPORT = IngressReport(
+    node="one",
+    timestamp=int(NOW_MS) - 1500,
+    state="running",
+    sources=[
+        SourceReport(source="fine", state="running", partitions=3, records=1200, messages=1190, lag=7),
+        SourceReport(
+            source="in",
+            state="stopped",
+            records=4,
+            refused={"not-text": 2, "no-key": 1},
+            dead_letters=3,
+            error="t[0]@4: no text (not-text): see on_error",
+        ),
+    ],
+)
+
+
+def test_a_journal_whose_nodes_have_no_sources_says_nothing_of_them() -> None:
+    assert sources_json(None, NOW_MS) is None
+
+
+def test_json_has_everything_that_was_reported_in_numbers() -> None:
+    found = sources_json(REPORT, NOW_MS)
+    assert found is not None
+    assert (found["node"], found["reported_seconds"], found["state"]) == ("one", 1.5, "running")
+    assert found["sources"][0] == {
+        "source": "fine",
+        "state": "running",
+        "partitions": 3,
+        "records": 1200,
+        "messages": 1190,
+        "refused": {},
+        "dead_letters": 0,
+        "lag": 7,
+        "error": "",
+    }
+    assert found["sources"][1]["refused"] == {"no-key": 1, "not-text": 2}
+
+
+def test_the_table_shows_counts_and_what_is_stopped() -> None:
+    found = sources_json(REPORT, NOW_MS)
+    assert found is not None
+    fine, stopped = source_rows(found)
+    assert len(fine) == len(stopped) == len(SOURCE_COLUMNS)
+    assert fine == ("fine", "running", 3, "1,200", "1,190", "0", "0", "7")
+    assert stopped[1:] == ("STOPPED", 0, "4", "0", "no-key 1, not-text 2", "3", "0")
+
+
+def test_notes_say_why_a_source_is_stopped_and_what_has_it_go_on() -> None:
+    found = sources_json(REPORT, NOW_MS)
+    assert found is not None
+    assert source_notes("flights", found, "one") == [
+        "source in is STOPPED: t[0]@4: no text (not-text): see on_error",
+        "  once that is mended, on that node's machine: kafka-journal routes resume-source -j flights in --node one",
+    ]
+    assert source_notes("flights", found, "two")[0] == (
+        "the sources are as one last reported, 1.5 s ago: it is not active now"
+    )

@@ -1,0 +1,33 @@
+"""Sources that are stopped, and operators who have them go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.errors import InvalidOperationError
+from journal.ingress.stops import Place, Stops
+
+PLACE = Place("t", 2, 41)
+
+
+def test_a_stopped_source_goes_on_once_it_is_granted() -> None:
+    stops = Stops()
+    stops.add({"in": f"{PLACE}: no text"}, {"in": PLACE})
+    assert stops.reasons() == {"in": "t[2]@41: no text"}
+    asked = stops.ask("in", skip=True)
+    assert asked.skip == PLACE
+    assert stops.ask("in", skip=True) == asked
+    assert stops.asked() == asked
+    assert stops.reasons() != {}
+    stops.granted(asked)
+    assert (stops.reasons(), stops.asked()) == ({}, None)
+
+
+def test_one_that_is_not_stopped_or_not_by_a_record_is_refused() -> None:
+    stops = Stops()
+    stops.add({"gone": "topic t is gone"}, {})
+    with pytest.raises(InvalidOperationError, match="not stopped"):
+        stops.ask("in", skip=False)
+    with pytest.raises(InvalidOperationError, match="topic t is gone"):
+        stops.ask("gone", skip=True)
+    assert stops.ask("gone", skip=False).skip is None
