@@ -1,0 +1,98 @@
+"""`bench spark`: jobs over a WAL, against Spark's plain copy of the same topic from Kafka to Parquet, in WAL bytes/s.
+
+The archive is a whole run of its job: it looks the journal up, reads, parses what frames say of themselves, partitions
+by day and shard, reads back what it wrote, and writes manifest and marks. The exploded, typed table is every operation
+as `read_wal` gives it. The plain copy writes Kafka's columns.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+
+from bench.rounds import Comparison, Outcome, alternate, rounded, say
+from bench.scene import Memory, Scene
+from bench.workload import Prefill, markers, operation_frames
+from journal.config import Settings
+from loaders.spark.archive import archive
+from loaders.spark.readers import read_wal
+from loaders.spark.session import make_session
+from loaders.spark.source import JournalSource, batch
+
+OPERATIONS = 5_000_000
+SHARDS = 8
+_SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.memory": "2g"}
+
+
+def run(scene: Scene) -> Outcome:
+    outcome = Outcome()
+    memory = Memory()
+    with memory.watch(bench=os.getpid(), broker=scene.broker_pid), scene.journal(SHARDS) as settings:
+        operations = scene.operations(OPERATIONS)
+        wal_bytes = _fill(settings, operations)
+        spark = make_session("kafka-journal bench", master="local[*]", settings=_SETTINGS)
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            jobs = _Jobs(scene, spark, JournalSource.from_settings(settings), wal_bytes)
+            archived, beside_archive = alternate(scene.rounds(), jobs.archive_rate, jobs.copy_rate, what="archive")
+            typed, beside_typed = alternate(scene.rounds(), jobs.typed_rate, jobs.copy_rate, what="typed table")
+        finally:
+            spark.stop()
+    outcome.comparisons += [
+        Comparison("spark_archive", "wal_bytes_per_s", archived, beside_archive, 0.6),
+        Comparison("spark_typed", "wal_bytes_per_s", typed, beside_typed, 0.25),
+    ]
+    outcome.figures["spark_wal_bytes"] = wal_bytes
+    outcome.figures["spark_typed_operations_per_s"] = rounded(statistics.median(typed) * operations / wal_bytes)
+    outcome.figures |= memory.figures()
+    return outcome
+
+
+def _fill(settings: Settings, operations: int) -> int:
+    """So many operations in the WAL; its bytes."""
+    say(f"{operations:,} operations into the WAL")
+    marking, _ = markers(SHARDS)
+    frames = [*marking, *operation_frames(SHARDS, operations, fleeting=True)]
+    prefill = Prefill(settings)
+    prefill.write(frames)
+    prefill.commit()
+    return sum(len(frame.value) for frame in frames)
+
+
+class _Jobs:
+    """Jobs over one WAL, each time into a place that is empty."""
+
+    def __init__(self, scene: Scene, spark: SparkSession, source: JournalSource, wal_bytes: int) -> None:
+        self._spark = spark
+        self._source = source
+        self._wal_bytes = wal_bytes
+        self._place = scene.directory / "spark"
+
+    def archive_rate(self) -> float:
+        """WAL bytes a second."""
+        began = self._anew()
+        done = archive(self._spark, self._source, str(self._place), once=True, replace_other=True)
+        took = time.perf_counter() - began
+        assert done.bytes == self._wal_bytes
+        return self._wal_bytes / took
+
+    def typed_rate(self) -> float:
+        began = self._anew()
+        read_wal(self._spark, self._source).operations.write.parquet(str(self._place))
+        return self._wal_bytes / (time.perf_counter() - began)
+
+    def copy_rate(self) -> float:
+        began = self._anew()
+        self._wal().write.parquet(str(self._place))
+        return self._wal_bytes / (time.perf_counter() - began)
+
+    def _wal(self) -> DataFrame:
+        return batch(self._spark, self._source, self._source.wal)
+
+    def _anew(self) -> float:
+        shutil.rmtree(self._place, ignore_errors=True)
+        return time.perf_counter()

@@ -1,0 +1,118 @@
+"""`kafka-journal spark archive`: the journal's WAL to Parquet, once or for good."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from loaders.spark.archive import ArchiveResult
+    from loaders.spark.manifest import Manifest
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the group `spark`."""
+    app.command("archive")(archive)
+
+
+@journal_command
+def archive(
+    chosen: Chosen,
+    to: Annotated[str, typer.Option("--to", metavar="PATH", help="A directory, or a URL that Spark's Hadoop knows.")],
+    once: Annotated[bool, typer.Option("--once", help="To the committed end as of now, then end.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0, metavar="SECONDS", help="A batch so often.")] = 60.0,
+    replace: Annotated[bool, typer.Option("--replace", help="This archive takes the place of another one.")] = False,
+    from_trimmed: Annotated[
+        bool, typer.Option("--from-trimmed", help="Begin an archive with what is left of a trimmed WAL.")
+    ] = False,
+    master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Archive the committed WAL to Parquet files, every record once, until Ctrl-C.
+
+    A run that is killed, or loses all that Spark keeps, goes on where the archive's manifest ends. `trim` deletes only
+    what is in the archive.
+    """
+    settings = chosen.settings()
+    with _session(f"archive {settings.journal}", master) as spark, _stopped_by_signals() as stop:
+        # starts quickly without: only this command needs it
+        from loaders.spark.archive import archive as archive_wal
+        from loaders.spark.source import JournalSource
+
+        result = archive_wal(
+            spark,
+            JournalSource.from_settings(settings),
+            to,
+            once=once,
+            every_s=every_s,
+            replace_other=replace,
+            from_trimmed=from_trimmed,
+            told=_tell,
+            stop=stop,
+        )
+    if as_json:
+        print_json(to_json(result))
+    else:
+        count = f"{result.records:,} records in {result.batches} batches"
+        typer.echo(f"journal {result.journal}: {count} were archived to {result.path}")
+        if result.foreign:
+            typer.echo(f"{result.foreign:,} of them are no frames of this journal")
+        if result.faults:
+            typer.echo(f"{result.faults:,} frames do not follow the one before them")
+
+
+def to_json(result: ArchiveResult) -> dict[str, Any]:
+    """What `--json` prints."""
+    return {
+        "journal": result.journal,
+        "path": result.path,
+        "batches": result.batches,
+        "records": result.records,
+        "bytes": result.bytes,
+        "foreign": result.foreign,
+        "faults": result.faults,
+        "offsets": [result.ends[shard] for shard in sorted(result.ends)],
+    }
+
+
+def _tell(manifest: Manifest) -> None:
+    ends = " ".join(str(part.end) for _, part in sorted(manifest.parts.items()))
+    errors.print(f"batch {manifest.number} is archived: offsets below {ends}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _session(name: str, master: str | None) -> Iterator[SparkSession]:
+    """The session that is there (`spark-submit` has made one), or one of this command alone."""
+    # PySpark is an extra, and takes a second to import
+    from loaders.spark.chatter import starting_spark
+    from loaders.spark.session import make_session
+
+    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
+        spark = make_session(name, master=master)
+    try:
+        yield spark
+    finally:
+        if spark.sparkContext.appName == name:
+            spark.stop()
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set. PySpark's own handler would cancel the batch that is being written."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,73 @@
+"""`kafka-journal trim`: delete the beginning of the WAL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from journal.cli.common import (
+    PROGRESS_AFTER_S,
+    Chosen,
+    JsonOption,
+    StepProgress,
+    YesOption,
+    confirm,
+    errors,
+    journal_command,
+    operator,
+    print_json,
+    print_table,
+)
+from journal.cli.reading import opened_journal
+from journal.runtime import wall_ms
+from journal.trim import ShardTrim, Trimming
+
+_COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "held by")
+
+
+@journal_command
+def trim(
+    chosen: Chosen,
+    without_archive: Annotated[
+        bool, typer.Option("--without-archive", help="What is deleted is nowhere else: it is compared first.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be deleted.")] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the WAL's beginning: what the tables and the archive have, before the current epoch.
+
+    It cannot be undone. `verify` then starts from the digest of the tables that this records.
+    """
+    settings = chosen.settings()
+    with opened_journal(settings) as (kafka, rows), StepProgress(after_s=PROGRESS_AFTER_S) as progress:
+        trimming = Trimming(kafka, settings, rows, progress, without_archive=without_archive)
+        with closing(trimming):
+            plan = trimming.plan(operator(), wall_ms())
+            progress.hide()
+            count = sum(each.offset - each.start for each in plan)
+            if not as_json:
+                _show(settings.journal, plan)
+            if count and not dry_run:
+                if as_json and not yes:
+                    errors.print(f"journal {settings.journal}: {count:,} offsets of the WAL are to be deleted")
+                confirm("delete them for good?", yes=yes)
+                trimming.delete(plan)
+    if as_json:
+        print_json({"journal": settings.journal, "deleted": bool(count) and not dry_run, "shards": _to_json(plan)})
+    elif not count:
+        typer.echo("there is nothing to delete")
+    else:
+        typer.echo(f"{count:,} offsets {'would be' if dry_run else 'were'} deleted")
+
+
+def _show(journal: str, plan: Sequence[ShardTrim]) -> None:
+    rows = [(each.shard, each.start, each.offset, f"{each.offset - each.start:,}", each.held_by) for each in plan]
+    print_table(f"the WAL of journal {journal}", _COLUMNS, rows)
+
+
+def _to_json(plan: Sequence[ShardTrim]) -> list[dict[str, Any]]:
+    return [{"shard": each.shard, "start": each.start, "offset": each.offset, "held_by": each.held_by} for each in plan]

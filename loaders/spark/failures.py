@@ -1,0 +1,77 @@
+"""What Spark raises for the journal's topics, as the journal's own errors.
+
+DataFrames are lazy: Spark meets Kafka in an action, perhaps one of the caller's. `journal_errors` goes around those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, TopicError
+
+_KAFKA = "org.apache.kafka."
+_NO_TOPIC = f"{_KAFKA}common.errors.UnknownTopicOrPartitionException"
+_GONE = f"{_KAFKA}clients.consumer.OffsetOutOfRangeException"
+_SILENT = (f"{_KAFKA}common.errors.TimeoutException", f"{_KAFKA}common.errors.DisconnectException")
+_SOURCE = "org.apache.spark.sql.kafka010."
+_CAUSES_MAX = 20
+
+
+class Cause(NamedTuple):
+    """One of the Java exceptions behind an error, the outermost first."""
+
+    name: str
+    message: str
+    thrown_in: str
+    """The class that threw it."""
+
+
+@contextmanager
+def journal_errors(journal: str) -> Iterator[None]:
+    """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka."""
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        ours = translated(error, journal)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def translated(error: Exception, journal: str) -> JournalError | None:
+    """What an error of Spark's (of an action, or of a streaming query) means for the journal; None if nothing."""
+    causes = java_causes(error)
+    names = [cause.name for cause in causes]
+    said = causes[-1].message if causes else ""
+    if _NO_TOPIC in names:
+        return TopicError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
+    if _GONE in names or any(_is_data_loss(cause) for cause in causes):
+        return GapError(f"records of journal {journal} that were to be read are gone from Kafka: {said}")
+    if any(name in _SILENT for name in names):
+        return KafkaUnavailableError(said)
+    if any(name.startswith(_KAFKA) for name in names):
+        return KafkaRefusedError(said)
+    return None
+
+
+def java_causes(error: Exception) -> list[Cause]:
+    """The Java exceptions that an error of PySpark's stands for."""
+    # PySpark keeps the original of those that it has a class for, under no public name
+    thrown: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    found: list[Cause] = []
+    while thrown is not None and len(found) < _CAUSES_MAX:
+        trace = thrown.getStackTrace()
+        place = trace[0].getClassName() if len(trace) else ""
+        found.append(Cause(thrown.getClass().getName(), str(thrown.getMessage()), place))
+        thrown = thrown.getCause()
+    return found
+
+
+def _is_data_loss(cause: Cause) -> bool:
+    """Spark's source has no class of its own for offsets that are gone; it throws no other IllegalStateException."""
+    return cause.name == "java.lang.IllegalStateException" and cause.thrown_in.startswith(_SOURCE)

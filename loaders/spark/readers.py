@@ -1,0 +1,273 @@
+"""A journal's topics as DataFrames with typed columns, as of now or as streams: docs/SPARK.md has all columns.
+
+    read_wal, stream_wal       operations and frames, and the records that are no frames
+    read_table, stream_table   records with their updates, marks, what was skipped; or every change of a row
+    read_transactions          what is in doubt, and the operations that wait for it
+
+DataFrames are lazy: every action reads the topic again, as it is then. What Spark says of Kafka in one becomes the
+journal's errors within `failures.journal_errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError, GapError
+from loaders.spark import frames, rows
+from loaders.spark.failures import journal_errors
+from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, batch, identity, identity_and_begun, stream
+from loaders.spark.wire import computed_once, parsed, with_frame
+
+_SHARDS_AT_ONCE = 16
+"""Branches of one plan."""
+_XID_PART_BYTES_MAX = 64
+_FORMAT_ID_MAX = 2**31 - 1
+
+
+class Wal(NamedTuple):
+    """A WAL, or a part of it. A record is a frame or a dead letter."""
+
+    operations: DataFrame
+    frames: DataFrame
+    dead_letters: DataFrame
+
+
+class Table(NamedTuple):
+    """The state that a table holds: the fold of the WAL up to each shard's mark."""
+
+    records: DataFrame
+    marks: DataFrame
+    skipped: DataFrame
+    dead_letters: DataFrame
+
+
+class TableChanges(NamedTuple):
+    """Rows as they are written."""
+
+    changes: DataFrame
+    dead_letters: DataFrame
+
+
+class Transactions(NamedTuple):
+    """What a table holds of transactions that are not settled."""
+
+    transactions: DataFrame
+    operations: DataFrame
+
+
+# ---- readers -----------------------------------------------------------------------------------------------
+
+
+def read_wal(
+    spark: SparkSession,
+    source: JournalSource,
+    *,
+    starting: Mapping[int, int] | None = None,
+    ending: Mapping[int, int] | None = None,
+    include_archive: str | None = None,
+) -> Wal:
+    """The committed WAL, or each shard's part from `starting` to before `ending` ({shard: offset}, of all shards).
+
+    `source.EARLIEST` for an offset takes what there is of a trimmed shard. With `include_archive`, an archive's path,
+    it is all that the archive has and the WAL from there on, and there is nothing to bound.
+
+    Raises TopicError for a journal that does not exist, RowError for one of another format, GapError if records that
+    were asked for have been trimmed; it names what is gone.
+    """
+    if include_archive is not None:
+        return _with_archive(spark, source, include_archive, bounded=starting is not None or ending is not None)
+    journal, begun = identity_and_begun(spark, source)
+    check_start(spark, source, journal, starting, begun=begun)
+    return _wal(with_frame(batch(spark, source, source.wal, starting=starting, ending=ending)), journal)
+
+
+def stream_wal(
+    spark: SparkSession,
+    source: JournalSource,
+    *,
+    starting: Mapping[int, int] | None = None,
+    max_offsets: int | None = None,
+) -> Wal:
+    """The same as streams; each of them that is started reads the topic. Raises as `read_wal`.
+
+    Where a query goes on from its checkpoint and finds that records were trimmed meanwhile, the query fails.
+    """
+    journal, begun = identity_and_begun(spark, source)
+    check_start(spark, source, journal, starting, begun=begun)
+    return _wal(with_frame(stream(spark, source, source.wal, starting=starting, max_offsets=max_offsets)), journal)
+
+
+def read_table(spark: SparkSession, source: JournalSource) -> Table:
+    """The records with their updates, as of each shard's newest mark. Raises TopicError and RowError as `read_wal`."""
+    state, newest = _state(spark, source)
+    return Table(rows.records(state), rows.marks(state), rows.skipped(state), rows.dead_letters(newest))
+
+
+def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int | None = None) -> TableChanges:
+    """Every row that is written or deleted, marks too: rows up to a shard's MARK belong together."""
+    identity(spark, source)
+    records = stream(spark, source, source.table, max_offsets=max_offsets)
+    return TableChanges(rows.changes(records), rows.dead_letters(records))
+
+
+def read_transactions(spark: SparkSession, source: JournalSource) -> Transactions:
+    """Transactions of more than one group that are not settled, with their xids; and the operations staged for them."""
+    state, _ = _state(spark, source)
+    staged = state.where(F.col("row") == "STAGED")
+    of_operation = ("type", "id", "kind", "data", "replaceable", "subject", "position")
+    return Transactions(_transactions(state), staged.select("tx", "shard", *of_operation))
+
+
+# ---- the WAL -----------------------------------------------------------------------------------------------
+
+
+def check_start(
+    spark: SparkSession,
+    source: JournalSource,
+    journal: JournalIdentity,
+    starting: Mapping[int, int] | None = None,
+    *,
+    begun: bool | None = None,
+) -> None:
+    """Raises GapError unless the WAL still has all frames, or all from `starting` on; it names what is gone.
+
+    `begun` as `identity_and_begun` has it; asked for without.
+    """
+    if starting is not None:
+        asked = {shard: offset for shard, offset in starting.items() if offset != EARLIEST}
+        gone = _unreadable(spark, source, asked) if asked else []
+    else:
+        if begun is None:
+            _, begun = identity_and_begun(spark, source)
+        asked, gone = {}, list(range(journal.shards))
+        if not begun or _is_there(spark, source, journal):
+            return
+    first = _first_frames(spark, source, gone, None)
+    told = "; ".join(filter(None, (_what_is_gone(shard, first.get(shard), asked.get(shard)) for shard in gone)))
+    if told:
+        raise GapError(f"{source.wal} has been trimmed: {told}")
+
+
+def _with_archive(spark: SparkSession, source: JournalSource, path: str, *, bounded: bool) -> Wal:
+    # the archive's module checks where the WAL begins with this one's
+    from loaders.spark.archived import joined
+
+    if bounded:
+        raise ConfigError("starting and ending are of the WAL alone: read it without the archive")
+    journal = identity(spark, source)
+    return _wal(with_frame(joined(spark, source, journal, path)), journal)
+
+
+def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:
+    return Wal(
+        frames.operations(records, journal), frames.frames(records, journal), frames.dead_letters(records, journal)
+    )
+
+
+def _first_frames(
+    spark: SparkSession, source: JournalSource, shards: Iterable[int], starting: Mapping[int, int] | None
+) -> dict[int, Row]:
+    """The first record of each shard (that has one): shard, offset and its frame's number, null for no frame."""
+    found: dict[int, Row] = {}
+    left = sorted(shards)
+    while left:
+        now, left = left[:_SHARDS_AT_ONCE], left[_SHARDS_AT_ONCE:]
+        firsts = [
+            batch(
+                spark,
+                source,
+                source.wal,
+                starting=None if starting is None else {shard: starting[shard]},
+                shards=[shard],
+            ).limit(1)
+            for shard in now
+        ]
+        frame = F.col("frame")
+        first = with_frame(reduce(DataFrame.union, firsts)).select(
+            F.col("partition").alias("shard"), "offset", frame["number"].alias("number")
+        )
+        with journal_errors(source.journal):
+            found |= {row["shard"]: row for row in first.collect()}
+    return found
+
+
+def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> bool:
+    """Whether every shard has its first record, which is at offset 0: one small job, where asking where shards begin
+    takes one a shard."""
+    firsts = dict.fromkeys(range(journal.shards), 0)
+    records = batch(spark, source, source.wal, starting=firsts, ending=dict.fromkeys(firsts, 1))
+    try:
+        with journal_errors(source.journal):
+            records.select("offset").collect()
+    except GapError:
+        return False
+    return True
+
+
+def _unreadable(spark: SparkSession, source: JournalSource, asked: Mapping[int, int]) -> list[int]:
+    """The shards that cannot be read from the offset asked for."""
+    try:
+        _first_frames(spark, source, asked, asked)
+    except GapError:
+        if len(asked) == 1:
+            return list(asked)
+    else:
+        return []
+    return [shard for shard, offset in sorted(asked.items()) if _unreadable(spark, source, {shard: offset})]
+
+
+def _what_is_gone(shard: int, first: Row | None, asked: int | None) -> str | None:
+    """Of a shard that was to be read from offset `asked` on, or from its start; None if nothing is."""
+    if first is None:
+        return f"shard {shard}: all of it"
+    number, begins = first["number"], f"the WAL begins at offset {first['offset']}"
+    if number is not None:
+        begins += f" with frame {number}"
+    if asked is not None:
+        return f"shard {shard}: asked from offset {asked} on, {begins}"
+    if number == 1 or (number is None and first["offset"] == 0):
+        return None
+    return f"shard {shard}: {begins}" + (f", frames 1 to {number - 1} are gone" if number else "")
+
+
+# ---- the table ---------------------------------------------------------------------------------------------
+
+
+def _state(spark: SparkSession, source: JournalSource) -> tuple[DataFrame, DataFrame]:
+    """The newest rows, typed, and as they are."""
+    identity(spark, source)
+    newest = rows.newest(batch(spark, source, source.table))
+    return rows.changes(newest), newest
+
+
+def _transactions(state: DataFrame) -> DataFrame:
+    part = F.col("transaction")
+    parts = state.where(F.col("row") == "TRANSACTION").groupBy("tx")
+    whole = parts.agg(
+        F.max(part["prepared"]).alias("prepared"),
+        F.min(part["epoch"]).alias("epoch"),
+        F.sum(part["staged"]).alias("operations"),
+        F.sum(part["bytes"]).alias("bytes"),
+        F.array_sort(F.collect_set("shard")).alias("shards"),
+        F.max(part["shards"]).alias("shards_prepared"),
+        F.min(part["prepared_at"]).alias("prepared_at"),
+        F.first(part["data"], ignorenulls=True).alias("data"),
+    )
+    decoded = computed_once(whole, parsed("data", "Xid"), "as_xid")
+    return decoded.select("*", _xid(F.col("as_xid")).alias("xid")).drop("as_xid")
+
+
+def _xid(of: Column) -> Column:
+    """Null where what a PREPARE carried is no xid: somebody prepared without XA."""
+    told = F.struct(
+        F.coalesce(of["format_id"], F.lit(0)).alias("format_id"),
+        of["gtrid"].alias("gtrid"),
+        F.coalesce(of["bqual"], F.lit(b"")).alias("bqual"),
+    )
+    good = F.length(told["gtrid"]).between(1, _XID_PART_BYTES_MAX) & (F.length(told["bqual"]) <= _XID_PART_BYTES_MAX)
+    return F.when(good & told["format_id"].between(0, _FORMAT_ID_MAX), told)

@@ -1,0 +1,159 @@
+"""A SparkSession with the packages that a job needs, or an error that says what is missing and what mends it.
+
+A session that is there already (a notebook's, `spark-submit`'s) is taken as it is: its packages were fixed when its JVM
+started, so it is looked at, not changed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections.abc import Callable, Collection, Mapping
+from contextlib import redirect_stdout, suppress
+from pathlib import Path
+
+from journal.errors import ConfigError, MissingExtraError
+from loaders.spark.packages import READING, Part, installed_pyspark, packages
+
+try:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import AnalysisException, IllegalArgumentException
+    from pyspark.sql import SparkSession
+except ImportError as missing:
+    raise MissingExtraError("Spark needs PySpark: pip install 'kafka-journal[spark]'") from missing
+
+from loaders.spark.wire import parsed, ship_descriptor
+
+_PACKAGES = "spark.jars.packages"
+_DELTA_SETTINGS: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_WAREHOUSE = Path("spark-warehouse")
+"""Where Spark keeps tables that have a name; it makes it in the working directory, whether there are any or not."""
+_TIME_ZONE = "spark.sql.session.timeZone"
+"""Times are shown, and days are cut, in UTC wherever a job runs."""
+
+
+def make_session(
+    name: str,
+    *,
+    parts: Collection[Part] = READING,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The running session, or a new one, that has `parts`.
+
+    `master` is a URL; without one it is the environment's (`spark-submit`, spark-defaults). `settings` are Spark's own
+    and go before ours; packages of theirs are added to. Raises MissingExtraError if Spark does not start or lacks a
+    part, ConfigError for a PySpark that the parts are not matched to, and for a master or setting that the running
+    session was not started with.
+    """
+    wanted = packages(installed_pyspark(), parts)
+    asked = dict(settings or {}) | ({} if master is None else {"spark.master": master})
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        _check_settings(running, asked)
+        spark = running
+    else:
+        listed = [each for each in (asked.pop(_PACKAGES, ""), *wanted) if each]
+        own = {_TIME_ZONE: "UTC", **_settings_of(parts)}
+        if listed:
+            own[_PACKAGES] = ",".join(listed)
+        spark = _started(name, own | asked, wanted)
+    check_parts(spark, parts)
+    if Part.PROTOBUF in parts:
+        ship_descriptor(spark)
+    return spark
+
+
+def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:
+    """Raises MissingExtraError for the parts that a session does not have, with what gives it them."""
+    absent = [part for part in Part if part in parts and not _FINDS[part](spark)]
+    if absent:
+        coordinates = ",".join(packages(spark.version, absent))
+        names = " and ".join(part.value for part in absent)
+        settings = "".join(f" --conf {key}={value}" for key, value in _settings_of(absent).items())
+        raise MissingExtraError(
+            f"the running Spark {spark.version} was started without {names}: "
+            f"start it with --packages {coordinates}{settings}"
+        )
+
+
+def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) -> SparkSession:
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    warehouse = _WAREHOUSE.absolute()
+    if not warehouse.exists():
+        atexit.register(_removed_if_empty, warehouse)
+    try:
+        return builder.getOrCreate()
+    except RuntimeError as error:  # all that PySpark 3 says of a JVM that ends at once
+        raise MissingExtraError(_did_not_start(wanted)) from error
+
+
+def _removed_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def _settings_of(parts: Collection[Part]) -> Mapping[str, str]:
+    return _DELTA_SETTINGS if Part.DELTA in parts else {}
+
+
+def _check_settings(spark: SparkSession, asked: Mapping[str, str]) -> None:
+    for key, value in asked.items():
+        found = spark.conf.get(key, None)
+        if found != value:
+            raise ConfigError(f"the running Spark has {key}={found or 'nothing'}, not {value}: stop it first")
+
+
+def _did_not_start(wanted: Collection[str]) -> str:
+    what = "Spark did not start; what it said is above. It needs Java 8, 11 or 17"
+    if not wanted:
+        return what
+    return (
+        f"{what}, and from a Maven repository {', '.join(wanted)}: if one is 'not found' there, name another "
+        "repository (spark.jars.repositories, spark.jars.ivySettings)"
+    )
+
+
+def _finds_kafka(spark: SparkSession) -> bool:
+    """The source, if it is there, asks for what to read."""
+    try:
+        spark.read.format("kafka").load()
+    except IllegalArgumentException:
+        return True
+    except (AnalysisException, Py4JJavaError):  # which of them depends on where Spark looks first
+        return False
+    return True
+
+
+def _finds_protobuf(_: SparkSession) -> bool:
+    try:
+        with redirect_stdout(sys.stderr):  # PySpark prints a page about it
+            parsed("value", "Mark")
+    except TypeError:  # a Java package that is not there cannot be called
+        return False
+    return True
+
+
+def _finds_delta(spark: SparkSession) -> bool:
+    """With its SQL extension, which a session that was started by hand may lack."""
+    if _DELTA_SETTINGS["spark.sql.extensions"] not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        return False
+    try:
+        spark.read.format("delta").load("/nowhere")
+    except AnalysisException:
+        return True
+    except Py4JJavaError:
+        return False
+    return True
+
+
+_FINDS: Mapping[Part, Callable[[SparkSession], bool]] = {
+    Part.KAFKA: _finds_kafka,
+    Part.PROTOBUF: _finds_protobuf,
+    Part.DELTA: _finds_delta,
+}

@@ -1,0 +1,180 @@
+"""The topics of a journal by Spark's own Kafka source: committed records only, and no gap is passed over.
+
+What connects and authenticates is said once, in the journal's settings, with librdkafka's names; `client_options` makes
+of it what the Java client wants.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import RowError, TopicError
+from journal.v1.journal_pb2 import Archive
+from loaders.spark.client_options import java_options
+from loaders.spark.failures import journal_errors
+from loaders.spark.wire import FORMAT, MAGIC, parsed
+
+if TYPE_CHECKING:
+    from journal.config import Settings
+
+IDENTITY_KEY = b"journal"
+EPOCH_KEY = b"epoch"
+ARCHIVE_KEYS = b"archive/"
+EARLIEST, LATEST = -2, -1
+"""In place of an offset: where the partition starts, where it ends."""
+
+
+@dataclass(frozen=True)
+class JournalSource:
+    """Where a journal is. `properties` are Kafka client properties: librdkafka's, or Spark's own (`kafka.…`)."""
+
+    bootstrap_servers: str
+    journal: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> JournalSource:
+        return cls(settings.bootstrap_servers, settings.journal, settings.client_properties)
+
+    @property
+    def wal(self) -> str:
+        return f"{self.journal}.wal"
+
+    @property
+    def table(self) -> str:
+        return f"{self.journal}.table"
+
+    @property
+    def control(self) -> str:
+        return f"{self.journal}.control"
+
+    def options(self) -> dict[str, str]:
+        """What Spark's Kafka source and sink are told about the brokers. Raises ConfigError for what Java has not."""
+        return java_options(self.properties) | {"kafka.bootstrap.servers": self.bootstrap_servers}
+
+
+@dataclass(frozen=True)
+class JournalIdentity:
+    """Of which journal frames are: what its control row says."""
+
+    uuid: bytes
+    shards: int
+
+
+class Control(NamedTuple):
+    """What readers want of a journal's control rows."""
+
+    identity: JournalIdentity
+    begun: bool
+    """Whether it was ever activated."""
+    archives: dict[int, Archive]
+    """The archive's mark of each shard that has one."""
+
+
+def batch(
+    spark: SparkSession,
+    source: JournalSource,
+    topic: str,
+    *,
+    starting: Mapping[int, int] | None = None,
+    ending: Mapping[int, int] | None = None,
+    shards: Collection[int] | None = None,
+) -> DataFrame:
+    """A topic's committed records, read anew by every action: key, value, topic, partition, offset, timestamp.
+
+    `shards` are the partitions to read; all without it. `starting` and `ending` are {partition: offset}, the first
+    included, the other not; they name all that are read (Spark refuses anything else), `EARLIEST` and `LATEST` too.
+    """
+    reader = spark.read.format("kafka").options(**_reading(source, topic, starting, shards))
+    if ending is not None:
+        reader = reader.option("endingOffsets", _offsets(topic, ending))
+    with journal_errors(source.journal):
+        return _columns(reader.load())
+
+
+def stream(
+    spark: SparkSession,
+    source: JournalSource,
+    topic: str,
+    *,
+    starting: Mapping[int, int] | None = None,
+    max_offsets: int | None = None,
+) -> DataFrame:
+    """The same as a stream. `starting` counts where the query has no checkpoint; `max_offsets` bounds a micro-batch."""
+    reader = spark.readStream.format("kafka").options(**_reading(source, topic, starting, None))
+    if max_offsets is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(max_offsets))
+    return _columns(reader.load())
+
+
+def control_rows(spark: SparkSession, source: JournalSource) -> DataFrame:
+    """The control rows that are there, the newest of each key: key, value, offset, timestamp."""
+    newest = F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
+    rows = batch(spark, source, source.control).groupBy("key").agg(newest)
+    return rows.select("key", "newest.*").where(F.col("value").isNotNull())
+
+
+def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
+    """Which journal it is. Raises TopicError for one that `init` has not made, RowError for one of another format."""
+    return identity_and_begun(spark, source)[0]
+
+
+def identity_and_begun(spark: SparkSession, source: JournalSource) -> tuple[JournalIdentity, bool]:
+    """The same, and whether it was ever activated: then every shard of its WAL has a marker."""
+    return control(spark, source)[:2]
+
+
+def control(spark: SparkSession, source: JournalSource) -> Control:
+    """What the control rows say, in one look. Raises as `identity`."""
+    key = F.col("key")
+    of_archive = F.substring("key", 1, len(ARCHIVE_KEYS)) == F.lit(ARCHIVE_KEYS)
+    rows = control_rows(spark, source).where(key.isin(IDENTITY_KEY, EPOCH_KEY) | of_archive)
+    with journal_errors(source.journal):
+        found = {
+            bytes(row["key"]): row
+            for row in rows.select("key", "value", parsed("value", "Identity").alias("is"), "offset").collect()
+        }
+    if IDENTITY_KEY not in found:
+        raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
+    told, offset = found[IDENTITY_KEY]["is"], found[IDENTITY_KEY]["offset"]
+
+    def fault(reason: str) -> RowError:
+        return RowError(reason, topic=source.control, partition=0, offset=offset)
+
+    if told["magic"] != MAGIC or not told["journal"] or not told["shards"]:
+        raise fault("the control row of the journal's identity does not parse")
+    if told["format"] != FORMAT:
+        raise fault(f"the journal has format {told['format']}, this kafka-journal reads {FORMAT}")
+    archives = [Archive.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(ARCHIVE_KEYS)]
+    journal = JournalIdentity(bytes(told["journal"]), told["shards"])
+    return Control(journal, EPOCH_KEY in found, {mark.shard: mark for mark in archives})
+
+
+def _reading(
+    source: JournalSource, topic: str, starting: Mapping[int, int] | None, shards: Collection[int] | None
+) -> dict[str, str]:
+    which = {"subscribe": topic} if shards is None else {"assign": json.dumps({topic: sorted(shards)})}
+    return {
+        # three tries: an unreachable broker is known in a minute, a slow one is waited for; the user's may replace it
+        "kafka.default.api.timeout.ms": "20000",
+        "kafka.request.timeout.ms": "20000",
+        **source.options(),
+        **which,
+        "startingOffsets": "earliest" if starting is None else _offsets(topic, starting),
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+    }
+
+
+def _offsets(topic: str, offsets: Mapping[int, int]) -> str:
+    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+
+
+def _columns(records: DataFrame) -> DataFrame:
+    return records.select("key", "value", "topic", "partition", "offset", "timestamp")

@@ -1,0 +1,123 @@
+"""Values <-> protobuf in the JVM, by `from_protobuf` with the descriptor set that ships with the package.
+
+Spark 3.4 opens that file on the driver and on every executor. Where both are this machine it is the package's own; for
+any other master `ship_descriptor` sends it along, and it is named without a directory: executors find it where they
+run, the driver in its working directory, as long as its process lives.
+
+What Spark makes of protobuf: an absent field is null, also where it only has its default, so `with_frame` fills the
+defaults in; an enum is its name (an unknown one a name of Spark's), and null for 0; unsigned numbers come signed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.protobuf.functions import from_protobuf
+
+import journal.v1 as messages
+from journal.errors import ConfigError
+
+_DESCRIPTOR = Path(messages.__file__).with_name("journal.desc")
+_SETTING = "spark.kafkaJournal.descriptor"
+"""A path of the descriptor set that is the same on the driver and on every executor: then nothing is shipped."""
+
+MAGIC = 0x314C4A4B
+FORMAT = 1
+
+_RAW = "frame as it was"
+_FRAME = (
+    "magic int, format int, journal binary, epoch bigint, node string, `group` bigint, number bigint, previous bigint, "
+    "last boolean, issued bigint, count int"
+)
+_OPERATION = (
+    "type: string, id: bigint, kind: int, data: binary, replaceable: boolean, subject: bigint, tx: bigint, "
+    "covers: int, shards: int"
+)
+_DEFAULTS: Mapping[str, object] = {
+    "int": 0,
+    "bigint": 0,
+    "boolean": False,
+    "string": "",
+    "binary": b"",
+}
+
+FRAME_SCHEMA = f"{_FRAME}, operations array<struct<{_OPERATION}>>"
+"""The message `Frame` as `with_frame` gives it."""
+
+
+def with_frame(records: DataFrame) -> DataFrame:
+    """`records` with `frame`: `value` as a struct of `FRAME_SCHEMA`, null where it is no frame at all."""
+    found = computed_once(records, parsed("value", "Frame"), "frame")
+    filled = computed_once(found.withColumnRenamed("frame", _RAW), _filled(F.col(_RAW)), "frame")
+    return filled.drop(_RAW)
+
+
+def parsed(column: Column | str, message: str) -> Column:
+    """A message of journal.proto or store.proto as a struct; nulls in all of its fields where it does not parse."""
+    return from_protobuf(column, message, _descriptor(), {"mode": "PERMISSIVE"})
+
+
+def ship_descriptor(spark: SparkSession) -> None:
+    """Send the descriptor set along to executors elsewhere. Raises ConfigError if the driver cannot have it beside."""
+    context = spark.sparkContext
+    beside = Path(_shipped(context)).absolute()
+    if _everywhere(context) is not None or beside.exists():
+        return
+    try:
+        shutil.copyfile(_DESCRIPTOR, beside)
+    except OSError as error:
+        raise ConfigError(
+            f"{beside.name} cannot be written into the working directory {os.getcwd()}: start elsewhere, or set "
+            f"{_SETTING} to where {_DESCRIPTOR.name} is on the driver and on every executor ({error})"
+        ) from error
+    atexit.register(beside.unlink, missing_ok=True)
+    context.addFile(str(beside))
+
+
+def computed_once(table: DataFrame, column: Column, name: str) -> DataFrame:
+    """`table` with a column that costs something.
+
+    Spark would put its expression wherever the column is used, and parse a frame again for each field that a filter
+    looks at; it does not where a row is generated, if only one.
+    """
+    return table.select("*", F.explode(F.array(column)).alias(name))
+
+
+def _descriptor() -> str:
+    context = SparkContext.getOrCreate()
+    return _everywhere(context) or _shipped(context)
+
+
+def _shipped(context: SparkContext) -> str:
+    """Of one application: others may start in the same directory, and end before it."""
+    return f"kafka-journal-{context.applicationId}.desc"
+
+
+def _everywhere(context: SparkContext) -> str | None:
+    """A path that driver and executors have in common, if there is one."""
+    given = context.getConf().get(_SETTING)
+    if given:
+        return given
+    return str(_DESCRIPTOR) if (context.master or "").split("[")[0] == "local" else None
+
+
+def _filled(frame: Column) -> Column:
+    """A frame with its defaults. Bytes that do not parse give no magic, as do most that are something else."""
+    operations = F.transform(frame["operations"], lambda op: _with_defaults(op, _OPERATION))
+    return F.when(frame["magic"].isNotNull(), _with_defaults(frame, _FRAME, operations.alias("operations")))
+
+
+def _with_defaults(of: Column, fields: str, *further: Column) -> Column:
+    """Fields as in a schema, whatever is null with protobuf's default."""
+    filled = [
+        F.coalesce(of[name.strip("`")], F.lit(_DEFAULTS[kind])).alias(name.strip("`"))
+        for name, kind in (field.replace(":", "").split() for field in fields.split(", "))
+    ]
+    return F.struct(*filled, *further)

@@ -1,0 +1,40 @@
+"""One small Spark for the whole run, with all packages; and one journal of a message store that its tests read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from loaders.spark.packages import Part
+from loaders.spark.session import make_session
+from tests.support.spark_history import History, write_history
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    # for a minute of small jobs the quick compiler is the faster one
+    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    settings = SETTINGS | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    session = make_session("kafka-journal tests", parts=frozenset(Part), master="local[2]", settings=settings)
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def history(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> History:
+    """Written once; nothing writes to it any more."""
+    return write_history(bootstrap, tmp_path_factory.mktemp("history"))

@@ -1,0 +1,344 @@
+"""The archive has every committed record of the WAL once, whatever becomes of the jobs that write it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from typer.testing import CliRunner
+
+from journal.cli.main import app
+from journal.config import Settings
+from journal.errors import ArchiveError, GapError
+from journal.kafka.control import EPOCH_KEY, IDENTITY_KEY, control_row, read_control, wal_topic
+from journal.kafka.marks import records_between
+from journal.kafka.ports import LogRecord, Sent
+from journal.runtime import kafka_of
+from journal.v1.journal_pb2 import Epoch, Frame, Identity
+from journal.wire.frames import FORMAT, MAGIC
+from loaders.spark.archive import ArchiveResult, archive
+from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
+from loaders.spark.manifest import Manifest
+from loaders.spark.source import JournalSource, identity
+from tests.support.build import add, frame, marker
+from tests.support.in_process import made_journal
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
+
+SHARDS = 2
+LIMIT_S = 30.0
+KILLED = -signal.SIGKILL
+JOB_TIMEOUT_S = 600.0
+
+
+@dataclass
+class Written:
+    """A journal whose WAL a test writes itself, frame by frame."""
+
+    settings: Settings
+    path: str
+    numbers: list[int]
+
+    @property
+    def source(self) -> JournalSource:
+        return JournalSource.from_settings(self.settings)
+
+    @property
+    def uuid(self) -> bytes:
+        rows = read_control(kafka_of(self.settings), self.settings.journal, time.monotonic, LIMIT_S)
+        return rows.require_identity(self.settings.journal).journal
+
+    def frames(self, count: int, *, commit: bool = True, epoch: int = 1) -> None:
+        """Frames of so many groups into every shard, a transaction each ten."""
+        producer = kafka_of(self.settings).transactional_producer(f"{self.settings.journal}-test")
+        producer.init(LIMIT_S)
+        uuid, topic = self.uuid, wal_topic(self.settings.journal)
+        numbers = list(self.numbers)
+        for start in range(0, count, 10):
+            sent = []
+            for _ in range(start, min(count, start + 10)):
+                for shard in range(SHARDS):
+                    numbers[shard] += 1
+                    number = numbers[shard]
+                    operation = marker() if number == 1 else add(number * 1024 + shard, os.urandom(20))
+                    value: Frame = frame(number, operation, journal=uuid, issued=number, epoch=epoch)
+                    sent.append(Sent(topic, shard, None, value.SerializeToString()))
+            producer.send(sent, LIMIT_S)
+            if commit:
+                producer.commit_transaction(LIMIT_S)
+            else:
+                producer.abort_transaction(LIMIT_S)
+        producer.close()
+        if commit:
+            self.numbers = numbers
+
+    def foreign(self, value: bytes | None, key: bytes | None = None) -> None:
+        producer = kafka_of(self.settings).plain_producer()
+        producer.send([Sent(wal_topic(self.settings.journal), 0, key, value)], LIMIT_S)
+        producer.close()
+
+    def wal(self) -> list[tuple[int, int, bytes | None, bytes | None]]:
+        """What a plain consumer reads: shard, offset, key, value."""
+        reader = kafka_of(self.settings).reader(wal_topic(self.settings.journal))
+        found: list[LogRecord] = []
+        for shard in range(SHARDS):
+            start, end = reader.start_and_end(shard, LIMIT_S)
+            found += records_between(reader, shard, start, end, clock=time.monotonic, stall_s=LIMIT_S, name="the WAL")
+        reader.close()
+        return [(record.partition, record.offset, record.key, record.value) for record in found]
+
+    def archived(self, spark: SparkSession) -> list[tuple[int, int, bytes | None, bytes | None]]:
+        rows = read_archive(spark, self.path, self.settings.journal).select("shard", "offset", "key", "value").collect()
+        return sorted((row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
+
+    def run(self, spark: SparkSession, **options: Any) -> ArchiveResult:
+        return archive(spark, self.source, self.path, **{"once": True, **options})
+
+    def marks(self) -> dict[int, int]:
+        rows = read_control(kafka_of(self.settings), self.settings.journal, time.monotonic, LIMIT_S)
+        return {shard: row.offset for shard, row in rows.archives.items()}
+
+    def trim(self, *offsets: int) -> None:
+        cluster = kafka_of(self.settings).cluster()
+        cluster.delete_records(wal_topic(self.settings.journal), dict(enumerate(offsets)), LIMIT_S)
+        cluster.close()
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+@pytest.fixture
+def journal(bootstrap: str, tmp_path: Path) -> Written:
+    """With 30 groups in its WAL."""
+    settings = made_journal(bootstrap, tmp_path, shards=SHARDS)
+    made = Written(settings, str(tmp_path / "archive"), [0] * SHARDS)
+    producer = kafka_of(settings).plain_producer()
+    producer.send([control_row(settings.journal, EPOCH_KEY, Epoch(journal=made.uuid, epoch=1))], LIMIT_S)
+    producer.close()
+    made.frames(30)
+    return made
+
+
+def test_the_archive_is_what_a_consumer_reads(journal: Written, spark: SparkSession) -> None:
+    journal.frames(10, commit=False)
+    journal.foreign(b"no frame at all", b"a key")
+    journal.foreign(None)
+    journal.frames(10)
+    result = journal.run(spark, max_offsets=50)
+    assert journal.archived(spark) == journal.wal()
+    assert result.batches > 1
+    assert (result.records, result.foreign, result.faults) == (82, 2, 0)
+    assert journal.marks() == result.ends == newest_manifest(spark, journal.path, journal.settings.journal).ends()
+
+    # nothing new, then a little
+    again = journal.run(spark)
+    assert (again.batches, again.ends) == (0, result.ends)
+    journal.frames(1)
+    assert journal.run(spark).records == SHARDS
+    assert journal.archived(spark) == journal.wal()
+
+    # the columns say what the bytes do
+    rows = read_archive(spark, journal.path).where("shard = 1").orderBy("offset").collect()
+    for row in rows:
+        value = Frame.FromString(bytes(row["value"]))
+        assert (row["number"], row["group"], row["epoch"]) == (value.number, value.group, value.epoch)
+        assert (row["node"], row["last"], row["count"]) == (value.node, value.last, value.count)
+        assert (row["previous"], row["issued"], row["bytes"]) == (value.previous, value.issued, len(row["value"]))
+        assert (bytes(row["uuid"]), row["journal"]) == (journal.uuid, journal.settings.journal)
+        assert row["day"] == row["appended"].date()
+    (foreign,) = read_archive(spark, journal.path).where("key is not null").collect()
+    assert (bytes(foreign["value"]), foreign["uuid"], foreign["number"]) == (b"no frame at all", None, None)
+
+    # each manifest goes on where the one before it ended
+    parts = read_manifests(spark, journal.path).select("number", F.explode("shards").alias("part")).collect()
+    for shard in range(SHARDS):
+        chain = [row["part"] for row in sorted(parts, key=lambda row: row["number"]) if row["part"]["shard"] == shard]
+        starts, ends = [part["start"] for part in chain], [part["end"] for part in chain]
+        assert starts == [0, *ends[:-1]]
+    assert sum(row["part"]["records"] for row in parts) == len(journal.wal())
+
+
+def _ended_job(*arguments: str) -> tuple[int, str]:
+    """An archive job's exit code and log, once it has died."""
+    job = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.archive_job", *arguments],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        _, said = job.communicate(timeout=JOB_TIMEOUT_S)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    return job.returncode, said.decode(errors="replace")
+
+
+def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
+    journal: Written, spark: SparkSession
+) -> None:
+    journal.frames(80)
+    source = journal.source
+    for moment, manifests in (("files", 1), ("manifest", 3)):
+        code, said = _ended_job(source.bootstrap_servers, source.journal, journal.path, moment)
+        assert code == KILLED, said
+        manifest = newest_manifest(spark, journal.path, source.journal)
+        assert manifest.number == manifests
+        # what is archived is a beginning of the WAL, whole
+        ends = manifest.ends()
+        assert journal.archived(spark) == [row for row in journal.wal() if row[1] < ends[row[0]]]
+        behind = {shard: mark for shard, mark in journal.marks().items() if mark < ends[shard]}
+        assert bool(behind) == (moment == "manifest")
+        journal.frames(3)
+    files = list(Path(journal.path, "frames").rglob("*.parquet"))
+
+    def cut_off(manifest: Manifest) -> None:
+        if manifest.number == 5:
+            raise ArchiveError("cut off behind the marks")
+
+    with pytest.raises(ArchiveError, match="cut off"):
+        journal.run(spark, max_offsets=40, told=cut_off)
+    assert journal.marks() == newest_manifest(spark, journal.path, source.journal).ends()
+    journal.run(spark)
+    assert journal.archived(spark) == journal.wal()
+    assert journal.marks() == newest_manifest(spark, journal.path, source.journal).ends()
+    named = {
+        file
+        for row in read_manifests(spark, journal.path).collect()
+        for part in row["shards"]
+        for file in part["files"]
+    }
+    assert len([file for file in files if str(file.relative_to(journal.path)) not in named]) > 0, "none was cut off"
+
+
+def test_the_archive_and_what_the_wal_has_behind_it_have_no_gap_and_no_overlap(
+    journal: Written, spark: SparkSession
+) -> None:
+    before = journal.wal()
+    ends = journal.run(spark).ends
+    journal.trim(*(ends[shard] for shard in range(SHARDS)))
+    journal.frames(5)
+    rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
+    found = sorted((row["partition"], row["offset"], _bytes(row["key"]), _bytes(row["value"])) for row in rows)
+    assert found == sorted(before + journal.wal())
+    # and the archive goes on, though what it has is gone
+    journal.run(spark)
+    topic = journal.source.wal
+    assert as_records(read_archive(spark, journal.path), topic).count() == len(found)
+
+
+def test_what_was_trimmed_before_it_was_archived_is_named(journal: Written, spark: SparkSession) -> None:
+    first = journal.run(spark).ends
+    journal.frames(10)
+    journal.trim(first[0] + 4, first[1])
+    with pytest.raises(GapError, match=f"shard 0: asked from offset {first[0]} on, the WAL begins at offset"):
+        journal.run(spark)
+    other = Written(journal.settings, f"{journal.path}-late", journal.numbers)
+    with pytest.raises(GapError, match="--from-trimmed"):
+        other.run(spark, replace_other=True)
+    with pytest.raises(ArchiveError, match="is archived to"):
+        other.run(spark, from_trimmed=True)
+    other.run(spark, replace_other=True, from_trimmed=True)
+    assert other.archived(spark) == journal.wal()
+    part = newest_manifest(spark, other.path, journal.settings.journal).parts[0]
+    assert part.start == journal.wal()[0][1]
+    with pytest.raises(ArchiveError, match="is archived to"):
+        journal.run(spark)
+
+
+def test_a_journal_made_anew_is_not_archived_behind_the_old_one(journal: Written, spark: SparkSession) -> None:
+    journal.run(spark)
+    row = Identity(magic=MAGIC, format=FORMAT, journal=bytes(16), name=journal.settings.journal, shards=SHARDS)
+    producer = kafka_of(journal.settings).plain_producer()
+    producer.send([control_row(journal.settings.journal, IDENTITY_KEY, row)], LIMIT_S)
+    producer.close()
+    journal.frames(10)
+    with pytest.raises(ArchiveError, match="it was made anew"):
+        journal.run(spark)
+
+
+def test_a_wal_that_begins_anew_is_not_archived_behind_the_old_one(journal: Written, spark: SparkSession) -> None:
+    journal.run(spark)
+    journal.numbers = [0] * SHARDS
+    journal.frames(10)
+    with pytest.raises(GapError, match="it is not the one that was archived"):
+        journal.run(spark)
+
+
+def test_frames_that_do_not_follow_are_archived_and_counted(journal: Written, spark: SparkSession) -> None:
+    journal.frames(5, epoch=2)
+    stale = frame(journal.numbers[0] + 3, add(1024), journal=journal.uuid)
+    journal.foreign(stale.SerializeToString())
+    assert journal.run(spark).faults == 0
+    journal.frames(1, epoch=2)
+    assert journal.run(spark).faults == 0
+    again = frame(2, add(1024), journal=journal.uuid, epoch=2)
+    journal.foreign(again.SerializeToString())
+    journal.frames(1, epoch=2)
+    assert journal.run(spark).faults == 2, "one that comes again, and the one behind it"
+    assert journal.archived(spark) == journal.wal()
+
+
+def test_a_job_that_runs_on_ends_when_it_is_told_to(journal: Written, spark: SparkSession) -> None:
+    stop = threading.Event()
+    archived = threading.Event()
+    results: list[ArchiveResult] = []
+    job = threading.Thread(
+        target=lambda: results.append(
+            journal.run(spark, once=False, every_s=0.2, stop=stop, told=lambda _: archived.set())
+        )
+    )
+    job.start()
+    assert archived.wait(60.0)
+    stop.set()
+    job.join(60.0)
+    assert results[0].ends == newest_manifest(spark, journal.path, journal.settings.journal).ends()
+
+
+def test_of_two_jobs_one_is_refused(journal: Written, spark: SparkSession) -> None:
+    journal.run(spark)
+    journal.frames(2)
+
+    def other_job(_: object) -> None:
+        later = Path(journal.path, "manifest", journal.settings.journal, f"{3:012d}.json")
+        later.write_text(json.dumps({}))
+
+    stolen = threading.Event()
+    with pytest.raises(ArchiveError, match="another job has written"):
+        journal.run(spark, max_offsets=2, told=other_job, stop=stolen)
+
+
+def test_the_command_archives_and_says_what_it_did(journal: Written, spark: SparkSession) -> None:
+    name, source = journal.settings.journal, journal.source
+    arguments = [
+        "spark",
+        "archive",
+        "-b",
+        source.bootstrap_servers,
+        "-j",
+        name,
+        "--to",
+        journal.path,
+        "--once",
+        "--json",
+    ]
+    ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 0, ended.output
+    told = json.loads(ended.stdout)
+    assert (told["records"], told["foreign"], told["faults"]) == (30 * SHARDS, 0, 0)
+    assert told["offsets"] == [end for _, end in sorted(journal.marks().items())]
+    assert "batch 1 is archived: offsets below" in ended.stderr
+    assert journal.archived(spark) == journal.wal()

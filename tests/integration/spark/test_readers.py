@@ -1,0 +1,269 @@
+"""Readers of a real journal: what was written is there once, as it was written, and nothing else is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from journal.errors import GapError, KafkaUnavailableError, TopicError
+from journal.v1.journal_pb2 import Epoch, Frame, OperationType
+from loaders.spark.failures import journal_errors
+from loaders.spark.readers import (
+    Table,
+    Wal,
+    read_table,
+    read_transactions,
+    read_wal,
+    stream_table,
+    stream_wal,
+)
+from loaders.spark.source import EARLIEST, JournalSource, identity
+from loaders.spark.store_columns import messages, with_store_columns
+from tests.support.build import add, frame, marker
+from tests.support.in_process import made_journal
+from tests.support.spark_history import (
+    EXPIRES_MS,
+    SENT_MS,
+    SHARDS,
+    XID,
+    History,
+    message_of,
+    trim,
+    uuid_of,
+    wal_of,
+    write_values,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
+
+
+def in_order(frames: Iterable[tuple[int, int, Frame]]) -> list[tuple[Any, ...]]:
+    return sorted(
+        (shard, offset, index, each.epoch, each.group, OperationType.Name(op.type), op.id, op.data, op.subject, op.tx)
+        for shard, offset, each in frames
+        for index, op in enumerate(each.operations)
+    )
+
+
+def found_operations(operations: DataFrame) -> list[tuple[Any, ...]]:
+    names = ("shard", "offset", "index", "epoch", "group", "type", "id", "data", "subject", "tx")
+    found = operations.select(*names).collect()
+    return sorted((*row[:6], row["id"] or 0, bytes(row["data"] or b""), row[8] or 0, row[9] or 0) for row in found)
+
+
+def at(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def utc(moment: datetime | None) -> datetime | None:
+    """What `collect` gives: local time without a zone."""
+    return None if moment is None else moment.astimezone(UTC)
+
+
+@pytest.fixture(scope="module")
+def wal(spark: SparkSession, history: History) -> Wal:
+    return read_wal(spark, history.source)
+
+
+@pytest.fixture(scope="module")
+def table(spark: SparkSession, history: History) -> Table:
+    return read_table(spark, history.source)
+
+
+# ---- the WAL -----------------------------------------------------------------------------------------------
+
+
+def test_every_operation_of_the_wal_is_there_once_and_what_was_aborted_is_not(wal: Wal, history: History) -> None:
+    _, frames = wal_of(history.settings)
+    assert found_operations(wal.operations) == in_order(frames)
+    assert wal.dead_letters.count() == 0
+    placed = {(row["shard"], row["offset"], row["number"], row["count"]) for row in wal.frames.collect()}
+    assert placed == {(shard, offset, each.number, each.count) for shard, offset, each in frames}
+    assert any(not each.operations for _, _, each in frames)
+
+
+def test_a_part_of_the_wal_is_what_lies_between_its_offsets(spark: SparkSession, history: History) -> None:
+    _, frames = wal_of(history.settings)
+    middle = {shard: sorted(offset for of, offset, _ in frames if of == shard)[1] for shard in range(SHARDS)}
+    later = read_wal(spark, history.source, starting=middle)
+    earlier = read_wal(spark, history.source, ending=middle)
+    assert found_operations(later.operations) == in_order(each for each in frames if each[1] >= middle[each[0]])
+    assert found_operations(earlier.operations) == in_order(each for each in frames if each[1] < middle[each[0]])
+
+
+def test_a_stream_of_the_wal_gives_the_same(spark: SparkSession, history: History) -> None:
+    wal = stream_wal(spark, history.source, max_offsets=100)
+    query = wal.operations.writeStream.format("memory").queryName("streamed").trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert found_operations(spark.table("streamed")) == in_order(wal_of(history.settings)[1])
+
+
+def test_operations_of_a_store_say_what_they_are_about(wal: Wal, history: History) -> None:
+    decoded = with_store_columns(wal.operations)
+    rows = decoded.where("what IS NOT NULL AND tx IS NULL").collect()
+    settled = [row for row in rows if row["what"] == "ACKNOWLEDGE"]
+    assert [row["id"] for row in sorted(settled, key=lambda row: row["offset"])] == history.acknowledged
+    assert all(row["acknowledged_at"] == row["appended"] and row["reason"] == "CONSUMED" for row in settled)
+    (first,) = [row for row in rows if row["what"] == "MESSAGE" and row["id"] == history.waiting[3]]
+    check_message(first, 3)
+    queues = {row["id"]: row["queue"] for row in rows if row["what"] == "QUEUE"}
+    routed = {row["id"] for row in rows if row["what"] == "ROUTE" and queues[row["queue_id"]] == "orders/us"}
+    assert routed == set(history.acknowledged)
+    given_back = [row["deliveries"] for row in rows if row["what"] == "REFERENCE" and row["id"] == history.held]
+    assert max(given_back) == 1
+
+
+def check_message(row: Row, number: int) -> None:
+    sent = message_of(number)
+    assert (row["address"], bytes(row["body"]), row["body_bytes"]) == ("orders", sent.body, len(sent.body))
+    assert row["priority"] == sent.priority
+    assert row["headers"] == {"number": str(number)}
+    bulk = "true" if sent.properties["bulk"] else "false"
+    assert row["properties"] == {"tenant": "eu", "bulk": bulk, "weight": "0.5", "raw": "AP8="}
+    assert bytes(row["duplicate_id"]) == sent.duplicate_id
+    assert utc(row["sent_at"]) == at(SENT_MS + number)
+    assert utc(row["expires_at"]) == (at(EXPIRES_MS) if sent.expires else None)
+
+
+# ---- the table ---------------------------------------------------------------------------------------------
+
+
+def test_the_records_of_the_table_are_those_of_a_load(table: Table, history: History) -> None:
+    rows = table.records.collect()
+    assert {row["id"]: (row["kind"], bytes(row["data"])) for row in rows} == history.loaded.records
+    updates = {
+        row["id"]: [(each["kind"], bytes(each["data"]), each["subject"]) for each in row["updates"]]
+        for row in rows
+        if row["updates"]
+    }
+    assert updates == history.loaded.updates
+    marks = {row["shard"]: (row["epoch"], row["records"]) for row in table.marks.collect()}
+    assert marks == {shard: (2, sum(row["shard"] == shard for row in rows)) for shard in range(history.settings.shards)}
+    assert table.skipped.count() == table.dead_letters.count() == 0
+
+
+def test_messages_are_those_that_wait_in_a_queue_and_how(table: Table, history: History) -> None:
+    found = messages(table.records).collect()
+    by_id = {row["message"]: row for row in found}
+    assert sorted(by_id) == sorted(history.waiting)
+    assert {row["queue"] for row in found} == {"orders/eu"}
+    for number, message in enumerate(history.waiting):
+        check_message(by_id[message], number)
+        held = message == history.held
+        assert by_id[message]["deliveries"] == (1 if held else 0)
+        assert by_id[message]["holder"] == ("slow" if held else None)
+
+
+def test_a_stream_of_the_table_has_deletions_and_marks(spark: SparkSession, history: History) -> None:
+    changes = stream_table(spark, history.source, max_offsets=200).changes
+    query = changes.writeStream.format("memory").queryName("changes").trigger(availableNow=True).start()
+    query.awaitTermination()
+    rows = sorted(spark.table("changes").collect(), key=lambda row: row["offset"])
+    state: dict[int, tuple[int, bytes]] = {}
+    for row in rows:
+        if row["row"] == "RECORD" and row["deleted"]:
+            state.pop(row["id"], None)
+        elif row["row"] == "RECORD":
+            state[row["id"]] = (row["kind"], bytes(row["data"]))
+    assert state == history.loaded.records
+    assert any(row["deleted"] for row in rows)
+    last = {row["shard"]: row for row in rows}
+    assert {row["row"] for row in last.values()} == {"MARK"}  # of a committed transaction it is always the last
+
+
+def test_a_transaction_in_doubt_has_its_xid_and_its_operations(spark: SparkSession, history: History) -> None:
+    found = read_transactions(spark, history.source)
+    tx, added, acknowledged = history.prepared
+    (row,) = found.transactions.collect()
+    assert (row["tx"], row["prepared"], row["operations"]) == (tx, True, found.operations.count())
+    assert (row["xid"]["format_id"], bytes(row["xid"]["gtrid"]), bytes(row["xid"]["bqual"])) == XID
+    operations = with_store_columns(found.operations).orderBy("position").collect()
+    assert {op["tx"] for op in operations} == {tx}
+    about = [(op["type"], op["what"], op["id"]) for op in operations if op["what"] != "DUPLICATE"]
+    assert about == [
+        ("ADD", "MESSAGE", added),
+        ("UPDATE", "ROUTE", added),
+        ("UPDATE", "ACKNOWLEDGE", acknowledged),
+    ]
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def damaged(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> JournalSource:
+    """A journal without a worker: frames 1 to 6 in shard 0 with garbage between, trimmed below the fourth record."""
+    settings = made_journal(bootstrap, tmp_path_factory.mktemp("damaged"), shards=2)
+    journal = uuid_of(settings)
+    values = [
+        frame(number, marker() if number == 1 else add(number << 10), journal=journal).SerializeToString()
+        for number in range(1, 6)
+    ]
+    values[4:4] = [b"garbage", frame(1, journal=bytes(16)).SerializeToString()]
+    write_values(settings, f"{settings.journal}.wal", [(0, None, value) for value in values])
+    write_values(settings, f"{settings.journal}.wal", [(1, None, values[0])])
+    epoch = Epoch(journal=journal, epoch=1).SerializeToString()
+    write_values(settings, f"{settings.journal}.control", [(0, b"epoch", epoch)])
+    write_values(settings, f"{settings.journal}.table", [(0, b"key", b"value"), (0, b"m\x00\x00", b"\xff")])
+    trim(settings, {0: 3})
+    return JournalSource.from_settings(settings)
+
+
+def test_a_trimmed_wal_is_an_error_that_names_what_is_gone(spark: SparkSession, damaged: JournalSource) -> None:
+    gone = r"shard 0: the WAL begins at offset 3 with frame 4, frames 1 to 3 are gone$"
+    with pytest.raises(GapError, match=gone):
+        read_wal(spark, damaged)
+    with pytest.raises(GapError, match=gone):
+        stream_wal(spark, damaged)
+    with pytest.raises(GapError, match=r"shard 0: asked from offset 1 on, the WAL begins at offset 3 with frame 4$"):
+        read_wal(spark, damaged, starting={0: 1, 1: 0})
+
+
+def test_what_is_no_frame_is_a_dead_letter_beside_the_operations(spark: SparkSession, damaged: JournalSource) -> None:
+    wal = read_wal(spark, damaged, starting={0: EARLIEST, 1: EARLIEST})
+    letters = wal.dead_letters.orderBy("offset").collect()
+    assert [(row["topic"], row["partition"], row["offset"], row["reason"]) for row in letters] == [
+        (damaged.wal, 0, 4, "not a frame: it does not parse, or has no magic"),
+        (damaged.wal, 0, 5, f"frame of another journal: uuid {'00' * 16}"),
+    ]
+    assert bytes(letters[0]["value"]) == b"garbage"
+    assert [row["id"] for row in wal.operations.orderBy("offset").collect() if row["id"]] == [4 << 10, 5 << 10]
+
+
+def test_what_is_no_row_is_a_dead_letter_beside_the_records(spark: SparkSession, damaged: JournalSource) -> None:
+    letters = read_table(spark, damaged).dead_letters.orderBy("offset").collect()
+    assert [(row["offset"], bytes(row["value"]), row["reason"]) for row in letters] == [
+        (0, b"value", "not a table key: 6b6579"),
+        (1, b"\xff", "a value that does not parse as what its key says"),
+    ]
+
+
+def test_a_journal_that_does_not_exist_is_an_error_with_the_command_that_makes_it(
+    spark: SparkSession, bootstrap: str
+) -> None:
+    with pytest.raises(TopicError, match="kafka-journal init -j nowhere"):
+        read_table(spark, JournalSource(bootstrap, "nowhere"))
+
+
+def test_a_broker_that_does_not_answer_is_a_typed_error(spark: SparkSession) -> None:
+    quick = {"kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400"}
+    with pytest.raises(KafkaUnavailableError):
+        identity(spark, JournalSource("127.0.0.1:1", "nowhere", quick))
+
+
+def test_records_that_go_while_they_are_read_are_an_error_too(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    journal = uuid_of(settings)
+    values = [frame(number, add(1 << 10), journal=journal).SerializeToString() for number in (1, 2, 3)]
+    write_values(settings, f"{settings.journal}.wal", [(0, None, value) for value in values])
+    wal = read_wal(spark, JournalSource.from_settings(settings), starting={0: 1})
+    trim(settings, {0: 2})
+    with pytest.raises(GapError), journal_errors(settings.journal):
+        wal.operations.collect()

@@ -1,0 +1,71 @@
+"""Rows as Spark sees them: of every golden case the state that it says, from rows with an older one before each."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from loaders.spark import rows
+from tests.support.fold import fold_entries, never
+from tests.support.golden import Json, cases, expected_outcome
+from tests.support.spark_frames import TopicRecord, record_table
+
+pytestmark = pytest.mark.timeout(900, func_only=True)
+
+MARK_FIELDS = ("offset", "number", "group", "epoch", "node", "issued", "records", "staged", "prepared", "applied")
+NAMES_KEPT = 1000
+"""Shards of a case in the one table of all cases: `shard` there is the case's number x 1000 and its own."""
+
+
+def table_records() -> tuple[list[TopicRecord], dict[int, Json]]:
+    """All cases' rows in one topic, a partition a case and shard; and what the cases say, by partition."""
+    records, expected = [], {}
+    for number, case in enumerate(cases()):
+        for shard in range(case.shards):
+            partition = number * NAMES_KEPT + shard
+            folded = fold_entries(
+                case.wal[shard],
+                case.journal,
+                shard,
+                case.shards,
+                updates_row_bytes_max=case.updates_row_bytes_max,
+                checkpoint=never,
+                restart=False,
+            )
+            expected[partition] = expected_outcome(case, shard, bytes)
+            versions = [value for key, value in folded.rows.items() for value in (b"", value)]
+            keys = [key for key in folded.rows for _ in range(2)]
+            gone = b"r" + (2**62).to_bytes(8, "big")
+            for offset, (key, value) in enumerate([*zip(keys, versions, strict=True), (gone, b"x"), (gone, None)]):
+                records.append(TopicRecord("t.table", partition, offset, 1, value, key))
+    return records, expected
+
+
+def test_golden_cases_have_the_records_updates_and_marks_that_they_say(spark: SparkSession) -> None:
+    made, expected = table_records()
+    newest = rows.newest(record_table(spark, made))
+    state = rows.changes(newest).cache()
+    found: dict[int, Json] = {partition: {} for partition in expected}
+    for row in rows.records(state).collect():
+        found[row["shard"]][row["id"]] = {
+            "kind": row["kind"],
+            "data": bytes(row["data"]),
+            "position": tuple(row["position"]),
+            "updates": [
+                (each["kind"], bytes(each["data"]), each["subject"], each["replaceable"], tuple(each["position"]))
+                for each in row["updates"]
+            ],
+        }
+    assert found == {partition: outcome["records"] for partition, outcome in expected.items()}
+    marks = {row["shard"]: tuple(row[name] for name in MARK_FIELDS) for row in rows.marks(state).collect()}
+    assert marks == {
+        partition: tuple(outcome["mark"][name] for name in MARK_FIELDS)
+        for partition, outcome in expected.items()
+        if partition in marks
+    }
+    assert len(marks) > 50
+    skipped = rows.skipped(state).collect()
+    assert len(skipped) >= 3
+    assert all(row["reason"] and row["operator"] for row in skipped)
+    assert rows.dead_letters(newest).count() == 0
+    state.unpersist()

@@ -1,0 +1,117 @@
+"""A session has what was asked for, or the error names what it lacks and what mends it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from journal.errors import ConfigError
+from loaders.spark.packages import Part
+from loaders.spark.session import check_parts, make_session
+from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
+from tests.support.processes import command_env, run_command
+from tests.support.spark_history import History
+
+pytestmark = pytest.mark.timeout(900, func_only=True)
+
+START_TIMEOUT_S = 600.0
+NO_REPOSITORY = """<ivysettings>
+  <settings defaultResolver="empty"/>
+  <resolvers><filesystem name="empty"><artifact pattern="{directory}/[artifact]"/></filesystem></resolvers>
+</ivysettings>
+"""
+CHECKS = """
+import sys
+from journal.errors import MissingExtraError
+from loaders.spark.packages import Part
+from loaders.spark.session import check_parts, make_session
+settings = dict(item.split("=", 1) for item in sys.argv[1:])
+try:
+    parts = {Part.KAFKA} if settings.pop("parts") else ()
+    spark = make_session("t", parts=parts, master="local[1]", settings=settings)
+    for part in Part:
+        try:
+            check_parts(spark, {part})
+        except MissingExtraError as error:
+            print(error)
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_a_session_that_runs_is_taken_as_it_is(spark: SparkSession) -> None:
+    assert make_session("other", parts=frozenset(Part)) is spark
+    assert make_session("other", master="local[2]", settings=SETTINGS) is spark
+    assert spark.conf.get("spark.app.name") == "kafka-journal tests"
+
+
+@pytest.mark.parametrize("asked", [{"master": "local[1]"}, {"settings": {"spark.sql.shuffle.partitions": "3"}}])
+def test_what_a_running_session_was_not_started_with_is_refused(spark: SparkSession, asked: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="stop it first"):
+        make_session("other", parts=(), **asked)
+
+
+def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own: a JVM's packages are fixed when it starts."""
+    ended = subprocess.run(
+        [sys.executable, "-c", CHECKS, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S,
+        cwd=directory,
+        env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended
+
+
+def test_each_part_that_a_running_spark_lacks_is_named_with_its_package(tmp_path: Path) -> None:
+    told = run(tmp_path, "parts=", *(f"{key}={value}" for key, value in SETTINGS.items())).stdout.splitlines()
+    assert [line.split("without ")[1].split(": ")[0] for line in told] == ["kafka", "protobuf", "delta"]
+    assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.12:" in told[0]
+    assert "--conf spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension" in told[2]
+    assert not list(tmp_path.iterdir()), "something was left behind"
+
+
+def test_packages_that_no_repository_has_are_named(tmp_path: Path) -> None:
+    ivy = tmp_path / "ivysettings.xml"
+    ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
+    ended = run(tmp_path, "parts=kafka", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}")
+    assert "org.apache.spark:spark-sql-kafka-0-10_2.12:" in ended.stdout
+    assert "spark.jars.ivySettings" in ended.stdout
+    assert "unresolved dependency" in ended.stderr
+
+
+def test_without_java_it_says_that_java_is_needed(tmp_path: Path) -> None:
+    env = os.environ | {"JAVA_HOME": str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    ended = run_command("spark", "check", env=env, timeout_s=START_TIMEOUT_S)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "It needs Java 8, 11 or 17" in ended.stderr
+
+
+def test_the_session_with_delta_lake_has_its_tables(spark: SparkSession, tmp_path: Path) -> None:
+    check_parts(spark, frozenset(Part))
+    spark.range(2).coalesce(1).write.format("delta").save(str(tmp_path / "table"))
+    read = spark.read.format("delta").load(str(tmp_path / "table"))
+    assert sorted(row["id"] for row in read.collect()) == [0, 1]
+
+
+@pytest.mark.kafka
+def test_the_command_shows_the_first_rows_and_nothing_else(history: History, tmp_path: Path) -> None:
+    settings = history.settings
+    tmp_path.joinpath("spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {SETTINGS[JAVA_OPTIONS]}\n")
+    given = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(tmp_path)}
+    env = command_env(settings.bootstrap_servers, settings.journal, settings.directory, given)
+    command = ("spark", "read", "table", "--store", "--limit", 4, "--master", "local[1]", "--json")
+    ended = run_command(*command, env=env, timeout_s=START_TIMEOUT_S)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = json.loads(ended.stdout)
+    assert len(found) == 4
+    assert {row["id"] for row in found} <= set(history.loaded.records)

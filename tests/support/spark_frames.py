@@ -1,0 +1,45 @@
+"""WAL and table records as DataFrames, as Spark's Kafka source would give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+
+from loaders.spark.wire import with_frame
+
+SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+
+
+class TopicRecord(NamedTuple):
+    """One record of a topic."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    value: bytes | None
+    key: bytes | None = None
+
+
+def record_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
+    """What `loaders.spark.rows` takes."""
+    rows = [
+        (
+            record.key,
+            record.value,
+            record.topic,
+            record.partition,
+            record.offset,
+            datetime.fromtimestamp(record.timestamp_ms / 1000, UTC),
+        )
+        for record in records
+    ]
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def wal_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
+    """What `loaders.spark.frames` takes."""
+    return with_frame(record_table(spark, records))

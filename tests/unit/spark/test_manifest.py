@@ -1,0 +1,55 @@
+"""A manifest says in JSON what it says in Python, and what is none is refused with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from journal.errors import ArchiveError
+from loaders.spark.manifest import FORMAT, Manifest, ShardPart
+
+PART = ShardPart(
+    1, 10, 25, records=7, frames=6, first=3, last=8, epoch=2, epochs=(1, 2), bytes=700, faults=1, files=("frames/a",)
+)
+MANIFEST = Manifest(
+    bytes(range(16)),
+    "orders",
+    bytes(16),
+    3,
+    "000000000003-0a0b0c0d",
+    1_700_000_000_000,
+    {1: PART, 0: ShardPart(0, 0, 0)},
+)
+
+
+def test_a_manifest_is_read_as_it_was_written() -> None:
+    assert Manifest.from_json(MANIFEST.to_json(), "here") == MANIFEST
+    assert MANIFEST.ends() == {0: 0, 1: 25}
+
+
+def test_shards_are_written_in_order() -> None:
+    assert [part["shard"] for part in json.loads(MANIFEST.to_json())["shards"]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        json.dumps({"format": FORMAT}),
+        MANIFEST.to_json()[:-1],
+        MANIFEST.to_json().replace('"uuid":"00', '"uuid":"zz'),
+        MANIFEST.to_json().replace('"faults"', '"unheard of"'),
+    ],
+)
+def test_what_is_no_manifest_is_refused_with_its_place(text: str) -> None:
+    with pytest.raises(ArchiveError, match="here is no manifest"):
+        Manifest.from_json(text, "here")
+
+
+def test_a_newer_format_is_refused() -> None:
+    newer = MANIFEST.to_json().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}')
+    with pytest.raises(ArchiveError, match=f"here has format {FORMAT + 1}"):
+        Manifest.from_json(newer, "here")

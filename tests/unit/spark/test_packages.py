@@ -1,0 +1,69 @@
+"""Packages are matched to the PySpark that is there; what has none says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from journal.cli.main import app
+from journal.errors import ConfigError
+from loaders.spark.packages import READING, Part, installed_pyspark, packages
+
+
+@pytest.mark.parametrize("version", ["3.4.1", "3.4.4"])
+def test_spark_s_own_packages_are_of_the_version_of_pyspark(version: str) -> None:
+    assert packages(version) == (
+        f"org.apache.spark:spark-sql-kafka-0-10_2.12:{version}",
+        f"org.apache.spark:spark-protobuf_2.12:{version}",
+    )
+
+
+def test_delta_lake_is_the_one_that_is_built_for_that_spark() -> None:
+    delta = "io.delta:delta-core_2.12:2.4.0"
+    assert packages("3.4.4", {Part.DELTA}) == (delta,)
+    assert packages("3.4.4", READING | {Part.DELTA}) == (*packages("3.4.4"), delta)
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "4.0.1", "3.40.0"])
+def test_a_pyspark_that_nothing_is_matched_to_is_refused(version: str) -> None:
+    with pytest.raises(ConfigError, match=version):
+        packages(version)
+
+
+def test_the_installed_pyspark_is_one_that_packages_are_matched_to() -> None:
+    assert packages(installed_pyspark(), frozenset(Part))
+
+
+def test_the_command_prints_what_spark_submit_takes() -> None:
+    shown = CliRunner().invoke(app, ["spark", "packages", "--delta"])
+    coordinates = packages(installed_pyspark(), frozenset(Part))
+    assert (shown.exit_code, shown.stdout) == (0, ",".join(coordinates) + "\n")
+    as_json = CliRunner().invoke(app, ["spark", "packages", "--delta", "--json"])
+    assert json.loads(as_json.stdout) == {"packages": list(coordinates)}
+
+
+def test_the_readers_load_neither_kafka_clients_nor_faust() -> None:
+    program = (
+        "import sys, loaders.spark.readers, loaders.spark.store_columns, loaders.spark.session\n"
+        "print([name for name in ('confluent_kafka', 'aiokafka', 'faust', 'mode', 'streams') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_pyspark_the_error_says_how_to_get_it() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['pyspark'] = None\n"
+        "from journal.errors import MissingExtraError\n"
+        "try:\n"
+        "    import loaders.spark.session\n"
+        "except MissingExtraError as error:\n"
+        "    print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert "pip install 'kafka-journal[spark]'" in done.stdout
