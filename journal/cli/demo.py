@@ -28,6 +28,7 @@ from journal.cli.common import (
 )
 from journal.config import Settings
 from journal.errors import MissingExtraError
+from journal.kafka.distribution import cache_directory
 from journal.kafka.embedded import EmbeddedKafka
 
 
@@ -37,6 +38,10 @@ def demo(
     rows: Annotated[
         int | None, typer.Option(min=100, help="Only the first departures of the year.", show_default="all 336,776")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE.html", help="Where plots go.", show_default="demo.html in the cache"),
+    ] = None,
     properties: PropertyOption = None,
     config: ConfigOption = None,
     as_json: JsonOption = False,
@@ -44,30 +49,38 @@ def demo(
     """Run a year of departures through queues, kill the active node and the worker half way, and check the rest.
 
     Flights are messages to their airport, airlines durable subscriptions; a plane holds what departed until it lands.
-    On an embedded broker in a temporary directory, unless -b names one. Exit code 1 if anything differs.
+    On an embedded broker in a temporary directory, unless -b names one. In the end Spark computes queue analytics, if
+    it can be had. Exit code 1 if anything differs.
     """
     with exit_codes(), _ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
         # found out before a broker is started for nothing
         _require_extra()
+        page = (report or cache_directory() / "demo.html").resolve()
         if bootstrap is not None:
             settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
-            _run(settings, work, rows, as_json)
+            _run(settings, work, rows, page, as_json)
             _say(f"what is left stays in journal {settings.journal}: kafka-journal queues, messages and verify show it")
             return
         with EmbeddedKafka(work / "kafka", attached=True, report=_say) as kafka:
             servers = kafka.bootstrap_servers
             settings = settings_from(servers, journal, properties, config, directory=work / "state")
             brokers = {f"broker {broker.broker}": broker.pid for broker in kafka.status().brokers}
-            _run(settings, work, rows, as_json, brokers)
+            _run(settings, work, rows, page, as_json, brokers)
 
 
 def _run(
-    settings: Settings, work: Path, rows: int | None, as_json: bool, brokers: dict[str, int | None] | None = None
+    settings: Settings,
+    work: Path,
+    rows: int | None,
+    page: Path,
+    as_json: bool,
+    brokers: dict[str, int | None] | None = None,
 ) -> None:
+    """`brokers` are the demo's own, by name, and their processes."""
     # what the demo alone needs is imported only here: the extra may be missing
     from journal.cli.flights.processes import Processes
     from journal.cli.flights.run import Demo
-    from journal.cli.flights.table import show, verdict
+    from journal.cli.flights.table import looked_back, show, verdict
 
     logs = work / "logs"
     logs.mkdir()
@@ -77,7 +90,8 @@ def _run(
             if pid is not None:
                 processes.watch(name, pid)
         with StepProgress() as progress:
-            result = Demo(settings, work, processes, progress, _say).run(rows)
+            demo_ = Demo(settings, work, processes, progress, _say, report=page, archived=brokers is not None)
+            result = demo_.run(rows)
     problems = result.problems()
     if as_json:
         print_json(result.to_json())
@@ -85,6 +99,7 @@ def _run(
         show(result)
     for line in verdict(result):
         errors.print(line, style="red" if problems else "green", markup=False, highlight=False, soft_wrap=True)
+    _say(looked_back(result))
     if problems:
         raise typer.Exit(1)
 

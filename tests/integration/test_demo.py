@@ -7,15 +7,17 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
+from journal.cli.flights.expected import PROGRESS
 from tests.support.processes import COMMAND, run_command
 
 pytestmark = pytest.mark.kafka
 
-TIMEOUT_S = 180.0
+TIMEOUT_S = 400.0
 ENV = {"KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000"}
 """Of the dead worker: what takes longest in a short demo."""
 
@@ -23,7 +25,8 @@ ENV = {"KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000"}
 def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(bootstrap: str, tmp_path: Path) -> None:
     env = os.environ | ENV | {"TMPDIR": str(tmp_path)}
     demo = ["demo", "-b", bootstrap, "-j", "demo-failover"]
-    ended = run_command(*demo, "--rows", 3000, "--json", env=env, timeout_s=TIMEOUT_S)
+    page = tmp_path / "report.html"
+    ended = run_command(*demo, "--rows", 3000, "--report", str(page), "--json", env=env, timeout_s=TIMEOUT_S)
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)
     assert (result["ok"], result["problems"], result["flights"]) == (True, [], 3000)
@@ -41,11 +44,24 @@ def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(boots
     assert result["compared"]["different"] == 0
     assert result["verify"]["agrees"]
     assert {"node 1", "node 2", "worker 1", "worker 2", "verify", "demo"} <= result["memory_mib"].keys()
+    check_analytics(result, page)
     assert not list(tmp_path.glob("kafka-journal*"))
 
     again = run_command(*demo, "--rows", 100, env=env, timeout_s=TIMEOUT_S)
     assert again.returncode == 1
     assert "was used before" in again.stderr
+
+
+def check_analytics(result: dict[str, Any], page: Path) -> None:
+    """What Spark computes from the WAL is what the queues hold."""
+    analytics = result["analytics"]
+    flights = [queue for queue in analytics["queues"] if queue["queue"] != PROGRESS]
+    assert sum(queue["came_in"] for queue in flights) == result["flights"]
+    assert sum(queue["depth"] for queue in flights) == result["compared"]["loaded_messages"]
+    assert [epoch["epoch"] for epoch in analytics["epochs"]] == [1, 2]
+    assert analytics["total"]["p99_s"] >= analytics["total"]["p50_s"] > 0
+    assert analytics["report"] == str(page)
+    assert page.read_text(encoding="utf-8").count("<svg ") >= 4
 
 
 def test_ctrl_c_leaves_no_processes_and_no_files(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ ACTIVATION_PARTS = ("fence_s", "claim_s", "gate_s", "load_s", "ready_s")
 @dataclass(slots=True)
 class Result:
     """The whole run. `operations` are those of the store on flights' messages: sent, acquired, acknowledged. Progress,
-    prepares and settlements are not counted."""
+    prepares and settlements are not counted, nor is Spark's time in `seconds`."""
 
     flights: int
     operations: int
@@ -75,6 +75,9 @@ class Result:
     final: Comparison
     final_step: int
     verify: dict[str, Any]
+    analytics: dict[str, Any]
+    """The queues as Spark saw them; or why it did not, under `missing`, which is no problem of the journal's."""
+
     memory_bytes: dict[str, int]
     seconds: float
 
@@ -128,6 +131,7 @@ class Result:
             "worker": {"catch_up_s": self.catch_up_s},
             "compared": asdict(self.final),
             "verify": self.verify,
+            "analytics": self.analytics,
             "memory_mib": {name: round(peak / 2**20, 1) for name, peak in self.memory_bytes.items()},
             "seconds": self.seconds,
         }

@@ -2,7 +2,8 @@
 
 worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged
 worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
-this process          compares what is left with the flights, and has `verify` compare tables and WAL
+this process          compares what is left with the flights, has `verify` compare tables and WAL, and Spark look
+                      back at the queues
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from journal.cli.flights.result import NodeRun, Result
 from journal.cli.operations.views import read_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
-from journal.errors import DemoError
+from journal.errors import DeadlineError, DemoError
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
 from journal.store.model import ReferenceInfo
@@ -53,8 +54,20 @@ class Demo:
     """One run in `work`, a directory of its own. `say` is told each stage, for people."""
 
     def __init__(
-        self, settings: Settings, work: Path, processes: Processes, progress: Progress, say: Callable[[str], None]
+        self,
+        settings: Settings,
+        work: Path,
+        processes: Processes,
+        progress: Progress,
+        say: Callable[[str], None],
+        *,
+        report: Path,
+        archived: bool,
     ) -> None:
+        """`report` is where the page of the queue analytics goes; they come from an archive if the run is `archived`,
+        else from the WAL."""
+        self._report = report
+        self._archived = archived
         self._settings = settings
         self._work = work
         self._processes = processes
@@ -96,6 +109,7 @@ class Demo:
         verify = self._verify()
         worker.stop()
         worker.require_success()
+        seconds = round(time.monotonic() - began, 3)
         return Result(
             flights=plan.count,
             operations=plan.operations,
@@ -107,8 +121,9 @@ class Demo:
             final=final,
             final_step=final_step,
             verify=verify,
+            analytics=self._analytics(),
             memory_bytes=self._processes.peaks(),
-            seconds=round(time.monotonic() - began, 3),
+            seconds=seconds,
         )
 
     # ---- before ----------------------------------------------------------------------------------------------------
@@ -233,6 +248,30 @@ class Demo:
         self._say(f"verify: WAL, tables and load {'agree' if report['agrees'] else 'do NOT agree'}")
         shards = report.pop("shards")
         return report | {name: sum(shard[name] for shard in shards) for name in ("wal_records", "rows", "records")}
+
+    def _analytics(self) -> dict[str, Any]:
+        """What Spark makes of the run; or, under `missing`, why there is nothing: the demo does without."""
+        arguments = [
+            "-m",
+            "journal.cli.flights.analytics",
+            "--config",
+            str(self._config),
+            "--report",
+            str(self._report),
+        ]
+        if self._archived:
+            arguments += ["--archive", str(self._work / "archive")]
+        child = self._processes.start("analytics", arguments)
+        self._say("Spark looks back at the queues" + (", from an archive of the run" if self._archived else ""))
+        try:
+            told = [event for event in child.events(look=_nothing) if event["event"] in ("analytics", "missing")]
+            if not told:
+                raise child.ended()
+        except (DemoError, DeadlineError) as error:
+            child.stop(at_once=True)
+            return {"missing": str(error)}
+        found = told[-1]
+        return {"missing": found["reason"]} if found.pop("event") == "missing" else found
 
 
 def toml_of(settings: Settings) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from journal.cli.common import print_facts, print_table
 from journal.cli.flights.expected import Comparison
 from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
+from journal.cli.spark_analytics import show as show_analytics
 
 
 def show(result: Result) -> None:
-    """Two tables on standard output: what the nodes did, and what came of it."""
+    """On standard output: what the nodes did, what came of it, and the queues as Spark saw them."""
     first, second = _column(result.first), _column(result.second)
     title = f"{result.flights:,} departures, {result.operations:,} operations in {result.seconds:.0f} s"
     print_table(title, ("", "node 1", "node 2"), [(name, first[name], second[name]) for name in first])
     print_facts("failover and result", _facts(result))
+    if "missing" not in result.analytics:
+        show_analytics(result.analytics)
 
 
 def verdict(result: Result) -> list[str]:
@@ -22,6 +25,14 @@ def verdict(result: Result) -> list[str]:
         return ["every queue is as the flights say, and verify agrees"]
     after_failover = result.second.comparison.differences if result.second.comparison else []
     return [*problems, *after_failover, *result.final.differences]
+
+
+def looked_back(result: Result) -> str:
+    """Where the report is, or why there is none."""
+    missing = result.analytics.get("missing")
+    if missing is not None:
+        return f"no queue analytics, for want of Spark: {missing}"
+    return f"plots of the queues: {result.analytics['report']}"
 
 
 def _column(run: NodeRun) -> dict[str, str]:

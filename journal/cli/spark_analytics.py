@@ -1,0 +1,271 @@
+"""`kafka-journal spark analytics` and `spark report`: what queues were like, as a table, as a stream, as a page."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_facts, print_json, print_table
+from journal.errors import ConfigError
+from loaders.spark.packages import READING, Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from loaders.spark.analytics import Analytics, QueueSummary
+    from loaders.spark.follow import Sink
+
+QUEUES_SHOWN = 20
+_TOPIC, _DELTA = "topic:", "delta:"
+_COLUMNS = (
+    "queue",
+    "in",
+    "out",
+    "depth",
+    "at most",
+    "oldest (s)",
+    "redelivered",
+    "in doubt (s)",
+    "p50 (s)",
+    "p99 (s)",
+)
+_SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false"}
+
+ArchiveOption = Annotated[
+    str | None, typer.Option("--from-archive", metavar="PATH", help="Read this archive, and no Kafka.")
+]
+WindowOption = Annotated[
+    float | None, typer.Option("--window", metavar="SECONDS", help="How wide windows are.", show_default="as suits")
+]
+MasterOption = Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to the group `spark`."""
+    app.command("analytics")(analytics)
+    app.command("report")(report)
+
+
+@journal_command
+def analytics(
+    chosen: Chosen,
+    from_archive: ArchiveOption = None,
+    window: WindowOption = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="As a stream: windows as they are over, until Ctrl-C.")
+    ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="PLACE", help="Windows go to Parquet at a path, delta:PATH, or topic:NAME."),
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", metavar="PATH", help="With --follow: where a restart goes on.")
+    ] = None,
+    lateness: Annotated[
+        float, typer.Option("--lateness", min=0, metavar="SECONDS", help="With --follow: how long windows stay open.")
+    ] = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="With --follow: to the end as of now.")] = False,
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Per queue: in, out, depth, age of the oldest, redeliveries, in doubt, time in queue. For message stores.
+
+    A table over the whole time; windows go where --to says. With --follow only windows, printed without --to.
+    """
+    if follow and from_archive is not None:
+        raise ConfigError("--follow reads the WAL: leave --from-archive out")
+    if state is not None and not follow:
+        raise ConfigError("--state is where --follow goes on: it has no use without")
+    settings = chosen.settings()
+    parts = READING | {Part.DELTA} if (to or "").startswith(_DELTA) else READING
+    with session(f"analytics {settings.journal}", master, parts) as spark:
+        # starts quickly without: only these commands need PySpark
+        from loaders.spark.source import JournalSource
+
+        source = JournalSource.from_settings(settings)
+        if follow:
+            from loaders.spark.follow import follow as follow_wal
+
+            with _stopped_by_signals() as stop, _state_at(state) as place:
+                follow_wal(
+                    spark,
+                    source,
+                    place,
+                    _printed if to is None else _sink(source, to),
+                    width_s=window or 10.0,
+                    lateness_s=lateness,
+                    once=once,
+                    stop=stop,
+                )
+            return
+        from loaders.spark.analytics import analytics as analyse
+
+        found = analyse(spark, source, archive=from_archive, width_s=window)
+        if to is not None:
+            _sink(source, to)(found.windows, 0)
+            errors.print(f"windows were written to {to}", highlight=False, soft_wrap=True, markup=False)
+        told = to_json(found)
+    if as_json:
+        print_json(told)
+    else:
+        show(told)
+
+
+@journal_command
+def report(
+    chosen: Chosen,
+    to: Annotated[Path, typer.Option("--to", metavar="FILE.html", help="Where the page is written.")],
+    from_archive: ArchiveOption = None,
+    window: WindowOption = None,
+    master: MasterOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """One HTML page with plots: depth, throughput, time in queue, ages, failovers as marks."""
+    settings = chosen.settings()
+    with session(f"report {settings.journal}", master, READING) as spark:
+        from loaders.spark.analytics import analytics as analyse
+        from loaders.spark.source import JournalSource
+
+        found = analyse(spark, JournalSource.from_settings(settings), archive=from_archive, width_s=window)
+        write_report(found, to)
+        told = to_json(found)
+    if as_json:
+        print_json(told | {"report": str(to.resolve())})
+    else:
+        typer.echo(f"{to.resolve()}")
+
+
+def write_report(found: Analytics, to: Path) -> None:
+    """Raises ConfigError for a place that cannot be written."""
+    from loaders.spark.report import render, report_data
+
+    page = render(report_data(found))
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        to.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"the report cannot be written: {error}") from error
+
+
+# ---- words -------------------------------------------------------------------------------------------------
+
+
+def to_json(found: Analytics) -> dict[str, Any]:
+    """What `--json` prints; units are in the keys."""
+    return {
+        "journal": found.journal,
+        "from": _moment(found.from_ms),
+        "until": _moment(found.until_ms),
+        "window_s": found.width_ms / 1000,
+        "total": _plain(found.total),
+        "queues": [_plain(each) for each in found.queues],
+        "epochs": [{"epoch": each.epoch, "node": each.node, "at": _moment(each.at_ms)} for each in found.epochs],
+    }
+
+
+def show(told: dict[str, Any]) -> None:
+    """A table of the busiest queues, from `to_json`."""
+    queues = told["queues"]
+    rows = [_cells(each) for each in queues[:QUEUES_SHOWN]]
+    if len(queues) > QUEUES_SHOWN:
+        rows.append([f"and {len(queues) - QUEUES_SHOWN:,} more", *[""] * (len(_COLUMNS) - 1)])
+    print_table(f"queues of journal {told['journal']}", _COLUMNS, [*rows, _cells(told["total"])])
+    begun = ", ".join(f"{each['epoch']} {each['node']}" for each in told["epochs"])
+    print_facts("analytics", {"from": told["from"], "until": told["until"], "epochs": begun})
+
+
+def _cells(of: dict[str, Any]) -> list[str]:
+    counts = ("came_in", "went_out", "depth", "depth_max")
+    ages = {name: "" if of[name] is None else f"{of[name]:,.3f}" for name in _AGES}
+    return [
+        of["queue"],
+        *(f"{of[name]:,}" for name in counts),
+        ages["oldest_age_s"],
+        f"{of['redeliveries']:,}",
+        ages["in_doubt_age_s"],
+        ages["p50_s"],
+        ages["p99_s"],
+    ]
+
+
+_AGES = ("oldest_age_s", "in_doubt_age_s", "p50_s", "p99_s")
+
+
+def _plain(of: QueueSummary) -> dict[str, Any]:
+    return asdict(of)
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+# ---- where windows go --------------------------------------------------------------------------------------
+
+
+def _sink(source: Any, to: str) -> Sink:
+    from loaders.spark.follow import to_delta, to_files, to_topic
+
+    if to.startswith(_TOPIC):
+        return to_topic(source, to.removeprefix(_TOPIC))
+    if to.startswith(_DELTA):
+        return to_delta(to.removeprefix(_DELTA), f"kafka-journal analytics {source.journal}")
+    return to_files(to)
+
+
+def _printed(told: DataFrame, _number: int) -> None:
+    """A JSON object a line: what is as well read by people, row after row, as by programs."""
+    for line in told.orderBy("window_start", "queue").toJSON().toLocalIterator():
+        typer.echo(line)
+
+
+# ---- Spark -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def session(name: str, master: str | None, parts: frozenset[Part]) -> Iterator[SparkSession]:
+    """The session that is there (`spark-submit` has made one), or one of this command alone."""
+    # PySpark is an extra, and takes a second to import
+    from loaders.spark.chatter import starting_spark
+    from loaders.spark.session import make_session  # isort: skip  # it says so if there is no PySpark
+    from pyspark.sql import SparkSession as Sessions
+
+    settings = _SETTINGS if Sessions.getActiveSession() is None else None
+    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
+        spark = make_session(name, parts=parts, master=master, settings=settings)
+    try:
+        yield spark
+    finally:
+        if spark.sparkContext.appName == name:
+            spark.stop()
+
+
+@contextmanager
+def _state_at(place: str | None) -> Iterator[str]:
+    """Where it is asked for, or for this run alone."""
+    if place is not None:
+        yield place
+        return
+    with tempfile.TemporaryDirectory(prefix="kafka-journal-analytics-") as directory:
+        yield directory
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set, so that a micro-batch is not cut off."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

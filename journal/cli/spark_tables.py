@@ -1,0 +1,127 @@
+"""`kafka-journal spark tables`: tables of the journal that anybody can query, kept up to date, once or for good."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json, print_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from loaders.spark.packages import Part
+    from loaders.spark.tables import TablesBatch
+
+
+class KeptAs(Enum):
+    """How tables are kept."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the command to the group `spark`."""
+    app.command("tables")(tables)
+
+
+@journal_command
+def tables(
+    chosen: Chosen,
+    to: Annotated[str, typer.Option("--to", metavar="PATH", help="A directory, or a URL that Spark's Hadoop knows.")],
+    kept_as: Annotated[KeptAs, typer.Option("--format", help="Delta Lake's tables, or plain Parquet.")] = KeptAs.DELTA,
+    once: Annotated[bool, typer.Option("--once", help="To the journal's end as of now, then end.")] = False,
+    every_s: Annotated[float, typer.Option("--every", min=0, metavar="SECONDS", help="A batch so often.")] = 60.0,
+    from_trimmed: Annotated[
+        bool, typer.Option("--from-trimmed", help="Begin with what is left of a trimmed WAL.")
+    ] = False,
+    master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep tables of messages that wait, transactions in doubt, and the life of every message, until Ctrl-C.
+
+    A run that is killed is gone on with: nothing is in a table twice, and nothing is missing.
+    """
+    settings = chosen.settings()
+    # starts quickly without: the packages only
+    from loaders.spark.packages import READING, Part
+
+    parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
+    with _session(f"tables {settings.journal}", master, parts) as spark, _stopped_by_signals() as stop:
+        # starts quickly without: only this command needs it
+        from loaders.spark.source import JournalSource
+        from loaders.spark.table_stores import TableFormat
+        from loaders.spark.tables import keep_tables
+
+        result = keep_tables(
+            spark,
+            JournalSource.from_settings(settings),
+            to,
+            kept_as=TableFormat(kept_as.value),
+            once=once,
+            every_s=every_s,
+            from_trimmed=from_trimmed,
+            retention_ms=settings.delete_retention_ms,
+            told=_tell,
+            stop=stop,
+        )
+    if as_json:
+        print_json(
+            {
+                "journal": result.journal,
+                "path": result.path,
+                "format": kept_as.value,
+                "batches": result.batches,
+                "records": result.records,
+                "dead_letters": result.dead_letters,
+                "gaps": result.gaps,
+                "rows": result.rows,
+            }
+        )
+        return
+    title = f"journal {result.journal}: {result.records:,} records in {result.batches} batches, to {result.path}"
+    print_table(title, ["table", "rows"], [[name, f"{count:,}"] for name, count in result.rows.items()])
+    if result.dead_letters:
+        typer.echo(f"{result.dead_letters:,} of them are no frames of this journal, or no rows: see dead_letters")
+    if result.gaps:
+        typer.echo(f"{result.gaps:,} frames do not follow the one before them")
+
+
+def _tell(batch: TablesBatch) -> None:
+    errors.print(f"batch {batch.number} is in the tables: {batch.records:,} records", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _session(name: str, master: str | None, parts: frozenset[Part]) -> Iterator[SparkSession]:
+    """The session that is there (`spark-submit` has made one), or one of this command alone."""
+    # PySpark is an extra, and takes a second to import
+    from loaders.spark.chatter import starting_spark
+    from loaders.spark.session import make_session
+
+    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
+        spark = make_session(name, parts=parts, master=master)
+    try:
+        yield spark
+    finally:
+        if spark.sparkContext.appName == name:
+            spark.stop()
+
+
+@contextmanager
+def _stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set. PySpark's own handler would cancel the batch that is being written."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,211 @@
+"""Queue analytics as a stream: windows of the WAL, each told once it is over.
+
+A window is over when the newest record that was seen is `lateness_s` behind its end: that is the watermark. What comes
+for it later is late: it counts in the next window that is told, so that no depth is ever wrong, and is counted as late.
+
+Depths and ages want all that is in queues, which no window of Spark's keeps. So each micro-batch reads the state that
+the one before left in files, folds its own operations in, and leaves its own state: all that is in queues, staged
+operations, transactions in doubt. A batch that is run again, after a kill, finds the same state and the same records,
+and writes the same windows again over its own.
+
+    <state>/checkpoint               Spark's
+    <state>/turn=0, <state>/turn=1   what the last batch left, and the one before it, by turns
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError, JournalError
+from loaders.spark.failures import journal_errors, translated
+from loaders.spark.queue_events import (
+    DOUBTS_SCHEMA,
+    EVENTS_SCHEMA,
+    MARKERS_SCHEMA,
+    OPERATIONS_SCHEMA,
+    happened,
+    markers_of,
+    operations_of,
+    queue_names,
+    read_part,
+    stays,
+    unfinished,
+)
+from loaders.spark.queue_windows import windows
+from loaders.spark.readers import check_start
+from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
+
+_LOOK_EVERY_S = 1
+_CLOCK_SCHEMA = "until bigint, first bigint"
+_STATE: Mapping[str, str] = {
+    "events": EVENTS_SCHEMA,
+    "doubts": DOUBTS_SCHEMA,
+    "waiting": OPERATIONS_SCHEMA,
+    "markers": MARKERS_SCHEMA,
+    "clock": _CLOCK_SCHEMA,
+}
+
+Sink = Callable[[DataFrame, int], None]
+"""Takes the windows of a micro-batch and its number, perhaps more than once: the number says which it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is over by the end of a micro-batch: windows `first` to before `following`."""
+
+    first: int
+    following: int
+
+
+class Follower:
+    """The state from micro-batch to micro-batch, in files at `state`, any file system of Hadoop's."""
+
+    def __init__(self, spark: SparkSession, journal: JournalIdentity, state: str, width_ms: int, lateness_ms: int):
+        self._spark = spark
+        self._journal = journal
+        self._state = state.rstrip("/")
+        self._width_ms = width_ms
+        self._lateness_ms = lateness_ms
+
+    def has_begun(self) -> bool:
+        """Whether there is a state to go on from."""
+        try:
+            self._read("clock", 0)
+        except AnalysisException:
+            return False
+        return True
+
+    def windows(self, records: DataFrame, number: int) -> DataFrame | None:
+        """The windows that are over by the end of the micro-batch of that number; None if none is."""
+        before = {name: self._read(name, number - 1) for name in _STATE}
+        clock = before["clock"].first() if number else None
+        part = read_part(records.withColumn("skip", F.lit(False)), self._journal).localCheckpoint()
+        (times,) = part.agg(F.min("at").alias("begin"), F.max("at").alias("end")).collect()
+        known = [time for time in (times["end"], clock["until"] if clock else None) if time is not None]
+        if not known:
+            self._write(number, before)
+            return None
+        width, until = self._width_ms, max(known)
+        begin = clock["first"] if clock and clock["first"] is not None else times["begin"] // width
+        step = Step(begin, max(begin, (until - self._lateness_ms) // width))
+        floor_ms = begin * width if clock and clock["first"] is not None else None
+        markers = before["markers"].union(markers_of(part))
+        now = happened(before["waiting"].union(operations_of(part)), markers, floor_ms)
+        events = before["events"].union(now.events).localCheckpoint()
+        doubts = before["doubts"].union(now.doubts).localCheckpoint()
+        told = None
+        if step.following > step.first:
+            names = queue_names(events)
+            told = windows(stays(events).localCheckpoint(), doubts, names, width, step.first, step.following - 1)
+            told = told.localCheckpoint()
+        after = step.following * width
+        self._write(
+            number,
+            {
+                "events": unfinished(events, after),
+                "doubts": doubts.where(F.col("settled").isNotNull() & (F.col("settled_counted") >= after)),
+                "waiting": now.waiting,
+                "markers": markers,
+                "clock": self._spark.createDataFrame([(until, step.following)], _CLOCK_SCHEMA),
+            },
+        )
+        return told
+
+    def _read(self, name: str, number: int) -> DataFrame:
+        if number < 0:
+            return self._spark.createDataFrame([], _STATE[name])
+        return self._spark.read.schema(_STATE[name]).parquet(f"{self._state}/turn={number % 2}/{name}")
+
+    def _write(self, number: int, state: Mapping[str, DataFrame]) -> None:
+        for name, table in state.items():
+            table.coalesce(1).write.mode("overwrite").parquet(f"{self._state}/turn={number % 2}/{name}")
+
+
+def follow(
+    spark: SparkSession,
+    source: JournalSource,
+    state: str,
+    sink: Sink,
+    *,
+    width_s: float = 10.0,
+    lateness_s: float = 10.0,
+    every_s: float = 10.0,
+    once: bool = False,
+    max_offsets: int | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Give `sink` the windows of the WAL as they are over: for good, until `stop` is set, or `once`, up to the end as
+    of now. Goes on where the state at `state` ends. Raises as `readers.read_wal`."""
+    journal = identity(spark, source)
+    follower = Follower(spark, journal, state, round(width_s * 1000), round(lateness_s * 1000))
+    if not follower.has_begun():
+        check_start(spark, source, journal)
+    failed: list[JournalError] = []
+
+    def take(records: DataFrame, number: int) -> None:
+        try:
+            with journal_errors(source.journal):
+                told = follower.windows(records, number)
+                if told is not None:
+                    sink(told, number)
+        except JournalError as error:
+            failed.append(error)  # as Spark gives it back, it is a page of Java
+            raise
+
+    records = stream(spark, source, source.wal, max_offsets=max_offsets)
+    writer = records.writeStream.queryName(f"analytics {source.journal}").foreachBatch(take)
+    writer = writer.option("checkpointLocation", f"{state.rstrip('/')}/checkpoint")
+    writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
+    query = writer.start()
+    try:
+        while not query.awaitTermination(_LOOK_EVERY_S):
+            if stop is not None and stop.is_set() and not query.status["isTriggerActive"]:
+                break
+    except StreamingQueryException as error:
+        raise (failed[0] if failed else translated(error, source.journal) or error) from error
+    finally:
+        query.stop()
+
+
+# ---- where windows go --------------------------------------------------------------------------------------
+
+
+def to_files(path: str) -> Sink:
+    """Parquet, a directory `batch=N` for each micro-batch: one that comes again replaces its own."""
+
+    def write(told: DataFrame, number: int) -> None:
+        told.coalesce(1).write.mode("overwrite").parquet(f"{path.rstrip('/')}/batch={number}")
+
+    return write
+
+
+def to_delta(path: str, name: str) -> Sink:
+    """A Delta table; of a micro-batch that comes again Delta knows that it has it."""
+
+    def write(told: DataFrame, number: int) -> None:
+        once = {"txnAppId": name, "txnVersion": str(number)}
+        told.coalesce(1).write.format("delta").mode("append").options(**once).save(path)
+
+    return write
+
+
+def to_topic(source: JournalSource, topic: str) -> Sink:
+    """JSON, a record a window and queue, its key the queue's name. One may come again, as it was.
+
+    Raises ConfigError for a topic of the journal's own."""
+    if topic in (source.wal, source.table, source.control):
+        raise ConfigError(f"{topic} is the journal's own: analytics go to another topic")
+
+    def write(told: DataFrame, _number: int) -> None:
+        value = F.to_json(F.struct(*told.columns))
+        records = told.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
+        with journal_errors(source.journal):
+            records.write.format("kafka").options(**source.options()).option("topic", topic).save()
+
+    return write

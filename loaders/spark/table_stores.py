@@ -1,0 +1,244 @@
+"""Where the journal tables are kept: Delta Lake, or plain Parquet. Either way a batch that is applied again changes
+nothing, and what a batch replaces of a table appears at once.
+
+Delta Lake, `<path>/<table>`: each change is one MERGE, a transaction of that table. Parquet, `<path>/<table>/<batch>`:
+a table that a batch changes is written anew, and `<path>/batches/<number>.json`, which appears whole or not at all,
+names the directory of every table: all tables change together. The newest and the one before it are kept, for readers.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+
+_GONE = "_gone"
+_KEPT_BATCHES = 2
+
+
+class TableFormat(Enum):
+    """How tables are kept."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+class TableStore(ABC):
+    """The tables below a path."""
+
+    @abstractmethod
+    def read(self, spark: SparkSession, table: str) -> DataFrame | None:
+        """A table as it is, within a batch as that has left it; None if there is none yet."""
+
+    @abstractmethod
+    def begin(self, batch: int) -> bool:
+        """Whether a batch has anything left to do."""
+
+    @abstractmethod
+    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+        """Rows of `fresh` take the place of those with the same keys; those with the keys in `gone` go."""
+
+    @abstractmethod
+    def commit(self, batch: int) -> None:
+        """The batch is over."""
+
+
+def superseded(stored: DataFrame | None, scope: DataFrame, fresh: DataFrame, keys: Sequence[str]) -> DataFrame | None:
+    """The keys of stored rows that are in `scope` (by its columns) and not among `fresh`."""
+    if stored is None:
+        return None
+    of_scope = stored.join(scope, scope.columns, "left_semi").select(*keys)
+    return of_scope.join(fresh.select(*keys).alias("fresh"), _same(of_scope, fresh, keys), "left_anti")
+
+
+class DeltaStore(TableStore):
+    """Tables of Delta Lake."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame | None:
+        if not self._files.exists(f"{table}/_delta_log"):
+            return None
+        return spark.read.format("delta").load(self._files.place(table))
+
+    def begin(self, batch: int) -> bool:
+        return True
+
+    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+        if not self._files.exists(f"{table}/_delta_log"):
+            fresh.write.format("delta").mode("append").save(self._files.place(table))
+            return
+        source = fresh.withColumn(_GONE, F.lit(False))
+        if gone is not None:
+            source = source.unionByName(gone.withColumn(_GONE, F.lit(True)), allowMissingColumns=True)
+        source = source.localCheckpoint()
+        if not source.isEmpty():
+            self._merge(table, keys, source)
+
+    def commit(self, batch: int) -> None:
+        """Every table has it already."""
+
+    def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
+        place = self._files.place(table).replace("`", "``")
+        view = f"changes_of_{table}"
+        source.createOrReplaceTempView(view)
+        same = " AND ".join(f"kept.`{key}` <=> new.`{key}`" for key in keys)
+        source.sparkSession.sql(
+            f"MERGE INTO delta.`{place}` AS kept USING {view} AS new ON {same} "
+            f"WHEN MATCHED AND new.{_GONE} THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET * "
+            f"WHEN NOT MATCHED AND NOT new.{_GONE} THEN INSERT *"
+        )
+        source.sparkSession.catalog.dropTempView(view)
+
+
+class ParquetStore(TableStore):
+    """A snapshot of each table, and a file that says which ones go together."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._batch = -1
+        self._places: dict[str, str] = {}
+        self._reload()
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame | None:
+        place = self._places.get(table)
+        return None if place is None else spark.read.parquet(self._files.place(place))
+
+    def begin(self, batch: int) -> bool:
+        self._reload()
+        self._directory = f"{batch:012d}-{secrets.token_hex(4)}"
+        return batch > self._batch
+
+    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+        stored = self.read(fresh.sparkSession, table)
+        written = fresh
+        if stored is not None:
+            out = fresh.select(*keys) if gone is None else fresh.select(*keys).unionByName(gone.select(*keys))
+            out = out.localCheckpoint()
+            if out.isEmpty():
+                return
+            written = stored.join(out, _same(stored, out, keys), "left_anti").unionByName(fresh)
+        place = f"{table}/{self._directory}"
+        written.write.parquet(self._files.place(place))
+        self._places[table] = place
+
+    def commit(self, batch: int) -> None:
+        text = json.dumps({"batch": batch, "tables": self._places})
+        self._files.write_new(f"batches/{batch:012d}.json", text)
+        self._batch = batch
+        self._forget()
+
+    def _reload(self) -> None:
+        names = self._batches()
+        if not names:
+            self._batch, self._places = -1, {}
+            return
+        found: Mapping[str, Any] = json.loads(self._files.text(f"batches/{names[-1]}"))
+        self._batch, self._places = found["batch"], dict(found["tables"])
+
+    def _batches(self) -> list[str]:
+        return sorted(name for name in self._files.names("batches") if name.endswith(".json") and name[0] != ".")
+
+    def _forget(self) -> None:
+        """Delete what neither this batch nor the one before it names; also what batches that were cut off left."""
+        names = self._batches()
+        kept = {
+            place
+            for name in names[-_KEPT_BATCHES:]
+            for place in json.loads(self._files.text(f"batches/{name}"))["tables"].values()
+        }
+        for name in names[:-_KEPT_BATCHES]:
+            self._files.delete(f"batches/{name}")
+        for table in self._places:
+            for directory in self._files.names(table):
+                if f"{table}/{directory}" not in kept:
+                    self._files.delete(f"{table}/{directory}")
+
+
+class Files:
+    """What is below a path, by Hadoop's file systems, as Spark's own I/O."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._root = path.rstrip("/")
+        self._jvm: Any = spark._jvm
+        self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._gateway: Any = spark.sparkContext._gateway
+
+    def place(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        path = self._path(name)
+        return bool(path.getFileSystem(self._conf).exists(path))
+
+    def names(self, directory: str) -> list[str]:
+        path = self._path(directory)
+        files = path.getFileSystem(self._conf)
+        return [status.getPath().getName() for status in files.listStatus(path)] if files.exists(path) else []
+
+    def text(self, name: str) -> str:
+        path = self._path(name)
+        stream = path.getFileSystem(self._conf).open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def write_new(self, name: str, text: str) -> None:
+        """A file that appears whole; there must be none of that name."""
+        directory, _, base = name.rpartition("/")
+        aside, final = self._path(f"{directory}/.{base}.{secrets.token_hex(4)}"), self._path(name)
+        stream = aside.getFileSystem(self._conf).create(aside, True)
+        try:
+            stream.write(text.encode())
+            stream.hsync()
+        finally:
+            stream.close()
+        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(final.toUri(), self._conf)
+        context.rename(aside, final, options)
+
+    def touch(self, name: str) -> None:
+        """An empty file of now."""
+        path = self._path(name)
+        path.getFileSystem(self._conf).create(path, True).close()
+
+    def modified_ms(self, name: str) -> int:
+        path = self._path(name)
+        return int(path.getFileSystem(self._conf).getFileStatus(path).getModificationTime())
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.getFileSystem(self._conf).delete(path, True)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/{name}")
+
+
+def open_store(files: Files, kept_as: TableFormat) -> TableStore:
+    """The tables below a path."""
+    return DeltaStore(files) if kept_as is TableFormat.DELTA else ParquetStore(files)
+
+
+def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
+    """A table that a job keeps below `path`, as it is now. Raises ConfigError where there is none."""
+    files = Files(spark, path)
+    kept = next((kept for each in TableFormat if (kept := open_store(files, each).read(spark, table))), None)
+    if kept is None:
+        raise ConfigError(f"{path} has no table {table}: `kafka-journal spark tables --to {path}` makes it")
+    return kept
+
+
+def _same(one: DataFrame, other: DataFrame, keys: Sequence[str]) -> Column:
+    return reduce(lambda left, right: left & right, (one[key].eqNullSafe(other[key]) for key in keys))

@@ -1,0 +1,289 @@
+"""Journal tables: a streaming job that keeps tables which anybody can query, up to date with the journal.
+
+    table topic ──▶ rows ──▶ messages, in_doubt     what is there: up to whole checkpoints of each shard
+    WAL         ──▶ progress, lives                 what became of each message, also of one that never had a row
+    neither     ──▶ dead_letters
+
+One query reads both topics; `foreachBatch` merges a batch into the tables. Spark's checkpoint, `<path>/checkpoint`,
+says which offsets the next batch has. One that was cut off comes again with the same offsets, and applying it again
+changes nothing: rows go by their offsets, a life is made of firsts and lasts by WAL position; and where each shard of
+the WAL stands is written with the operations that wait for their transaction, in one step, last (`progress`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError, JournalError
+from loaders.spark import frames, live_tables, lives, rows
+from loaders.spark.failures import journal_errors, translated
+from loaders.spark.readers import check_start
+from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
+from loaders.spark.table_stores import Files, TableFormat, TableStore, open_store, read_tables_of, superseded
+from loaders.spark.wire import with_frame
+
+BATCH_OFFSETS_MAX = 200_000
+"""Of both topics and all shards, in one batch."""
+TABLES = ("messages", "in_doubt", "lives", "dead_letters")
+"""For people; the rest is what the job goes on from."""
+_DEAD_LETTER_KEYS = ("topic", "partition", "offset")
+_LOOK_EVERY_S = 1
+_OFFSETS = "checkpoint/offsets"
+_SEEN = "seen"
+"""Of the time at which the tables were last gone on with, or found up to date."""
+_SEEN_EVERY_S = 60.0
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TablesBatch:
+    """What one batch had."""
+
+    number: int
+    records: int
+    dead_letters: int
+    gaps: int
+
+
+@dataclass(slots=True)
+class TablesResult:
+    """What a run did."""
+
+    path: str
+    journal: str
+    batches: int = 0
+    records: int = 0
+    dead_letters: int = 0
+    """Records that are no frames of this journal or no rows; they are in the table of that name."""
+    gaps: int = 0
+    """Frames that do not follow the one before them."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Of each of `TABLES`, at the end of the run."""
+
+
+def keep_tables(
+    spark: SparkSession,
+    source: JournalSource,
+    path: str,
+    *,
+    kept_as: TableFormat = TableFormat.DELTA,
+    once: bool = False,
+    every_s: float = 60.0,
+    max_offsets: int = BATCH_OFFSETS_MAX,
+    from_trimmed: bool = False,
+    retention_ms: int | None = None,
+    told: Callable[[TablesBatch], None] | None = None,
+    stop: threading.Event | None = None,
+    opened: Callable[[Files, TableFormat], TableStore] = open_store,
+) -> TablesResult:
+    """Keep the tables below `path` (any file system of Hadoop's): `once`, to the journal's end as of now, or for good,
+    a batch every `every_s`, until `stop` is set. `told` is called behind each batch. `from_trimmed`: begin with what is
+    left of a trimmed WAL; lives that began before are not there. `retention_ms` is the table topic's
+    `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
+
+    Raises TopicError for a journal that does not exist, GapError for a WAL that has been trimmed, at its beginning or
+    behind where a run ended, and ConfigError for a path that has another journal's tables, has lost its checkpoint, or
+    was away too long.
+    """
+    found = identity(spark, source)
+    files = Files(spark, path)
+    if not _check_place(files, path, found, kept_as, retention_ms):
+        files.write_new("journal.json", _described(source, found, kept_as))
+    if not files.exists(_OFFSETS) and not from_trimmed:
+        check_start(spark, source, found)
+    job = _Job(source, found, files, opened(files, kept_as), told or (lambda _batch: None), stop or threading.Event())
+    job.result = TablesResult(path.rstrip("/"), source.journal)
+    job.run(spark, files.place("checkpoint"), once=once, every_s=every_s, max_offsets=max_offsets)
+    store = open_store(files, kept_as)
+    for table in TABLES:
+        kept = store.read(spark, table)
+        job.result.rows[table] = 0 if kept is None else kept.count()
+    return job.result
+
+
+def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
+    """A table that a job keeps below `path`, in whichever format, as it is now. Raises ConfigError where it is not."""
+    return read_tables_of(spark, path, table)
+
+
+class _StoppedError(Exception):
+    """A batch that is not begun, as the job is told to stop."""
+
+
+class _Job:
+    """One run. Spark calls `_batch` for each micro-batch, one at a time."""
+
+    result: TablesResult
+
+    def __init__(
+        self,
+        source: JournalSource,
+        journal: JournalIdentity,
+        files: Files,
+        store: TableStore,
+        told: Callable[[TablesBatch], None],
+        stop: threading.Event,
+    ) -> None:
+        self._source = source
+        self._journal = journal
+        self._files = files
+        self._store = store
+        self._told = told
+        self._stop = stop
+        self._error: Exception | None = None
+
+    def run(self, spark: SparkSession, checkpoint: str, *, once: bool, every_s: float, max_offsets: int) -> None:
+        source = self._source
+        records = stream(spark, source, f"{source.wal},{source.table}", max_offsets=max_offsets)
+        writer = records.writeStream.queryName(f"tables {source.journal}").foreachBatch(self._batch)
+        writer = writer.option("checkpointLocation", checkpoint)
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
+        query = writer.start()
+        seen = time.monotonic()
+        try:
+            while not query.awaitTermination(_LOOK_EVERY_S):
+                status = query.status
+                if self._stop.is_set() and not status["isTriggerActive"]:
+                    break
+                idle = not status["isTriggerActive"] and not status["isDataAvailable"]
+                if idle and time.monotonic() - seen > _SEEN_EVERY_S:
+                    self._files.touch(_SEEN)
+                    seen = time.monotonic()
+            if once and not self._stop.is_set():
+                self._files.touch(_SEEN)
+        except StreamingQueryException as error:
+            self._raise(error)
+        finally:
+            query.stop()
+
+    def _raise(self, error: StreamingQueryException) -> None:
+        if isinstance(self._error, _StoppedError):
+            return
+        raise self._error or translated(error, self._source.journal) or error from error
+
+    def _batch(self, records: DataFrame, number: int) -> None:
+        """One micro-batch. What it raises ends the query, and the batch comes again with the next run."""
+        try:
+            if self._stop.is_set():
+                raise _StoppedError
+            with journal_errors(self._source.journal):
+                self._apply(records, number)
+        except (JournalError, _StoppedError) as error:
+            self._error = error
+            raise
+
+    def _apply(self, records: DataFrame, number: int) -> None:
+        if not self._store.begin(number):
+            return
+        records = records.localCheckpoint()
+        of_table = records.where(F.col("topic") == self._source.table)
+        wal = with_frame(records.where(F.col("topic") == self._source.wal)).localCheckpoint()
+        letters = self._keep_dead_letters(wal, of_table)
+        self._keep_state(of_table)
+        gaps = self._keep_lives(wal)
+        self._store.commit(number)
+        self._files.touch(_SEEN)
+        count, result = records.count(), self.result
+        result.batches += 1
+        result.records += count
+        result.dead_letters += letters
+        result.gaps += gaps
+        self._told(TablesBatch(number, count, letters, gaps))
+
+    # ---- one batch ---------------------------------------------------------------------------------------------
+
+    def _keep_dead_letters(self, wal: DataFrame, of_table: DataFrame) -> int:
+        both = frames.dead_letters(wal, self._journal).unionByName(
+            rows.dead_letters(of_table), allowMissingColumns=True
+        )
+        letters = both.localCheckpoint()
+        self._store.replace("dead_letters", _DEAD_LETTER_KEYS, letters)
+        return letters.count()
+
+    def _keep_state(self, records: DataFrame) -> None:
+        """From the table topic: rows first; what follows from them; last, what is pending."""
+        spark, store = records.sparkSession, self._store
+        before = store.read(spark, "pending")
+        newest, pending = live_tables.checkpoints(records, before)
+        gone = newest.where("deleted").select(*live_tables.ROW_KEYS)
+        store.replace("rows", live_tables.ROW_KEYS, newest.where("not deleted"), gone)
+        state = store.read(spark, "rows")
+        if state is not None:
+            stored = store.read(spark, "messages")
+            touched = live_tables.touched_messages(newest, stored).localCheckpoint()
+            waiting = live_tables.live_messages(state, touched)
+            self._replace("messages", live_tables.MESSAGE_KEYS, stored, touched, waiting)
+            stored = store.read(spark, "in_doubt")
+            touched = live_tables.touched_transactions(newest).localCheckpoint()
+            in_doubt = live_tables.in_doubt(state, touched)
+            self._replace("in_doubt", live_tables.IN_DOUBT_KEYS, stored, touched, in_doubt)
+        if before is not None or not pending.isEmpty():
+            over = superseded(before, before, pending, live_tables.PENDING_KEYS) if before is not None else None
+            store.replace("pending", live_tables.PENDING_KEYS, pending, over)
+
+    def _keep_lives(self, wal: DataFrame) -> int:
+        """From the WAL: lives first; last, with one change, what the next batch goes on from."""
+        spark, store = wal.sparkSession, self._store
+        before = store.read(spark, "progress")
+        found = lives.wal_batch(wal, self._journal, before, self._source.wal)
+        events, carried = lives.life_events(found.operations).localCheckpoint(), found.carried.localCheckpoint()
+        stored = store.read(spark, "lives")
+        touched = events.select("shard", "message").distinct()
+        now = lives.lives(events, stored, lives.queues_of(carried))
+        self._replace("lives", lives.LIFE_KEYS, stored, touched, now)
+        over = superseded(before, before, carried, lives.CARRIED_KEYS) if before is not None else None
+        store.replace("progress", lives.CARRIED_KEYS, carried, over)
+        return found.frames.where("gap").count()
+
+    def _replace(
+        self, table: str, keys: tuple[str, ...], stored: DataFrame | None, scope: DataFrame, fresh: DataFrame
+    ) -> None:
+        """What is stored of the scope gives way to what is fresh."""
+        if stored is not None and scope.isEmpty():
+            return
+        fresh = fresh.localCheckpoint()
+        self._store.replace(table, keys, fresh, superseded(stored, scope, fresh, keys))
+
+
+# ---- the place ---------------------------------------------------------------------------------------------
+
+
+def _described(source: JournalSource, journal: JournalIdentity, kept_as: TableFormat) -> str:
+    told = {"format": _FORMAT, "journal": source.journal, "uuid": journal.uuid.hex(), "tables": kept_as.value}
+    return json.dumps(told)
+
+
+def _check_place(
+    files: Files, path: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None
+) -> bool:
+    """Whether the tables have been begun. Raises ConfigError for a place that is not this job's."""
+    if not files.exists("journal.json"):
+        if files.names(""):
+            raise ConfigError(f"{path} has other things in it, and no journal.json: keep the tables elsewhere")
+        return False
+    found = json.loads(files.text("journal.json"))
+    if found["format"] != _FORMAT:
+        raise ConfigError(f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}")
+    if found["uuid"] != journal.uuid.hex():
+        raise ConfigError(
+            f"{path} has the tables of journal {found['journal']} with uuid {found['uuid']}: keep this one's elsewhere"
+        )
+    if found["tables"] != kept_as.value:
+        raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
+    if files.exists("progress") and not files.exists(_OFFSETS):
+        raise ConfigError(f"{path} has tables and no checkpoint to go on from: delete it and keep them anew")
+    away_ms = int(time.time() * 1000) - files.modified_ms(_SEEN) if files.exists(_SEEN) else 0
+    if retention_ms is not None and away_ms > retention_ms - retention_ms // 10:
+        raise ConfigError(
+            f"{path} was last up to date {away_ms // 3_600_000} hours ago, and deletions may be gone from the table "
+            "topic by now: delete it and keep the tables anew"
+        )
+    return True
