@@ -18,10 +18,18 @@ import confluent_kafka
 import psutil
 import typer
 
-from bench import activate, append, failover, load, process, store
+from bench import activate, append, audit, divert, failover, ingress, load, process, store
 from bench.rounds import Comparison, Figures, Outcome, say
 from bench.scene import Scene, make_scene
 from journal.kafka.distribution import KAFKA_VERSION
+
+
+def _spark(scene: Scene) -> Outcome:
+    # PySpark is an extra
+    from bench import spark
+
+    return spark.run(scene)
+
 
 BENCHES: dict[str, Callable[[Scene], Outcome]] = {
     "append": append.run,
@@ -30,6 +38,10 @@ BENCHES: dict[str, Callable[[Scene], Outcome]] = {
     "activate": activate.run,
     "store": store.run,
     "failover": failover.run,
+    "divert": divert.run,
+    "ingress": ingress.run,
+    "spark": _spark,
+    "audit": audit.run,
 }
 
 

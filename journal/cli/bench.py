@@ -53,6 +53,30 @@ def failover(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_j
     _run("failover", bootstrap, quick, as_json)
 
 
+@app.command()
+def divert(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """A worker whose routes send every message on, against the same worker without routes."""
+    _run("divert", bootstrap, quick, as_json)
+
+
+@app.command()
+def ingress(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """Records of a topic into the message store, against a bare loop that consumes and produces in transactions."""
+    _run("ingress", bootstrap, quick, as_json)
+
+
+@app.command()
+def spark(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """Spark jobs over a WAL, against Spark's plain copy of it from Kafka to Parquet."""
+    _run("spark", bootstrap, quick, as_json)
+
+
+@app.command()
+def audit(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """`verify --with-spark` of journals of two sizes: time and memory, and how they grow."""
+    _run("audit", bootstrap, quick, as_json)
+
+
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes():
         # measuring needs packages that nothing else does

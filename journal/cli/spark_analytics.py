@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,11 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_facts, print_json, print_table
+from journal.cli.spark_session import SMALL, spark_session, stopped_by_signals
 from journal.errors import ConfigError
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from loaders.spark.analytics import Analytics, QueueSummary
     from loaders.spark.follow import Sink
@@ -39,7 +37,6 @@ _COLUMNS = (
     "p50 (s)",
     "p99 (s)",
 )
-_SETTINGS = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false"}
 
 ArchiveOption = Annotated[
     str | None, typer.Option("--from-archive", metavar="PATH", help="Read this archive, and no Kafka.")
@@ -88,7 +85,7 @@ def analytics(
         raise ConfigError("--state is where --follow goes on: it has no use without")
     settings = chosen.settings()
     parts = READING | {Part.DELTA} if (to or "").startswith(_DELTA) else READING
-    with session(f"analytics {settings.journal}", master, parts) as spark:
+    with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
         # starts quickly without: only these commands need PySpark
         from loaders.spark.source import JournalSource
 
@@ -96,7 +93,7 @@ def analytics(
         if follow:
             from loaders.spark.follow import follow as follow_wal
 
-            with _stopped_by_signals() as stop, _state_at(state) as place:
+            with stopped_by_signals() as stop, _state_at(state) as place:
                 follow_wal(
                     spark,
                     source,
@@ -132,7 +129,7 @@ def report(
 ) -> None:
     """One HTML page with plots: depth, throughput, time in queue, ages, failovers as marks."""
     settings = chosen.settings()
-    with session(f"report {settings.journal}", master, READING) as spark:
+    with spark_session(f"report {settings.journal}", master, READING, SMALL) as spark:
         from loaders.spark.analytics import analytics as analyse
         from loaders.spark.source import JournalSource
 
@@ -228,27 +225,6 @@ def _printed(told: DataFrame, _number: int) -> None:
         typer.echo(line)
 
 
-# ---- Spark -------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def session(name: str, master: str | None, parts: frozenset[Part]) -> Iterator[SparkSession]:
-    """The session that is there (`spark-submit` has made one), or one of this command alone."""
-    # PySpark is an extra, and takes a second to import
-    from loaders.spark.chatter import starting_spark
-    from loaders.spark.session import make_session  # isort: skip  # it says so if there is no PySpark
-    from pyspark.sql import SparkSession as Sessions
-
-    settings = _SETTINGS if Sessions.getActiveSession() is None else None
-    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
-        spark = make_session(name, parts=parts, master=master, settings=settings)
-    try:
-        yield spark
-    finally:
-        if spark.sparkContext.appName == name:
-            spark.stop()
-
-
 @contextmanager
 def _state_at(place: str | None) -> Iterator[str]:
     """Where it is asked for, or for this run alone."""
@@ -257,15 +233,3 @@ def _state_at(place: str | None) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="kafka-journal-analytics-") as directory:
         yield directory
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set, so that a micro-batch is not cut off."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

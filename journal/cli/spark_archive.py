@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json
+from journal.cli.spark_session import spark_session, stopped_by_signals
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from loaders.spark.archive import ArchiveResult
     from loaders.spark.manifest import Manifest
 
@@ -44,7 +38,7 @@ def archive(
     what is in the archive.
     """
     settings = chosen.settings()
-    with _session(f"archive {settings.journal}", master) as spark, _stopped_by_signals() as stop:
+    with spark_session(f"archive {settings.journal}", master) as spark, stopped_by_signals() as stop:
         # starts quickly without: only this command needs it
         from loaders.spark.archive import archive as archive_wal
         from loaders.spark.source import JournalSource
@@ -88,31 +82,3 @@ def to_json(result: ArchiveResult) -> dict[str, Any]:
 def _tell(manifest: Manifest) -> None:
     ends = " ".join(str(part.end) for _, part in sorted(manifest.parts.items()))
     errors.print(f"batch {manifest.number} is archived: offsets below {ends}", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _session(name: str, master: str | None) -> Iterator[SparkSession]:
-    """The session that is there (`spark-submit` has made one), or one of this command alone."""
-    # PySpark is an extra, and takes a second to import
-    from loaders.spark.chatter import starting_spark
-    from loaders.spark.session import make_session
-
-    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
-        spark = make_session(name, master=master)
-    try:
-        yield spark
-    finally:
-        if spark.sparkContext.appName == name:
-            spark.stop()
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set. PySpark's own handler would cancel the batch that is being written."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

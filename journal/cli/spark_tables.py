@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json, print_table
+from journal.cli.spark_session import spark_session, stopped_by_signals
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from loaders.spark.packages import Part
     from loaders.spark.tables import TablesBatch
 
 
@@ -55,7 +48,7 @@ def tables(
     from loaders.spark.packages import READING, Part
 
     parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
-    with _session(f"tables {settings.journal}", master, parts) as spark, _stopped_by_signals() as stop:
+    with spark_session(f"tables {settings.journal}", master, parts) as spark, stopped_by_signals() as stop:
         # starts quickly without: only this command needs it
         from loaders.spark.source import JournalSource
         from loaders.spark.table_stores import TableFormat
@@ -97,31 +90,3 @@ def tables(
 
 def _tell(batch: TablesBatch) -> None:
     errors.print(f"batch {batch.number} is in the tables: {batch.records:,} records", highlight=False, soft_wrap=True)
-
-
-@contextmanager
-def _session(name: str, master: str | None, parts: frozenset[Part]) -> Iterator[SparkSession]:
-    """The session that is there (`spark-submit` has made one), or one of this command alone."""
-    # PySpark is an extra, and takes a second to import
-    from loaders.spark.chatter import starting_spark
-    from loaders.spark.session import make_session
-
-    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
-        spark = make_session(name, parts=parts, master=master)
-    try:
-        yield spark
-    finally:
-        if spark.sparkContext.appName == name:
-            spark.stop()
-
-
-@contextmanager
-def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set. PySpark's own handler would cancel the batch that is being written."""
-    stop = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -51,7 +51,7 @@ def make_session(
     """
     wanted = packages(installed_pyspark(), parts)
     asked = dict(settings or {}) | ({} if master is None else {"spark.master": master})
-    running = SparkSession.getActiveSession()
+    running = running_session()
     if running is not None:
         _check_settings(running, asked)
         spark = running
@@ -65,6 +65,11 @@ def make_session(
     if Part.PROTOBUF in parts:
         ship_descriptor(spark)
     return spark
+
+
+def running_session() -> SparkSession | None:
+    """The session of this process that is there already."""
+    return SparkSession.getActiveSession()
 
 
 def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from journal.cli.child import end_with_parent
 from journal.cli.common import set_up_logging
-from journal.cli.spark_analytics import session, to_json, write_report
+from journal.cli.spark_analytics import to_json, write_report
+from journal.cli.spark_session import SMALL, spark_session
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError, MissingExtraError
 from loaders.spark.packages import READING
@@ -30,7 +31,7 @@ def tell(event: str, **fields: object) -> None:
 
 def run(settings: Settings, archive: Path | None, report: Path) -> None:
     """Raises MissingExtraError and ConfigError if Spark cannot be had."""
-    with session("kafka-journal demo", _MASTER, READING) as spark:
+    with spark_session("kafka-journal demo", _MASTER, READING, SMALL) as spark:
         from loaders.spark.analytics import analytics
         from loaders.spark.archive import archive as archive_wal
         from loaders.spark.source import JournalSource

@@ -1,0 +1,154 @@
+"""`kafka-journal spark`: what Spark needs to read a journal, named and tried; and a small look at what it reads.
+
+Data goes to standard output, what Spark says to standard error (with `--verbose`, or if it does not start). Exit codes:
+0 it is so, 1 it cannot be had, 2 usage.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from journal.cli.common import Chosen, JsonOption, errors, exit_codes, journal_command, print_json, print_table
+from journal.cli.spark_analytics import add_to as add_analytics
+from journal.cli.spark_archive import add_to as add_archive
+from journal.cli.spark_replay import add_to as add_replay
+from journal.cli.spark_session import SMALL, spark_session
+from journal.cli.spark_tables import add_to as add_tables
+from journal.cli.text import printable
+from loaders.spark.packages import READING, Part, installed_pyspark, packages
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from loaders.spark.source import JournalSource
+
+app = typer.Typer(no_args_is_help=True, help="Spark: the packages that it needs, and a look at what it reads.")
+
+DeltaOption = Annotated[bool, typer.Option("--delta", help="Delta Lake too.")]
+MasterOption = Annotated[str, typer.Option(help="The master's URL.")]
+_NAME = "kafka-journal"
+"""Of a session that only looks: nothing is served, and little is shuffled."""
+
+
+add_analytics(app)
+add_archive(app)
+add_tables(app)
+add_replay(app)
+
+
+class What(Enum):
+    """What `spark read` shows."""
+
+    WAL = "wal"
+    TABLE = "table"
+    TRANSACTIONS = "transactions"
+
+
+@app.command("packages")
+def packages_(delta: DeltaOption = False, as_json: JsonOption = False) -> None:
+    """The packages for the installed PySpark, as `spark-submit --packages` takes them."""
+    with exit_codes():
+        coordinates = packages(installed_pyspark(), _parts(delta))
+    if as_json:
+        print_json({"packages": coordinates})
+    else:
+        typer.echo(",".join(coordinates))
+
+
+@app.command()
+def check(delta: DeltaOption = False, master: MasterOption = "local[1]", as_json: JsonOption = False) -> None:
+    """Start Spark with these packages, and stop it again. The first time they are downloaded."""
+    with exit_codes(), spark_session(_NAME, master, _parts(delta), SMALL) as spark:
+        version = spark.version
+    parts = sorted(part.value for part in _parts(delta))
+    if as_json:
+        print_json({"spark": version, "parts": parts})
+    else:
+        typer.echo(f"Spark {version} on {master} has {', '.join(parts)}")
+
+
+@app.command()
+@journal_command
+def read(
+    chosen: Chosen,
+    what: Annotated[What, typer.Argument(help="Operations of the WAL, records of the table, or what is in doubt.")],
+    limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows.")] = 20,
+    store: Annotated[bool, typer.Option("--store", help="With what they mean to a message store.")] = False,
+    master: MasterOption = "local[*]",
+    as_json: JsonOption = False,
+) -> None:
+    """The first rows, in order, as Spark reads them. What is no frame or row is said on standard error."""
+    settings = chosen.settings()
+    with spark_session(_NAME, master, READING, SMALL) as spark:
+        # starts quickly without: only this command needs PySpark
+        from loaders.spark.failures import journal_errors
+        from loaders.spark.source import JournalSource
+
+        with journal_errors(settings.journal):
+            rows, dead_letters = _read(spark, JournalSource.from_settings(settings), what, store=store)
+            found = [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
+            damaged = [] if dead_letters is None else dead_letters.limit(limit).collect()
+    for letter in damaged:
+        place = f"{letter['topic']}[{letter['partition']}]@{letter['offset']}"
+        errors.print(f"{place}: {letter['reason']}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+    if as_json:
+        print_json([_plain(row) for row in found])
+    else:
+        title = f"{what.value} of journal {settings.journal}"
+        print_table(title, rows.columns, [[_shown(cell) for cell in row.values()] for row in found])
+
+
+def _read(spark: SparkSession, source: JournalSource, what: What, *, store: bool) -> tuple[DataFrame, DataFrame | None]:
+    """Rows in order, and what is none."""
+    from loaders.spark.readers import read_table, read_transactions, read_wal
+    from loaders.spark.store_columns import with_store_columns
+
+    if what is What.TRANSACTIONS:
+        return read_transactions(spark, source).transactions.orderBy("tx"), None
+    if what is What.WAL:
+        wal = read_wal(spark, source)
+        rows, order, letters = wal.operations, ["shard", "offset", "index"], wal.dead_letters
+    else:
+        table = read_table(spark, source)
+        rows, order, letters = table.records, ["shard", "id"], table.dead_letters
+    return (with_store_columns(rows) if store else rows).orderBy(*order), letters
+
+
+def _parts(delta: bool) -> frozenset[Part]:
+    return READING | {Part.DELTA} if delta else READING
+
+
+# ---- words -------------------------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: bytes in base64, moments in UTC."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    return value
+
+
+def _shown(value: Any) -> str:
+    """In a table's cell."""
+    if value is None:
+        return ""
+    if isinstance(value, bytes | bytearray):
+        return printable(bytes(value))
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    if isinstance(value, dict):
+        return " ".join(f"{name}={_shown(each)}" for name, each in value.items())
+    if isinstance(value, list):
+        return "; ".join(_shown(each) for each in value)
+    return str(value)

@@ -1,0 +1,56 @@
+"""Spark for a command: a session of its own, or the one that is there; and how it is asked to end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from loaders.spark.packages import READING, Part
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SMALL: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""For what fits one machine."""
+
+
+@contextmanager
+def spark_session(
+    name: str,
+    master: str | None,
+    parts: Collection[Part] = READING,
+    settings: Mapping[str, str] | None = None,
+) -> Iterator[SparkSession]:
+    """The session that is there (`spark-submit` has made one), or one of this command alone with these settings."""
+    # PySpark is an extra, and takes a second to import; the second of these says so if there is none
+    from loaders.spark.chatter import starting_spark
+    from loaders.spark.session import make_session, running_session
+
+    own = settings if running_session() is None else None
+    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
+        spark = make_session(name, parts=parts, master=master, settings=own)
+    try:
+        yield spark
+    finally:
+        if spark.sparkContext.appName == name:
+            spark.stop()
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set. PySpark's own handler would cancel the batch that is being written."""
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
