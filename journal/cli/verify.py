@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
@@ -27,27 +27,54 @@ from journal.cli.common import (
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
 from journal.config import Settings
-from journal.errors import CorruptionError, DeadlineError, FullError
-from journal.kafka.control import ControlRows, table_topic, wal_topic
-from journal.kafka.marks import FoundMark, MarkReader, records_between
-from journal.kafka.ports import Kafka, LogRecord, Reader
+from journal.errors import ConfigError, CorruptionError, DeadlineError, FullError
+from journal.kafka.control import ControlRows, wal_topic
+from journal.kafka.marks import FoundMark
+from journal.kafka.ports import Kafka
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
+from journal.shard_reading import ShardReading
 from journal.stops import look_ahead
+from journal.trim import base_of
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.verify import Loaded, Report, ShardReport, verify_shard
 from journal.verify.state import Finding, shard_of
 
-_PROGRESS_RECORDS = 256
+SparkOption = Annotated[
+    bool, typer.Option("--with-spark", help="Fold in Spark, distributed: for journals that take one process too long.")
+]
+MasterOption = Annotated[
+    str | None, typer.Option("--master", help="Spark's master URL; without it spark-defaults', or this machine.")
+]
+ArchiveOption = Annotated[
+    str | None, typer.Option("--archive", help="With Spark: where the archive of what was trimmed is.")
+]
 
 
 @journal_command
-def verify(chosen: Chosen, as_json: JsonOption = False) -> None:
+def verify(
+    chosen: Chosen,
+    with_spark: SparkOption = False,
+    master: MasterOption = None,
+    archive: ArchiveOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
 
-    Names every difference; exit code 1 if there is one. Needs no worker and disturbs nobody.
+    Names every difference; exit code 1 if there is one. Needs no worker and disturbs nobody. With Spark the tables are
+    checked, not the loaded state.
     """
+    if not with_spark and (master is not None or archive is not None):
+        raise ConfigError("--master and --archive go with --with-spark")
     settings = chosen.settings()
+    if with_spark:
+        # quick without: only this way needs PySpark
+        from loaders.spark.packages import installed_pyspark
+
+        installed_pyspark()
+        from journal.cli.verify_spark import audited, show
+
+        show(audited(settings, master, archive), as_json=as_json)
     with opened_journal(settings) as (kafka, rows), StepProgress(after_s=PROGRESS_AFTER_S) as progress:
         report = _Verification(kafka, settings, rows, progress).run()
     if as_json:
@@ -132,7 +159,7 @@ class _Verification:
         self._identity = rows.require_identity(settings.journal)
         self._timeout_s = settings.request_timeout_ms / 1000
         self._progress = progress
-        self._marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
+        self._reading = ShardReading(kafka, settings, progress)
 
     def run(self) -> Report:
         with tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:
@@ -143,8 +170,8 @@ class _Verification:
         """The loaded state in files; with a reason instead if there is none to be had."""
         shards = range(self._identity.shards)
         for shard in shards:
-            found = self._marks.newest(shard, self._timeout_s)
-            if next(self._strays(found, shard), None) is not None:
+            found = self._reading.newest_mark(shard)
+            if next(self._reading.strays(found, shard), None) is not None:
                 return _Load(directory, {}, f"rows behind the last mark of shard {shard} keep a load from its end")
         try:
             with ExitStack() as stack:
@@ -163,73 +190,21 @@ class _Verification:
                 shard,
                 self._identity.shards,
                 self._identity.journal,
-                wal=self._wal(shard),
-                table=self._table(shard, found),
+                wal=self._reading.wal(shard),
+                table=self._reading.table(shard, found),
                 loaded=loaded,
                 wal_topic=wal_topic(self._settings.journal),
+                base=base_of(self._rows.trims.get(shard), self._reading.wal_start(shard)),
             )
         if load.missing:
             report.unchecked.append(f"the loaded state: {load.missing}")
-        for record in self._strays(found[-1], shard):
+        for record in self._reading.strays(found[-1], shard):
             key = (record.key or b"").hex()
             report.differences.add(
                 "row", f"key {key} at {record.offset}", "a mark behind it", "none: no worker wrote it"
             )
         self._check_ahead(found[-1].mark, report)
         return report
-
-    def _wal(self, shard: int) -> Iterator[tuple[int, int, bytes | None, bytes | None]]:
-        """The committed WAL of a shard, from its start to its end as of now."""
-        reader = self._kafka.reader(wal_topic(self._settings.journal))
-        try:
-            start, end = reader.start_and_end(shard, self._timeout_s)
-            for record in self._records(reader, shard, start, end, f"wal {shard}", wal_topic(self._settings.journal)):
-                yield record.offset, record.timestamp, record.key, record.value
-        finally:
-            reader.close()
-
-    def _table(self, shard: int, found: list[FoundMark]) -> Iterator[tuple[bytes, bytes | None]]:
-        """A shard's rows up to its newest mark, which goes to the end of `found`.
-
-        The rows behind an older mark of a compacted topic describe no state: if reading took longer than compaction
-        lets a row live, it goes on to a newer mark.
-        """
-        reader = self._kafka.reader(table_topic(self._settings.journal))
-        try:
-            start, _ = reader.start_and_end(shard, self._timeout_s)
-            while True:
-                began = time.monotonic()
-                found.append(self._marks.newest(shard, self._timeout_s))
-                end = found[-1].place + 1
-                for record in self._records(
-                    reader, shard, start, end, f"table {shard}", table_topic(self._settings.journal)
-                ):
-                    yield record.key or b"", record.value
-                if (time.monotonic() - began) * 1000 <= self._settings.min_compaction_lag_ms:
-                    return
-                start = end
-        finally:
-            reader.close()
-
-    def _records(self, reader: Reader, shard: int, start: int, end: int, step: str, topic: str) -> Iterator[LogRecord]:
-        name = f"{topic}[{shard}]"
-        for count, record in enumerate(
-            records_between(reader, shard, start, end, clock=time.monotonic, stall_s=self._timeout_s, name=name)
-        ):
-            if count % _PROGRESS_RECORDS == 0:
-                self._progress(step, record.offset - start, end - start)
-            yield record
-
-    def _strays(self, found: FoundMark, shard: int) -> Iterator[LogRecord]:
-        """Committed rows that no mark follows: a worker writes none."""
-        topic = table_topic(self._settings.journal)
-        reader = self._kafka.reader(topic)
-        try:
-            start, _ = reader.start_and_end(shard, self._timeout_s)
-            start = max(start, found.place + 1)
-            yield from self._records(reader, shard, start, found.end, f"table {shard}", topic)
-        finally:
-            reader.close()
 
     def _check_ahead(self, mark: Mark, report: ShardReport) -> None:
         """A record behind the mark that keeps the shard from moving is found too."""

@@ -1,0 +1,73 @@
+"""`kafka-journal verify --with-spark`: the audit, its differences as a table."""
+
+from __future__ import annotations
+
+import logging
+from typing import NoReturn
+
+import typer
+from pyspark.sql import SparkSession
+
+from journal.cli.common import print_json, print_table
+from journal.config import Settings
+from journal.verify import Report
+from loaders.spark.audit import audit
+from loaders.spark.chatter import starting_spark
+from loaders.spark.session import make_session
+from loaders.spark.source import JournalSource
+
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_PARTITIONS_PER_CORE = 4
+_SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
+_NOT_COMPARED = "the loaded state: `verify` without --with-spark loads and compares it"
+
+
+def audited(settings: Settings, master: str | None, archive: str | None) -> Report:
+    """What the audit finds, in a Spark of this command alone. Raises as `make_session` and `audit`."""
+    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
+        spark = make_session("kafka-journal verify", master=master, settings=_SETTINGS)
+    try:
+        _fit_to_machine(spark)
+        return audit(spark, JournalSource.from_settings(settings), archive=archive)
+    finally:
+        spark.stop()
+
+
+def _fit_to_machine(spark: SparkSession) -> None:
+    """On one machine, a few partitions a core instead of Spark's 200, unless somebody chose a number."""
+    context = spark.sparkContext
+    if (context.master or "").startswith("local") and not context.getConf().contains(_PARTITIONS):
+        spark.conf.set(_PARTITIONS, str(_PARTITIONS_PER_CORE * context.defaultParallelism))
+
+
+def show(report: Report, *, as_json: bool) -> NoReturn:
+    """The report on standard output, and the exit code that it comes to."""
+    if as_json:
+        print_json(report.to_json() | {"not_compared": [_NOT_COMPARED]})
+    else:
+        _show_tables(report)
+    raise typer.Exit(0 if report.agrees else 1)
+
+
+def _show_tables(report: Report) -> None:
+    differences = [one for shard in report.shards for one in shard.differences.kept]
+    if differences:
+        cells = [(one.shard, one.what, one.key, one.expected, one.found) for one in differences]
+        print_table("differences", ("shard", "what", "key", "expected", "found"), cells)
+    findings = [finding for shard in report.shards for finding in shard.findings]
+    if findings:
+        columns = ("topic", "partition", "offset", "why")
+        print_table("where the WAL cannot be applied", columns, findings)
+    total = sum(shard.differences.total for shard in report.shards)
+    if total > len(differences):
+        typer.echo(f"{total - len(differences):,} more differences are not shown")
+    for shard in report.shards:
+        for reason in shard.unchecked:
+            typer.echo(f"shard {shard.shard}: cannot check: {reason}")
+    typer.echo(f"not compared: {_NOT_COMPARED}")
+    frames, records = sum(each.wal_records for each in report.shards), sum(each.records for each in report.shards)
+    typer.echo(f"{len(report.shards)} shards, {frames:,} WAL records, {records:,} records")
+    if report.agrees:
+        typer.echo("the WAL and the tables agree" + ("" if report.complete else " where checked"))
+    else:
+        typer.echo(f"{total:,} differences, {len(findings):,} places where the WAL cannot be applied")

@@ -1,0 +1,257 @@
+"""The audit: a journal's tables compared with Spark's own fold of its WAL, and of its archive where one is given.
+
+Says the same as `verify`, in its words and its report, for journals that one process would take too long for. Nothing
+is brought to the driver but a row a shard and the first differences of each sort; all are counted.
+
+    tables' marks -> the WAL's operations, fingerprinted, put aside -> where each shard's fold ends
+    -> everything of an id, folded and as its table rows have it -> differences
+
+A shard whose fold cannot reach its mark is reported, not compared: what it should hold is not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import functions as F
+
+from journal.v1.journal_pb2 import Mark
+from journal.verify.differences import KEPT_MAX, Differences
+from journal.verify.report import Report, ShardReport
+from journal.verify.state import Finding, MarkState
+from loaders.spark import rows
+from loaders.spark.archived import joined
+from loaders.spark.audit_compare import (
+    compared_records,
+    compared_transactions,
+    differences_of,
+    found_records,
+    found_transactions,
+    stray_rows,
+    undecodable_rows,
+    with_fingerprints,
+)
+from loaders.spark.failures import journal_errors
+from loaders.spark.fold import by_shard, effective, folded_lives, is_one_of, transacted
+from loaders.spark.fold_frames import applied_operations, fingerprinted, flattened, put_aside, shard_facts
+from loaders.spark.fold_transactions import transaction_counts, transactions_left
+from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
+from loaders.spark.wire import with_frame
+
+_NONE = -1
+"""No offset."""
+_OF_IDS = ("applied", "rejected", "records")
+_COUNTED = (*_OF_IDS, "staged", "prepared", "dropped")
+"""Fields of a mark that count operations; its frames alone tell the others."""
+_CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
+
+
+def audit(
+    spark: SparkSession, source: JournalSource, *, archive: str | None = None, kept_max: int = KEPT_MAX
+) -> Report:
+    """Compare a journal's tables with its WAL, and with the archive at a path for what the WAL no longer has.
+
+    Both may be written meanwhile: what is compared is up to the marks that are found first. Raises TopicError, RowError
+    and ArchiveError as `archived.joined`, and KafkaUnavailableError.
+    """
+    journal = identity(spark, source)
+    table = batch(spark, source, source.table)
+    with journal_errors(source.journal):
+        # the table first: of the WAL all that a mark says is there by then
+        marks = table_marks(table)
+        wal = batch(spark, source, source.wal) if archive is None else joined(spark, source, journal, archive)
+        return compare(spark, wal, table, journal, marks=marks, topic=source.wal, kept_max=kept_max)
+
+
+def table_marks(table: DataFrame) -> Mapping[int, Row]:
+    """By shard: where its newest mark is and what it says, where its rows end now, and which offsets were skipped."""
+    tag = F.expr("substring(key, 1, 1)")
+    is_mark = (tag == F.lit(b"m")) & F.col("value").isNotNull()
+    is_skip = (tag == F.lit(b"s")) & F.col("value").isNotNull()
+    skipped = F.conv(F.hex(F.expr("substring(key, 4, 8)")), 16, 10).cast("bigint")
+    found = table.groupBy(F.col("partition").alias("shard")).agg(
+        F.max_by(F.when(is_mark, F.col("value")), F.when(is_mark, F.col("offset"))).alias("mark"),
+        F.coalesce(F.max(F.when(is_mark, F.col("offset"))), F.lit(_NONE)).alias("row_offset"),
+        F.max("offset").alias("last"),
+        F.count("*").alias("rows"),
+        F.array_sort(F.collect_set(F.when(is_skip, skipped))).alias("skipped"),
+    )
+    return {row["shard"]: row for row in found.collect()}
+
+
+def compare(
+    spark: SparkSession,
+    wal: DataFrame,
+    table: DataFrame,
+    journal: JournalIdentity,
+    *,
+    marks: Mapping[int, Row],
+    topic: str,
+    kept_max: int = KEPT_MAX,
+) -> Report:
+    """`wal` and `table` in Kafka's columns; `marks` are `table_marks`. `topic` names the WAL in the report."""
+    shards = [_Shard(shard, marks.get(shard), topic, kept_max) for shard in range(journal.shards)]
+    until = {each.number: each.mark.offset for each in shards}
+    places = ((each.number, offset) for each in shards for offset in each.skipped)
+    records = wal.withColumn("skip", is_one_of(places)).withColumn("until", by_shard(until))
+    flat = flattened(with_frame(records), journal).withColumn(
+        "data", F.when(F.col("type") == "MARKER", F.col("data")).otherwise(fingerprinted(F.col("data")))
+    )
+    whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
+    # the table before the WAL: what is compacted away meanwhile is still there
+    state = put_aside(with_fingerprints(rows.changes(rows.newest(whole))))
+    flat = put_aside(flat)
+    for row in shard_facts(flat).withColumn("timestamp", F.expr("unix_millis(timestamp)")).collect():
+        shards[row["shard"]].fact = row
+    good = [each for each in shards if each.reached]
+    _compare_states(spark, flat, state, table, good, kept_max)
+    for each in good:
+        each.compare_marks()
+    return Report([each.report() for each in shards])
+
+
+def _compare_states(
+    spark: SparkSession, flat: DataFrame, state: DataFrame, table: DataFrame, shards: Sequence[_Shard], kept_max: int
+) -> None:
+    """Records and transactions of the shards whose fold reaches the mark; counts and differences go into `shards`."""
+    by_number = {each.number: each for each in shards}
+    here = F.col("shard").isin(list(by_number))
+    operations = applied_operations(flat.where(here), _cuts(spark, shards))
+    of_transactions = put_aside(transacted(operations))
+    lives = folded_lives(effective(operations, of_transactions))
+    by_id = put_aside(compared_records(lives, found_records(state.where(here))))
+    for row in by_id.groupBy("shard").agg(*(F.sum(name).alias(name) for name in _OF_IDS)).collect():
+        by_number[row["shard"]].count(row.asDict())
+    for row in transaction_counts(of_transactions).drop("topic").collect():
+        by_number[row["shard"]].count(row.asDict())
+    parts = compared_transactions(transactions_left(of_transactions), found_transactions(state.where(here)))
+    found = [differences_of(by_id), differences_of(parts), *_faulty_rows(table, shards)]
+    for row in _first_of_each(reduce(DataFrame.union, found), kept_max).collect():
+        by_number[row["shard"]].add(row)
+
+
+def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFrame]:
+    """Rows that are not what their key says, and rows behind the newest mark."""
+    row_offset = by_shard({each.number: each.row_offset for each in shards})
+    yield undecodable_rows(rows.dead_letters(table.where(F.col("offset") <= row_offset)))
+    if any(each.last > each.row_offset for each in shards):
+        last = by_shard({each.number: each.last for each in shards})
+        yield stray_rows(table.where((F.col("offset") > row_offset) & (F.col("offset") <= last)))
+
+
+def _cuts(spark: SparkSession, shards: Sequence[_Shard]) -> DataFrame:
+    """What `applied_operations` wants of `shard_facts`, which are known by now."""
+    facts = [each.fact for each in shards if each.fact is not None]
+    return spark.createDataFrame(
+        [(row["topic"], row["shard"], row["end"], row["stale_offsets"], row["epoch"]) for row in facts], _CUT_SCHEMA
+    )
+
+
+def _first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:
+    """The first differences of each shard and sort, and how many of them there are."""
+    alike = Window.partitionBy("shard", "what")
+    ranked = differences.withColumn("rank", F.row_number().over(alike.orderBy("order", "key")))
+    return ranked.withColumn("count", F.count("*").over(alike)).where(F.col("rank") <= kept_max).orderBy("rank")
+
+
+# ---- one shard -----------------------------------------------------------------------------------------------
+
+
+class _Shard:
+    """What is known of one shard, and its report."""
+
+    def __init__(self, number: int, found: Row | None, topic: str, kept_max: int) -> None:
+        self.number = number
+        self.row_offset: int = _NONE if found is None else found["row_offset"]
+        self.last: int = _NONE if found is None else found["last"]
+        self.skipped: list[int] = [] if found is None else found["skipped"]
+        self.mark = _mark(number, None if found is None else found["mark"])
+        self.fact: Row | None = None
+        self._rows: int = 0 if found is None else found["rows"]
+        self._topic = topic
+        self._counts = Counter[str]()
+        self._differences = Differences(number, kept_max)
+
+    @property
+    def reached(self) -> bool:
+        """Whether the fold comes to the mark."""
+        if self.fact is None:
+            return self.mark.offset < 0
+        return self._stop is None or self._stop > self.mark.offset
+
+    @property
+    def _stop(self) -> int | None:
+        return None if self.fact is None else self.fact["stop_offset"]
+
+    def count(self, counts: Mapping[str, int]) -> None:
+        self._counts.update({name: value for name, value in counts.items() if name != "shard"})
+
+    def add(self, row: Row) -> None:
+        """One of the first differences of its sort; the first brings the number of all."""
+        self._differences.add(row["what"], row["key"], row["expected"], row["found"])
+        self._differences.counts[row["what"]] = row["count"]
+
+    def compare_marks(self) -> None:
+        fact = self.fact
+        if fact is not None and not fact["whole_group"]:
+            self._differences.add("mark", "group", "the end of a group", f"the middle of group {fact['group']}")
+        for field in fields(MarkState):
+            expected, found = self._expected(field.name), getattr(self.mark, field.name)
+            if expected != found:
+                self._differences.add("mark", field.name, _plain(expected), _plain(found))
+        for offset in self.skipped:
+            if offset <= self.mark.offset:
+                self._differences.add("skipped", f"offset {offset}", "a frame", "skipped by an operator")
+
+    def _expected(self, name: str) -> Any:
+        if name == "shard":
+            return self.number
+        if name in _COUNTED:
+            return self._counts[name]
+        if self.fact is None:
+            return getattr(MarkState(), name)
+        value = self.fact[name]
+        return bytes(value) if name == "nonce" else value
+
+    def report(self) -> ShardReport:
+        fact = self.fact
+        return ShardReport(
+            shard=self.number,
+            offset=_NONE if fact is None else fact["offset"],
+            records=self._counts["records"],
+            transactions=self._counts["transactions"],
+            wal_records=0 if fact is None else fact["frames"],
+            rows=self._rows,
+            differences=self._differences,
+            findings=list(self._findings()),
+            unchecked=list(self._unchecked()),
+        )
+
+    def _findings(self) -> Iterator[Finding]:
+        if self._stop is not None and self.fact is not None and not self.fact["trimmed"]:
+            yield Finding(self._topic, self.number, self._stop, self.fact["stop_reason"])
+
+    def _unchecked(self) -> Iterator[str]:
+        if self.fact is not None and self.fact["trimmed"]:
+            yield (
+                f"{self._topic}[{self.number}] begins at offset {self._stop}, and what stood before it is gone: with "
+                "--archive it is read from there, and without --with-spark the check begins at the trim"
+            )
+        elif not self.reached:
+            yield f"the tables: they stand at offset {self.mark.offset}, where the fold of the WAL did not come"
+
+
+def _mark(shard: int, value: bytes | None) -> MarkState:
+    if value is None:
+        return MarkState(shard)
+    row = Mark.FromString(bytes(value))
+    return MarkState(**{field.name: getattr(row, field.name) for field in fields(MarkState)})
+
+
+def _plain(value: object) -> str:
+    return value.hex() or "empty" if isinstance(value, bytes) else str(value)

@@ -1,0 +1,242 @@
+"""The journal's meaning in Spark: a WAL folded into records, transactions and marks, distributed, by expressions alone.
+
+    fold_frames         which frames count, and where a shard stops
+    fold_transactions   what becomes of staged operations
+    here                what operations make of records, and the marks
+
+Written from docs/FORMAT.md, sharing nothing with the engine; the golden cases run against it. What a record is follows
+from what was done to its id, in order: adds and deletes, allowed or not, say whether it is there; what counts are the
+updates since it was added last, of replaceable ones the last of each kind and subject. So everything of an id is
+brought together once, and in order: that is the fold's one shuffle of all operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+from loaders.spark.archived import joined
+from loaders.spark.fold_frames import (
+    SHARD,
+    applied_operations,
+    before,
+    flattened,
+    put_aside,
+    shard_facts,
+)
+from loaders.spark.fold_transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
+from loaders.spark.readers import check_start, read_table
+from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
+from loaders.spark.wire import computed_once, with_frame
+
+_UPDATE = ("position", "kind", "data", "replaceable", "subject")
+_COUNTS = ("applied", "rejected", "staged", "prepared", "dropped")
+
+
+class State(NamedTuple):
+    """What a WAL comes to, as the table has it: docs/SPARK.md has the columns. Shards are those of `topic`."""
+
+    records: DataFrame
+    transactions: DataFrame
+    marks: DataFrame
+
+
+def fold(flat: DataFrame) -> State:
+    """The state after what `fold_frames.flattened` gives, of any number of journals (by their topics).
+
+    Computed here and now, each step once, and put aside: what it gives is cheap to look at, as often as one likes.
+    """
+    flat = put_aside(flat)
+    facts = put_aside(shard_facts(flat))
+    operations = applied_operations(flat, facts)
+    of_transactions = put_aside(transacted(operations))
+    lives = put_aside(folded_lives(effective(operations, of_transactions)))
+    there = lives.where(F.col("record").isNotNull())
+    record = F.col("record")
+    return State(
+        there.select(*SHARD, "id", *(record[name].alias(name) for name in ("kind", "data", "position")), "updates"),
+        transactions_left(of_transactions),
+        marks(facts, lives, of_transactions),
+    )
+
+
+def state_as_of(
+    spark: SparkSession,
+    source: JournalSource,
+    *,
+    time: datetime | None = None,
+    offsets: Mapping[int, int] | None = None,
+    archive: str | None = None,
+) -> State:
+    """The state that the journal had at a time, or after the records at `offsets` ({shard: offset}, of all shards).
+
+    At a time: after the last group of which everything had been appended by then, so that no transaction is cut. What
+    has been trimmed is read from the archive at the path `archive`. What operators had skipped is left out.
+    Raises TopicError and RowError as `read_wal`, GapError for a WAL without its beginning, ArchiveError as `joined`.
+    """
+    if (time is None) == (offsets is None):
+        raise ConfigError("a state is as of a time, or as of offsets")
+    journal = identity(spark, source)
+    records = committed(spark, source, journal, archive)
+    skipped = [(row["shard"], row["offset"]) for row in read_table(spark, source).skipped.collect()]
+    with_skips = records.withColumn("skip", is_one_of(skipped))
+    if offsets is not None:
+        return fold(flattened(with_frame(with_skips.withColumn("until", by_shard(offsets))), journal))
+    return fold(flattened(with_frame(cut_at(with_skips, journal, F.lit(time))), journal))
+
+
+def committed(spark: SparkSession, source: JournalSource, journal: JournalIdentity, archive: str | None) -> DataFrame:
+    """The whole WAL in Kafka's columns, its beginning from the archive at a path. Raises as `state_as_of`."""
+    if archive is not None:
+        return joined(spark, source, journal, archive)
+    check_start(spark, source, journal)
+    return batch(spark, source, source.wal)
+
+
+def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
+    """Whether a record is at one of these (shard, offset)."""
+    by_offset: dict[int, list[int]] = {}
+    for shard, offset in places:
+        by_offset.setdefault(shard, []).append(offset)
+    found = [
+        (F.col("partition") == shard) & F.col("offset").isin(offsets) for shard, offsets in sorted(by_offset.items())
+    ]
+    return reduce(lambda one, other: one | other, found, F.lit(False))
+
+
+def by_shard(offsets: Mapping[int, int]) -> Column:
+    """The offset of a record's shard, null for one that is not named."""
+    if not offsets:
+        return F.lit(None).cast("bigint")
+    named = (F.lit(value).cast("bigint") for pair in sorted(offsets.items()) for value in pair)
+    return F.create_map(*named)[F.col("partition").cast("bigint")]
+
+
+# ---- operations ----------------------------------------------------------------------------------------------
+
+
+def transacted(operations: DataFrame) -> DataFrame:
+    """The operations of transactions, with what becomes of them."""
+    return resolved(operations.where(F.col("tx") != 0))
+
+
+def effective(operations: DataFrame, of_transactions: DataFrame) -> DataFrame:
+    """What is done to records, and the position at which: plain operations, and staged ones that were committed."""
+    plain = operations.where(F.col("tx") == 0).select(*_done(F.struct("offset", "index", F.lit(0).alias("ordinal"))))
+    part = F.col("part")
+    committed = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
+    at = F.struct(part["at"]["offset"].alias("offset"), part["at"]["index"].alias("index"), "ordinal")
+    return plain.union(committed.select(*_done(at)))
+
+
+def _done(position: Column) -> list[Column]:
+    what = ("id", "type", "kind", "data", "replaceable", "subject", "tx")
+    return [F.col(name) for name in SHARD] + [position.alias("position")] + [F.col(name) for name in what]
+
+
+def folded_lives(operations: DataFrame) -> DataFrame:
+    """One row an id that anything was done to: its `record` (position, kind, data; null for one that is not there) and
+    `updates`, how many operations were `applied` and `rejected`, the `refused` ones, and when it was `deleted` last."""
+    of_id = (*SHARD, "id")
+    kind_of = F.col("type")
+    life = F.when(kind_of != "UPDATE", kind_of)
+    ahead = before(*of_id, order=("position",))
+    there = F.coalesce(F.last(life, ignorenulls=True).over(ahead) == "ADD", F.lit(False))
+    stepped = operations.withColumn("allowed", F.when(kind_of == "ADD", ~there).otherwise(there))
+    allowed = F.col("allowed")
+
+    def newest(type_: str, *what: str) -> Column:
+        """Of structs that begin with it, the greatest is that of the last position."""
+        return F.max(F.when(allowed & (kind_of == type_), F.struct("position", *what)))
+
+    # already together by id: no further shuffle
+    gathered = stepped.groupBy(*of_id).agg(
+        newest("ADD", "kind", "data").alias("added"),
+        newest("DELETE")["position"].alias("deleted"),
+        F.sort_array(F.collect_list(F.when(allowed & (kind_of == "UPDATE"), F.struct(*_UPDATE)))).alias("all_updates"),
+        F.count(F.when(allowed, 1)).alias("applied"),
+        F.count(F.when(~allowed, 1)).alias("rejected"),
+        F.sort_array(F.collect_list(F.when(~allowed, F.struct("position", "type", "tx")))).alias("refused"),
+    )
+    added, deleted = F.col("added"), F.col("deleted")
+    is_there = added.isNotNull() & (deleted.isNull() | (deleted < added["position"]))
+    since = F.filter("all_updates", lambda update: update["position"] > added["position"])
+    lives = gathered.withColumn("record", F.when(is_there, added)).withColumn(
+        "all_updates", F.when(is_there, since).otherwise(F.slice("all_updates", 1, 0))
+    )
+    return _without_replaced(lives).drop("added")
+
+
+def _without_replaced(lives: DataFrame) -> DataFrame:
+    """`lives` with `updates` in order: of replaceable ones only the last of each kind and subject."""
+    slots = F.transform(
+        F.filter("all_updates", lambda update: update["replaceable"]),
+        lambda update: F.struct(*(update[name] for name in ("kind", "subject", "position", "data"))),
+    )
+    sorted_ = computed_once(lives, F.array_sort(slots), "slots")
+
+    def is_last(slot: Column, index: Column) -> Column:
+        following = F.get("slots", index + 1)
+        same = (following["kind"] == slot["kind"]) & (following["subject"] == slot["subject"])
+        return ~F.coalesce(same, F.lit(False))
+
+    replaceable = F.transform(
+        F.filter("slots", is_last),
+        lambda slot: F.struct(
+            slot["position"].alias("position"),
+            slot["kind"].alias("kind"),
+            slot["data"].alias("data"),
+            F.lit(True).alias("replaceable"),
+            slot["subject"].alias("subject"),
+        ),
+    )
+    others = F.filter("all_updates", lambda update: ~update["replaceable"])
+    both = F.array_sort(F.concat(others, replaceable))
+    return sorted_.withColumn("updates", F.when(F.size("slots") > 0, both).otherwise(F.col("all_updates"))).drop(
+        "slots", "all_updates"
+    )
+
+
+# ---- marks ---------------------------------------------------------------------------------------------------
+
+
+def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> DataFrame:
+    """One row a shard: its mark, with `whole_group` (a checkpoint may fall here) and, if the shard stops, where and
+    why; `trimmed` if that is where its WAL begins."""
+    zero = [F.lit(0).cast("bigint").alias(name) for name in ("staged", "prepared", "dropped")]
+    of_lives = lives.groupBy(*SHARD).agg(
+        F.sum("applied").alias("applied"), F.sum("rejected").alias("rejected"), F.count("record").alias("records")
+    )
+    counted = (
+        of_lives.select(*SHARD, "applied", "rejected", *zero, "records")
+        .union(transaction_counts(of_transactions).select(*SHARD, *_COUNTS, F.lit(0).cast("bigint")))
+        .groupBy(*SHARD)
+        .agg(*(F.sum(name).alias(name) for name in (*_COUNTS, "records")))
+    )
+    return facts.drop("end", "stale_offsets").join(counted, list(SHARD), "left").na.fill(0, [*_COUNTS, "records"])
+
+
+# ---- as of a time --------------------------------------------------------------------------------------------
+
+
+def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
+    """`records` with `until` where the last group ended of which all had been appended at a time."""
+    flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
+    heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull())
+    newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))
+    of_now = heads.withColumn("newest", newest).where(F.col("epoch") >= F.col("newest"))
+    late = of_now.agg(F.min(F.when(F.col("timestamp") > time, F.col("group"))).alias("late"))
+    ends = (
+        of_now.crossJoin(F.broadcast(late))
+        .where(F.col("late").isNull() | (F.col("group") < F.col("late")))
+        .groupBy(*SHARD)
+        .agg(F.max("offset").alias("until"))
+    )
+    together = records.join(F.broadcast(ends.withColumnRenamed("shard", "partition")), ["topic", "partition"], "left")
+    return together.withColumn("until", F.coalesce("until", F.lit(-1).cast("bigint")))
