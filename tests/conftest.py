@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
-_TOGETHER = ("chaos", "integration/spark")
+_TOGETHER = ("tests/chaos/", "tests/integration/spark/")
 """Folders with one cluster, or one Spark, for all of their tests."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item.path)))
+class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    def _split_scope(self, nodeid: str) -> str:
+        return next((folder for folder in _TOGETHER if nodeid.startswith(folder)), nodeid.split("::", 1)[0])
 
 
-def _group(path: Path) -> str:
-    inside = path.relative_to(Path(__file__).parent).as_posix()
-    return next((folder for folder in _TOGETHER if inside.startswith(folder + "/")), inside)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _Scheduling(config, log)
