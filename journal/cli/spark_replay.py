@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from enum import Enum
@@ -25,11 +23,11 @@ from journal.cli.common import (
     print_json,
     print_table,
 )
+from journal.cli.spark_session import spark_session
 from journal.errors import ConfigError, StateError
+from loaders.spark.packages import Part
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from journal.config import Settings
     from loaders.replay_state import ReplaySource
     from loaders.spark.replaying import Filter, Selection
@@ -91,7 +89,7 @@ def replay(
     }
     settings = chosen.settings()
     uuid = _target_uuid(settings)
-    with _session(f"replay into {settings.journal}", master) as spark:
+    with spark_session(f"replay into {settings.journal}", master, {Part.PROTOBUF}) as spark:
         # starts quickly without: only this command needs them
         from loaders.replay_state import require_other_journal
         from loaders.spark.replaying import Filter, Selection, open_archive
@@ -207,23 +205,6 @@ def _target_uuid(settings: Settings) -> bytes:
 
     with opened_journal(settings) as (_, rows):
         return rows.require_identity(settings.journal).journal
-
-
-@contextmanager
-def _session(name: str, master: str | None) -> Iterator[SparkSession]:
-    """The session that is there (`spark-submit` has made one), or one of this command alone."""
-    # PySpark is an extra, and takes a second to import
-    from loaders.spark.chatter import starting_spark
-    from loaders.spark.packages import Part
-    from loaders.spark.session import make_session
-
-    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
-        spark = make_session(name, parts=frozenset({Part.PROTOBUF}), master=master)
-    try:
-        yield spark
-    finally:
-        if spark.sparkContext.appName == name:
-            spark.stop()
 
 
 # ---- options -----------------------------------------------------------------------------------------------
