@@ -67,7 +67,7 @@ class DeltaStore(TableStore):
         self._files = files
 
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
-        if not self._files.exists(f"{table}/_delta_log"):
+        if not self._is_there(table):
             return None
         return spark.read.format("delta").load(self._files.place(table))
 
@@ -75,7 +75,7 @@ class DeltaStore(TableStore):
         return True
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
-        if not self._files.exists(f"{table}/_delta_log"):
+        if not self._is_there(table):
             fresh.write.format("delta").mode("append").save(self._files.place(table))
             return
         source = fresh.withColumn(_GONE, F.lit(False))
@@ -87,6 +87,10 @@ class DeltaStore(TableStore):
 
     def commit(self, batch: int) -> None:
         """Every table has it already."""
+
+    def _is_there(self, table: str) -> bool:
+        """Whether the table's log has a commit: the log's folder alone is of a job that was killed at the first one."""
+        return any(name.endswith(".json") for name in self._files.names(f"{table}/_delta_log"))
 
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
