@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,11 @@ def test_the_duty_passes_on_while_a_fenced_nodes_owner_takes_its_time(settings: 
             super().on_fenced(error)
 
     slow, owner = Slow(), Owner()
-    with running_worker(settings), make_node(settings, slow) as first, make_node(settings, owner, "two") as second:
+    with ExitStack() as ending:
+        ending.enter_context(running_worker(settings))
+        first = ending.enter_context(make_node(settings, slow))
         first.wait_for(Role.ACTIVE, LIMIT_S)
+        second = ending.enter_context(make_node(settings, owner, "two"))
         wait_until_fit(second)
         with BlockingJournal(settings.model_copy(update={"node": "three"}), copy_name="three") as other:
             other.activate()

@@ -114,7 +114,8 @@ def test_a_view_shows_queues_transactions_and_records_and_its_pages_say_the_same
         store.prepare(tx, b"an xid").wait()
         view = app.view
         wait_until(lambda: view.fitness().fit, view.fitness)
-        wait_until(lambda: [q.ready for q in view.queues()] == [0, 4] and view.transactions(), view.queues)
+        wait_until(lambda: [q.ready for q in view.queues()] == [0, 4], view.queues)
+        wait_until(lambda: [t.shards_seen for t in view.transactions()] == [2], view.transactions)
         queue = view.queue("orders/a")
         assert (queue.ready, queue.held, queue.oldest_ms) == (4, 0, 1001)
         assert [found.reference.message for found in view.messages("orders/a", 2)] == [each.id for each in sent[1:3]]

@@ -93,7 +93,7 @@ def test_advice_that_does_not_parse_keeps_nobody_from_reading_the_epoch(
     control.write(EPOCH_KEY, Epoch(epoch=3))
     control.write(node_key("two"), b"\xff\xff")
     control.write(HAND_OVER_KEY, b"\xff\xff")
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.WARNING, logger="journal.kafka"):
         rows = read_control(control.kafka, "j", control.broker.timeline.now, LIMIT_S)
     assert (rows.epoch.epoch, rows.nodes, rows.hand_over) == (3, {}, None)
     assert len(caplog.records) == 2

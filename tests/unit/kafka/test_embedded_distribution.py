@@ -120,7 +120,7 @@ def test_what_a_killed_download_left_is_removed_by_the_next(tmp_path: Path, monk
 
 def test_without_maven_and_pyspark_the_error_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("sys.path", [])
+    monkeypatch.setattr("journal.kafka.distribution.find_ivy", lambda: None)
     with pytest.raises(EmbeddedKafkaError, match=r"install Maven .* or PySpark"):
         get_kafka(JAVA, cache=tmp_path / "cache", report=lambda line: None)
 
