@@ -1,6 +1,6 @@
 """Producers with confluent-kafka: transactional ones, and plain acknowledged writes.
 
-Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file:
+Facts of librdkafka (2.16) against Kafka 4 that shaped this file:
 
 - A fenced instance learns it at its next request, from AddPartitionsToTxn, Produce or EndTxn alike, and always as fatal
   _FENCED. A coordinator time-out looks exactly the same: it bumps the epoch, and the bumped epoch is nobody's.

@@ -1,6 +1,6 @@
 """A consumer of assigned partitions with confluent-kafka: never in a group, never commits, never resets an offset.
 
-Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file: the end-of-partition event carries the offset
+Facts of librdkafka (2.16) against Kafka 4 that shaped this file: the end-of-partition event carries the offset
 behind trailing transaction markers and aborted records, and comes again whenever the end has moved; a watermark query
 honours the isolation level, so with read_committed the high watermark it gives is the last stable offset; `consume`
 waits for as many records as it may return, so only `poll` waits here.

@@ -4,7 +4,7 @@ The group is subscribed to the control topic, whose one partition is held by one
 the cooperative protocol a member that joins moves nothing. Nothing is read, committed or decided: this is advice, and
 what makes an activation safe is fencing. Two members that both believe to be granted do no harm.
 
-Facts of librdkafka (2.16) against Kafka 4.3 that shaped this file: a session that ran out by the client's own clock
+Facts of librdkafka (2.16) against Kafka 4 that shaped this file: a session that ran out by the client's own clock
 shows as a member id that is gone (and as lost partitions, if it held any), also after the whole process was stopped; it
 joins again by itself. An assignment with an explicit offset asks for no committed one, and a paused partition fetches
 nothing.

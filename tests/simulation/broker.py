@@ -1,6 +1,6 @@
 """A simulated cluster: topics, the transaction coordinator, consumer groups. Requests in, answers out; no clients.
 
-The coordinator does what Kafka's does for a client without KIP-890's half (librdkafka 2.16), as seen on Kafka 4.3:
+The coordinator does what Kafka's does for a client without KIP-890's half (librdkafka 2.16), as seen on Kafka 4:
 
 - InitProducerId bumps the epoch at once, which fences older instances, aborts what was open, and is answered when the
   markers are written.

@@ -1,4 +1,4 @@
-"""Simulated producers, shaped after what librdkafka (2.16) does against Kafka 4.3.
+"""Simulated producers, shaped after what librdkafka (2.16) does against Kafka 4.
 
 The same conformance cases run against both. A fenced instance learns it at its next request, always as fatal;
 CONCURRENT is asked again, after 20 ms to begin, a backoff to end and half a second to initialise; a time-out is
