@@ -164,15 +164,21 @@ class Writer:
         transaction.resolve()
 
     def write_ready(self, group: Group) -> None:
-        """Commit READY: no second try. Raises the error that met it; its outcome then does not matter."""
+        """Commit READY: no second try. Raises the error that met it; its outcome then does not matter.
+
+        One that may have been sent twice is committed all the same: check, init, check comes before the next group.
+        """
         self.numbers = group.seal(self._origin, self.numbers)
         began = self._timing.clock()
         producer = self._producer
         assert producer is not None
         producer.send(group.records(self._topic), self._timing.fence_check_s)
         clean = producer.commit_transaction(self._timing.fence_check_s)
-        if not clean or self._timing.clock() - began > self._timing.fence_check_s:
-            raise DeadlineError("READY was answered too late: another node may be active by now")
+        took_s = self._timing.clock() - began
+        if took_s > self._timing.fence_check_s:
+            raise DeadlineError(f"READY was answered after {took_s:.1f} s: another node may be active by now")
+        if not clean:
+            self.close()
         self.committed_at = began
         group.completion.resolve()
 

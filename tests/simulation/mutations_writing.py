@@ -294,6 +294,23 @@ def late_ready_is_accepted() -> list[Patch]:
 
 
 @mutation
+def doubtful_ready_is_trusted() -> list[Patch]:
+    """The first group follows a READY that may have been sent twice, with the same producer."""
+
+    def write_ready(self: Any, group: Any) -> None:
+        self.numbers = group.seal(Origin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
+        began = self._timing.clock()
+        self._producer.send(group.records(self._topic), self._timing.fence_check_s)
+        self._producer.commit_transaction(self._timing.fence_check_s)
+        if self._timing.clock() - began > self._timing.fence_check_s:
+            raise DeadlineError("too late")
+        self.committed_at = began
+        group.completion.resolve()
+
+    return [(Writer, "write_ready", write_ready)]
+
+
+@mutation
 def issued_is_forgotten() -> list[Patch]:
     """A new epoch issues ids from the first again."""
     run = Activation.run

@@ -257,3 +257,15 @@ def test_an_end_of_transaction_that_the_library_repeats_does_not_commit_half_of_
     stage.until(lambda: second[0].done)
     assert second[0].error is None
     stage.judge()
+
+
+def test_a_node_whose_ready_may_have_been_sent_twice_is_active_and_checks_before_its_first_group() -> None:
+    stage = Stage()
+    stage.script.meet("node", "end_transaction", Fault.NONE, Fault.REPEATED)  # the claim's, and READY's
+    node = stage.active_node("node")
+    assert stage.epochs_active() == [1]
+    completion = node.add(1, b"first")
+    stage.until(lambda: completion.done)
+    assert completion.error is None
+    assert stage.script.asked.count(("node", "init")) == 2
+    stage.judge()
