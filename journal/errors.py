@@ -42,6 +42,10 @@ class DeadlineError(OperatingError):
     """Raised by a wait that ran past its deadline. What was waited for may still happen."""
 
 
+class HangingTransactionError(OperatingError):
+    """Raised when a Kafka transaction that should have ended is open: its end was never written. Abort it there."""
+
+
 class TopicError(OperatingError):
     """Raised when a topic is missing or not as the journal needs it; the message carries the command that mends it."""
 

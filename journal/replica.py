@@ -12,11 +12,14 @@ was away, or slow, or its process was stopped) is building again: on top of what
 
 A copy that exists is used again if it is of the same topic and journal, its position is inside the log, and it stood at
 the end more recently than tombstones are kept. Otherwise it is dropped: it could hold records that were deleted. The
-position is that of the last state: a copy that was building on top of one reads again from there.
+position is that of the last state: a copy that was building on top of one reads again from there. It first looks for
+the mark of that state: if neither it nor a newer one is in the table, Kafka has lost what it had acknowledged (all that
+had it lost power, say), and the copy is dropped too, for it would go on from a state that is nobody's.
 """
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +35,8 @@ from journal.kafka.ports import Clock, Kafka, LogRecord
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RowType, mark_key, row_type
+
+log = logging.getLogger(__name__)
 
 _IDENTITY = b"identity"
 _BUILDING = b"building"
@@ -55,6 +60,8 @@ class _Shard:
     state: CopyState
     mark: Mark
     held: list[Change] = field(default_factory=list)
+    proved: bool = True
+    """Its mark was found in the table, or a newer one: it does not hold what the table has lost."""
     at_mark: bool = True
 
 
@@ -124,11 +131,14 @@ class Replica:
 
         May be called again after an error: what was held back is dropped, and read again from where the copy stands.
         """
-        self._held_bytes = 0
         self._timeout_s = timeout_s
-        now = self._now()
+        self._open()
+
+    def _open(self, *, anew: bool = False) -> None:
+        self._held_bytes = 0
+        now, timeout_s = self._now(), self._timeout_s
         ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
-        if not self._is_usable(ends):
+        if anew or not self._is_usable(ends):
             self._lose()
             self._store.clear()
             self._store.write((), {_IDENTITY: self.identity, _BUILDING: _YES})
@@ -136,15 +146,19 @@ class Replica:
         self._whole_ms = self._last_whole_ms(ends)
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
         marks = self._stored_marks()
+        places: dict[int, int] = {}
         for shard, (start, end) in ends.items():
             position = self._stored(b"position", shard)
             copy = _Shard(start if position is None else position, end, now, state, marks[shard])
+            copy.proved = copy.position == start or copy.mark.offset < 0
             self._shards[shard] = copy
+            # its mark is right before it, unless the cleaner has dropped that for a newer one
+            places[shard] = copy.position if copy.proved else copy.position - 1
             if state is CopyState.BUILDING:
                 self._capture_end(shard, copy)
         if state is CopyState.BUILDING:
             self._lose()
-        self._reader.seek({shard: copy.position for shard, copy in self._shards.items()})
+        self._reader.seek(places)
         self._note_ends()
 
     def _capture_end(self, shard: int, copy: _Shard) -> None:
@@ -183,12 +197,11 @@ class Replica:
         return None if value is None else int(_NUMBER.unpack(value)[0])
 
     def _stored_marks(self) -> dict[int, Mark]:
-        snapshot = self._store.snapshot()
-        try:
-            rows = {shard: snapshot.get(mark_key(shard)) for shard in self._numbers}
-        finally:
-            snapshot.close()
+        rows = {shard: self._stored_mark(shard) for shard in self._numbers}
         return {shard: _no_mark(shard) if row is None else Mark.FromString(row) for shard, row in rows.items()}
+
+    def _stored_mark(self, shard: int) -> bytes | None:
+        return self._store.get(mark_key(shard))
 
     # ---- following -------------------------------------------------------------------------------------------------
 
@@ -205,13 +218,19 @@ class Replica:
         if direct:
             self._store.write(direct, {}, durable=False)
         self._note_ends()
-        if self._is_caught_up():
+        if any(not copy.proved and self._reader.position(shard) >= copy.end for shard, copy in self._shards.items()):
+            log.warning("%s lacks the mark that a local copy of it stands at: the copy is built anew", self._topic)
+            self._open(anew=True)
+        elif self._is_caught_up():
             self._whole_ms = began
         return len(records)
 
     def _take(self, record: LogRecord, direct: list[Change]) -> None:
         copy = self._shards[record.partition]
         key = record.key
+        if record.offset < copy.position:
+            copy.proved |= key == mark_key(record.partition) and record.value == self._stored_mark(record.partition)
+            return
         if key is None:
             raise self._row_error(record, "a row without a key")
         try:
@@ -250,6 +269,7 @@ class Replica:
         self._lose()
         self._store.write((), {_BUILDING: _YES})
         copy.state = CopyState.BUILDING
+        copy.proved = True  # there is a newer mark to build up to
         direct += copy.held
         self._forget_held(copy)
 
@@ -270,6 +290,7 @@ class Replica:
         if copy.state is CopyState.READABLE and mark.offset < copy.mark.offset:
             raise self._row_error(record, f"a mark at {mark.offset} behind the mark at {copy.mark.offset}")
         copy.mark = mark
+        copy.proved = True
 
     def _write_held(self, shard: int, copy: _Shard, position: int, timestamp: int) -> None:
         try:
@@ -348,7 +369,7 @@ class Replica:
             self.poll(left)
 
     def _is_caught_up(self) -> bool:
-        return self.readable and all(self.lag(shard) <= 0 for shard in self._shards)
+        return self.readable and all(copy.proved and self.lag(shard) <= 0 for shard, copy in self._shards.items())
 
     def close(self) -> None:
         """Stop following. The store stays open: it is its owner's."""

@@ -20,6 +20,7 @@ from journal.errors import (
     DeadlineError,
     FrameError,
     GapError,
+    HangingTransactionError,
     LocalDamageError,
     LocalStorageError,
     OperatingError,
@@ -198,7 +199,7 @@ class ShardWorker:
         self._producer = producer
         producer.init(config.request_timeout_s)
         mark = self._read_table()
-        start, end = self._wal_bounds()
+        start, end = self._bounds(wal_topic(config.journal))
         if not start <= mark.offset + 1 <= end:
             what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {mark.offset + 1}"
             raise GapError(what, topic=wal_topic(config.journal), partition=self.shard, offset=mark.offset + 1)
@@ -232,12 +233,31 @@ class ShardWorker:
             replica.open(config.request_timeout_s)
             log.info("shard %d: the local copy is %d offsets behind the table", self.shard, replica.lag(self.shard))
             replica.catch_up(RECOVERY_TIMEOUT_S)
+            self._pass_all(replica)
             return replica.mark(self.shard)
         finally:
             replica.close()
 
-    def _wal_bounds(self) -> tuple[int, int]:
-        reader = self._kafka.reader(wal_topic(self._config.journal))
+    def _pass_all(self, replica: Replica) -> None:
+        """Up to the high watermark: our init has ended what a previous owner left open, and nobody else writes here.
+
+        What is open all the same (KAFKA-20734 leaves transactions without an end) would be committed or aborted by our
+        next checkpoint, whatever it should have been.
+        """
+        topic = table_topic(self._config.journal)
+        _, end = self._bounds(topic, committed=False)
+        until = self._clock() + self._config.request_timeout_s
+        while replica.behind({self.shard: end}) > 0:
+            left = until - self._clock()
+            if left <= 0:
+                raise HangingTransactionError(
+                    f"{topic}[{self.shard}] holds a transaction that nobody ends: kafka-transactions.sh find-hanging "
+                    "--topic finds it, abort ends it"
+                )
+            replica.poll(left)
+
+    def _bounds(self, topic: str, *, committed: bool = True) -> tuple[int, int]:
+        reader = self._kafka.reader(topic, committed=committed)
         try:
             return reader.start_and_end(self.shard, self._config.request_timeout_s)
         finally:

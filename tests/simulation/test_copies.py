@@ -290,3 +290,39 @@ def test_a_copy_that_stands_at_the_end_of_an_idle_log_is_kept_however_long_that_
     table.checkpoint(1, {2: b"a"})
     assert marks_on_the_way(replica, 1) == [0, 1]
     assert table.records() == {1: b"a", 2: b"a"}
+
+
+# ---- a table that has lost what it had ---------------------------------------------------------------------------
+
+
+def lost_since(table: Table, copied: Disk) -> Table:
+    """The same table after Kafka lost its end, and with as many offsets as before: of foreign rows, which nobody marks.
+    The copy is of what it was."""
+    table.disk = copied
+    for record_id in range(100, 104):
+        table.broker.write("table", 0, [(record_key(record_id), b"foreign")])
+    return table
+
+
+def test_a_copy_whose_mark_the_table_has_lost_is_built_anew() -> None:
+    whole = Table()
+    whole.checkpoint(0, {1: b"a"})
+    whole.checkpoint(1, {1: b"b", 2: b"a"})
+    whole.up_to_date()
+    rest = Table()
+    rest.checkpoint(0, {1: b"a"})
+    table = lost_since(rest, whole.disk)
+    replica = table.up_to_date()
+    assert replica.mark(0).offset == 0
+    assert {id: value for id, value in table.records().items() if id < 100} == {1: b"a"}
+
+
+def test_a_copy_at_the_end_of_a_table_looks_for_its_mark_once() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    replica = table.replica()
+    assert (replica.mark(0).offset, replica.lag(0)) == (0, 1)
+    assert replica.poll(SOON_S) == 1
+    assert (replica.mark(0).offset, replica.lag(0)) == (0, 0)
+    assert table.records() == {1: b"a"}
