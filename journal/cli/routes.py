@@ -12,23 +12,27 @@ import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_table
 from journal.cli.optional_value import OptionalValueCommand
+from journal.cli.routes_live import live_message
+from journal.cli.routes_replay import add_replay
 from journal.cli.routes_running import add_running
 from journal.cli.routes_sources import add_sources
 from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import InvalidOperationError
 from journal.kafka.control import own_topics
+from journal.limits import ID_MAX
 from journal.routing.headers import belongs_to_headers, header_value
 from journal.routing.ingress import Ingress
 from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
-from journal.routing.router import Router, Verdict
+from journal.routing.router import Body, Router, Verdict
 from journal.routing.templates import text_of
 from journal.runtime import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, Message, Value
 from journal.store.records import encode_message
 
-app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch the routes.")
+app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch and replay routes.")
 add_running(app)
+add_replay(app)
 add_sources(app)
 
 _TEST_ID = 1
@@ -43,7 +47,7 @@ def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
     """The routes and sources of the configuration, checked. Asks no broker."""
     settings = chosen.settings()
     routing = settings.routing
-    Router(routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+    _router(settings)
     Ingress(routing, journal=settings.journal, own_topics=own_topics(settings.journal))
     if as_json:
         print_json(routing.model_dump(mode="json"))
@@ -91,7 +95,7 @@ def _source_rows(settings: Settings) -> list[Sequence[object]]:
 @journal_command
 def try_out(
     chosen: Chosen,
-    address: Annotated[str, typer.Option(help="The message's address.")],
+    address: Annotated[str | None, typer.Option(help="The message's address.")] = None,
     header: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,20 +105,36 @@ def try_out(
         ),
     ] = None,
     body: Annotated[str, typer.Option(help="The message's body, or @FILE.")] = "",
-    priority: Annotated[int, typer.Option(min=0, max=9, help="The message's priority.")] = PRIORITY_DEFAULT,
+    priority: Annotated[
+        int | None, typer.Option(min=0, max=9, help="The message's priority.", show_default=str(PRIORITY_DEFAULT))
+    ] = None,
+    message_id: Annotated[
+        int | None, typer.Option("--id", min=1, max=ID_MAX, help="Instead: a message that is in the journal.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Which routes a message would match, and what would be sent. Sends nothing and asks no broker.
+    """Which routes a message would match, and what would be sent. Sends nothing, and asks no broker but with --id.
 
     Ends with exit code 1 if a route would stop its shard.
     """
     settings = chosen.settings()
-    router = Router(settings.routing, journal=settings.journal, own_topics=own_topics(settings.journal))
-    headers, properties = _headers(header or ())
-    data = encode_message(
-        Message(address, _body(body), headers, properties, priority=priority, timestamp=int(wall_ms()))
-    )
-    verdicts, outcomes = router.explain(_TEST_ID, data), router.route(_TEST_ID, data)
+    sample = (address, header or None, body or None, priority)
+    if message_id is not None:
+        if any(each is not None for each in sample):
+            raise InvalidOperationError("a message is either in the journal (--id) or described by the other options")
+        with live_message(settings, message_id) as found:
+            router = _router(settings, found.bytes_max, found.body)
+            verdicts, outcomes = router.explain(message_id, found.data), router.route(message_id, found.data)
+    elif address is None:
+        raise InvalidOperationError("say which message: --address and what it has, or --id")
+    else:
+        headers, properties = _headers(header or ())
+        wanted = PRIORITY_DEFAULT if priority is None else priority
+        data = encode_message(
+            Message(address, _body(body), headers, properties, priority=wanted, timestamp=int(wall_ms()))
+        )
+        router = _router(settings)
+        verdicts, outcomes = router.explain(_TEST_ID, data), router.route(_TEST_ID, data)
     if as_json:
         routes = [verdict._asdict() for verdict in verdicts]
         print_json({"routes": routes, "outcomes": [_line(each) for each in outcomes]})
@@ -122,6 +142,11 @@ def try_out(
         _print(settings, verdicts, outcomes)
     if any(isinstance(each, Refusal) and each.on_error is OnError.FAIL for each in outcomes):
         raise typer.Exit(1)
+
+
+def _router(settings: Settings, bytes_max: Mapping[str, int] | None = None, body: Body | None = None) -> Router:
+    own = own_topics(settings.journal)
+    return Router(settings.routing, journal=settings.journal, own_topics=own, bytes_max=bytes_max, body=body)
 
 
 def _headers(given: Sequence[str]) -> tuple[dict[str, Value], dict[str, Value]]:

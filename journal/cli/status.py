@@ -18,10 +18,11 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
+from journal.cli.status_routes import route_notes, route_stop
 from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.cli.text import duration
 from journal.config import Settings
-from journal.kafka.control import ControlRows, table_topic, wal_topic, worker_group
+from journal.kafka.control import ControlRows, node_group, table_topic, wal_topic, worker_group
 from journal.kafka.marks import MarkReader
 from journal.kafka.ports import GroupMember, Kafka
 from journal.liveness import LastActive, last_active
@@ -44,6 +45,8 @@ class ShardStatus:
     newest_timestamp: int
     ahead_since: int
     stop: Stop | None
+    route_stop: dict[str, Any] | None = None
+    """As `--json` prints it; None: no route has stopped it."""
 
     @property
     def lag_frames(self) -> int:
@@ -110,6 +113,7 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
     cluster = kafka.cluster()
     try:
         workers = cluster.group_members(worker_group(settings.journal), timeout_s)
+        members = {member.client_id for member in cluster.group_members(node_group(settings.journal), timeout_s)}
     finally:
         cluster.close()
     marks = MarkReader(kafka, table_topic(settings.journal), time.monotonic)
@@ -135,6 +139,7 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
                     newest_timestamp=newest[0].timestamp if newest else 0,
                     ahead_since=ahead.since,
                     stop=ahead.stop,
+                    route_stop=route_stop(rows.diverts.get(shard), mark.offset, ahead.since),
                 )
             )
     finally:
@@ -143,7 +148,7 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
         unfiltered.close()
     silent_after_ms = 2 * settings.fence_check_ms
     now_ms = wall_ms()
-    nodes = node_lines(rows, now_ms)
+    nodes = node_lines(rows, now_ms, members)
     sources = sources_json(rows.ingress, now_ms)
     active = last_active(rows)
     return JournalStatus(settings.journal, identity, now_ms, active, silent_after_ms, shards, workers, nodes, sources)
@@ -195,6 +200,7 @@ def _shard_json(shard: ShardStatus, now_ms: float) -> dict[str, Any]:
         "dropped": mark.dropped,
         "skipped": mark.skipped,
         "stopped": None if shard.stop is None else {"offset": shard.stop.offset, "reason": shard.stop.reason},
+        "stopped_by_route": shard.route_stop,
     }
 
 
@@ -222,7 +228,7 @@ def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
         f"{shard.start} to {shard.end}",
         shard.high_watermark - shard.end,
         mark.offset if mark.offset >= 0 else "none",
-        "STOPPED" if shard.stop else lag,
+        "STOPPED" if shard.stop or shard.route_stop else lag,
         duration(shard.lag_s(now_ms)) if shard.ahead_since else "0",
         mark.epoch,
         f"{mark.records:,}",
@@ -248,6 +254,8 @@ def notes(found: JournalStatus) -> list[str]:
     if found.ingress is not None:
         active = found.active.node if found.active is not None and found.node_state == "active" else ""
         lines += source_notes(found.journal, found.ingress, active)
+    routes = {shard.shard: shard.route_stop for shard in found.shards if shard.route_stop is not None}
+    lines += route_notes(routes, found.now_ms)
     for shard in found.shards:
         stop = shard.stop
         if stop is None:

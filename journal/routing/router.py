@@ -55,18 +55,25 @@ class Router:
         own_topics: frozenset[str],
         bytes_max: Mapping[str, int] | None = None,
         body: Body | None = None,
+        replay_of: str = "",
     ) -> None:
         """`own_topics` are the journal's: nothing is sent there. `bytes_max` has topics' max.message.bytes and may
-        change meanwhile; `body` reads large messages. Raises ConfigError.
+        change meanwhile; `body` reads large messages.
+
+        `replay_of` is a route that alone sends, what it sends marked as replayed; what routes before it keep from it is
+        kept from it then too. Raises ConfigError, also for a route that is not there.
         """
         trail, _ = _trail(pb.Message(), journal)
         self._context = _Context(config, journal, own_topics, {} if bytes_max is None else bytes_max, trail)
         self._body = body
         self._names = HeaderNames()
         self._routes = [_Route(route, self._context, self._names) for route in config.routes]
+        self._replayed = bool(replay_of)
+        if replay_of:
+            self._routes = _up_to(replay_of, self._routes, journal)
         self._of_address: dict[bytes, tuple[_Route, ...]] = {}
 
-    def route(self, message_id: int, data: bytes, *, replayed: bool = False) -> Sequence[Outgoing | Refusal]:
+    def route(self, message_id: int, data: bytes) -> Sequence[Outgoing | Refusal]:
         """What a message's routes send, in their order. `data` is its MESSAGE record's. Raises RowError."""
         # protobuf writes fields in order, and the address is the first of them
         if len(data) > 1 and data[0] == _ADDRESS_TAG and data[1] < _SHORT:
@@ -84,7 +91,8 @@ class Router:
         for route in routes:
             if route.selector is None or route.selector.selects(view.value):
                 if sending is None:
-                    sending = _Sending(view, address, len(data), self._names, self._body, self._context, replayed)
+                    names, body, replayed = self._names, self._body, self._replayed
+                    sending = _Sending(view, address, len(data), names, body, self._context, replayed)
                 for target in route.targets:
                     out.append(target.outcome(sending))
                 if route.stop:
@@ -142,6 +150,18 @@ class _Route:
         self.selector = Selector(config.filter) if config.filter.strip() else None
         self.stop = config.stop
         self.targets = [_Target(target, config, context, names) for target in config.targets]
+
+
+def _up_to(name: str, routes: Sequence[_Route], journal: str) -> list[_Route]:
+    """A route, and of those before it the ones that stop, without targets: they only keep messages from it."""
+    for at, route in enumerate(routes):
+        if route.config.name == name:
+            before = [each for each in routes[:at] if each.stop]
+            for each in before:
+                each.targets = []
+            return [*before, route]
+    there = ", ".join(route.config.name for route in routes) or "none"
+    raise ConfigError(f"journal {journal} has no route {name}: its routes are {there}")
 
 
 class _Sending:

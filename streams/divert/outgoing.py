@@ -33,6 +33,9 @@ _POSITIVE = 0x7FFFFFFF
 
 GetRow = Callable[[bytes], bytes | None]
 
+StopWords = Callable[[int, int, str, bool], str]
+"""What to say of a stop: before which WAL offset, of which message, why, and whether that is tried again by itself."""
+
 
 class OutgrownError(Exception):
     """The producer is for other sizes than those that the targets have now: make another one."""
@@ -49,13 +52,16 @@ class ShardOutgoing:
         targets: Targets,
         counts: ShardCounts,
         routes: Sequence[str],
+        words: StopWords | None = None,
     ) -> None:
-        """`make_router` takes what reads large bodies; `routes` are their names."""
+        """`make_router` takes what reads large bodies; `routes` are their names. Without `words` a stop says how the
+        worker goes on."""
         self._routes = routes
         self.counts = counts
         self.targets = targets
         self._shard = shard
         self._journal = journal
+        self._words = words or self._of_the_worker
         self._router = make_router(self._body)
         self._happened: Sequence[Happened] = ()
         self._get: GetRow = _nothing
@@ -199,13 +205,14 @@ class ShardOutgoing:
             self.targets.refuse(topic, reason)
 
     def _stop(self, offset: int, message: int, what: str, *, retried: bool) -> RouteStopError:
+        return RouteStopError(self._words(offset, message, what, retried), offset=offset, retried=retried)
+
+    def _of_the_worker(self, offset: int, message: int, what: str, retried: bool) -> str:
         again = "mend that, and it goes on by itself" if retried else "change the route, and restart the worker"
-        return RouteStopError(
+        return (
             f"shard {self._shard} stops before WAL offset {offset}, message {message}: {what}. Either {again}; or "
             f"leave out what cannot be sent: "
-            f"kafka-journal routes resume -j {self._journal} {self._shard} --skip {offset}",
-            offset=offset,
-            retried=retried,
+            f"kafka-journal routes resume -j {self._journal} {self._shard} --skip {offset}"
         )
 
     def _body(self, chunks: Sequence[int]) -> bytes | None:

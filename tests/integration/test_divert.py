@@ -126,6 +126,9 @@ def test_a_shard_that_a_route_stops_goes_on_when_an_operator_says_so(bootstrap: 
         (shard,) = said["shards"]
         assert (said["exit"], said["routes"][0]["sent"]) == (1, 1)
         offset = shard["stopped_at"]
+        seen = run_command("status", "--json", env=env)
+        assert json.loads(seen.stdout)["shards"][0]["stopped_by_route"]["offset"] == offset, seen.stderr
+        assert "is STOPPED by a route since" in run_command("status", env=env).stdout
         assert f"routes resume -j {settings.journal} 0 --skip {offset}" in shard["stopped"]
         wrong = run_command("routes", "resume", 0, "--skip", offset + 1, "--yes", env=env)
         assert (wrong.returncode, f"stopped before offset {offset}" in wrong.stderr) == (1, True)
@@ -136,6 +139,41 @@ def test_a_shard_that_a_route_stops_goes_on_when_an_operator_says_so(bootstrap: 
         wait_until(lambda: status()["routes"][0]["refused"] == {"skipped-by-operator": 1}, status)
         assert status()["exit"] == 0
         assert store.queue("q").ready == 3, "the message that was not sent is in its queue all the same"
+
+
+def test_a_message_that_is_there_is_tested_by_its_id_a_large_one_too(bootstrap: str, tmp_path: Path) -> None:
+    topic = create_topic(bootstrap, new_name(), config={"max.message.bytes": "1000000"})
+    route = {"name": "r", "address": "orders.#", "targets": [{"topic": topic, "key": "header:k"}]}
+    settings = with_routes(bootstrap, tmp_path, route)
+    env = command_env(
+        bootstrap,
+        settings.journal,
+        tmp_path / "command",
+        {"KAFKA_JOURNAL_ROUTING": json.dumps({"routes": [route]})},
+    )
+
+    def tested(message_id: int) -> tuple[int, dict[str, Any]]:
+        ended = run_command("routes", "test", "--id", message_id, "--json", env=env)
+        assert ended.returncode in (0, 1), ended.stderr
+        return ended.returncode, json.loads(ended.stdout)
+
+    with running_worker(settings), active_store(settings) as store:
+        store.create_address("orders.x")
+        store.create_queue(QueueConfig("q", "orders.x")).wait()
+        small = store.send(Message("orders.x", b"hello", properties={"k": "x"}), ["q"])
+        fits = store.store_stream(Message("orders.x", properties={"k": "y"}), [b"a" * 300_000, b"b" * 400_000], ["q"])
+        large = store.store_stream(Message("orders.x", properties={"k": "z"}), [b"c" * 400_000] * 5, ["q"])
+        for each in (small, fits, large):
+            each.wait()
+        code, found = tested(small.id)
+        assert (code, found["routes"]) == (0, [{"route": "r", "verdict": "yes"}])
+        assert (found["outcomes"][0]["key"], found["outcomes"][0]["value"]) == ("x", "hello")
+        code, found = tested(fits.id)
+        assert (code, found["outcomes"][0]["value"]) == (0, "a" * 300_000 + "b" * 400_000)
+        code, found = tested(large.id)
+        assert (code, found["outcomes"][0]["refused"]) == (1, "too-large")
+        wrong = run_command("routes", "test", "--id", 1, env=env)
+        assert (wrong.returncode, "no message 1 lives" in wrong.stderr) == (1, True)
 
 
 def test_a_route_to_a_topic_that_is_not_there_keeps_a_worker_from_starting(bootstrap: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from journal.v1.journal_pb2 import ADD, Operation
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import commit, delete, marker, prepare, rollback, wal
 from tests.support.divert import DEAD, OUT, DivertWorld, chunk, large, message
+from tests.support.route_replay import ReplayWorld
 
 IDS = st.integers(1, 4)
 TRANSACTIONS = st.sampled_from([0, 0, 0, 7, 8])
@@ -90,3 +91,19 @@ def test_without_transactions_and_with_every_add_allowed_each_message_is_sent_on
         plain.append([*made, *(delete(op.id) for op in made[::2])])
     out, dead = sent(plain, [3])
     assert ([value for _, value in out], dead) == (bodies, [])  # type: ignore[attr-defined]
+
+
+@given(histories())
+def test_a_replay_of_everything_sends_what_the_worker_sent(groups: list[list[Operation]]) -> None:
+    world = ReplayWorld(wal(*groups), *ROUTES, dead_letter_topic=DEAD)
+    worker = {topic: world.sent(topic) for topic in (OUT, DEAD)}
+    replayed: list[bytes | None] = []
+    for route in ("some", "keyed"):
+        world.replay(route=route).run()
+        of_route = world.replayed()[len(replayed) :]
+        assert [value for value in worker[OUT] if value in of_route] == of_route, "in the order of the WAL"
+        replayed += of_route
+    assert (sorted(map(bytes, filter(None, replayed))), world.replayed(DEAD)) == (
+        sorted(map(bytes, filter(None, worker[OUT]))),
+        worker[DEAD],
+    )

@@ -29,6 +29,8 @@ from tests.support.build import JOURNAL, add
 
 NAME = "j"
 OUT, DEAD = "out", "dead"
+FIRST_MS = 1_600_000_000_000
+"""When the first frame was appended; each following one is a second later."""
 TOPIC = {"max.message.bytes": "1048588"}
 
 
@@ -75,8 +77,12 @@ class DivertWorld:
         for topic, config in ({OUT: TOPIC, DEAD: TOPIC} if topics is None else topics).items():
             self.broker.create_topic(topic, 1, 1, config)
         self.frames = [(offset, stamp, frame.SerializeToString()) for offset, stamp, frame in frames]
-        for _, _, value in self.frames:
-            self.broker.write(wal_topic(NAME), 0, [(None, value), (None, b"")])  # a marker takes an offset too
+        log = self.broker.log(wal_topic(NAME), 0)
+        assert log is not None
+        for at, (_, _, value) in enumerate(self.frames):
+            stamp = FIRST_MS + at * 1000
+            log.append(stamp, None, value)
+            log.mark(stamp, 1, 0, commit=True)  # takes an offset too
 
     # ---- workers ---------------------------------------------------------------------------------------------------
 

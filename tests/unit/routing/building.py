@@ -27,8 +27,8 @@ def source(name: str = "s", **fields: Any) -> dict[str, Any]:
     return {"name": name, "topics": ["in"], **fields}
 
 
-def router(*routes: Mapping[str, Any], journal: str = "flights", **routing: Any) -> Router:
-    return Router(config(routes=routes, **routing), journal=journal, own_topics=OWN)
+def router(*routes: Mapping[str, Any], journal: str = "flights", replay_of: str = "", **routing: Any) -> Router:
+    return Router(config(routes=routes, **routing), journal=journal, own_topics=OWN, replay_of=replay_of)
 
 
 def ingress(**fields: Any) -> Ingress:

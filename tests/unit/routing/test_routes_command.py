@@ -87,3 +87,8 @@ def test_a_body_may_be_a_file(file: Path) -> None:
     [out] = json.loads(routes("test", "--config", str(file), *message, "--body", f"@{file}").stdout)["outcomes"]
     assert base64.b64decode(out["value"]["base64"]) == file.read_bytes()
     assert routes("test", "--config", str(file), *message, "--body", "@/no/such").exit_code == 2
+
+
+@pytest.mark.parametrize("arguments", [(), ("--id", "7", "--address", "a"), ("--id", "7", "--body", "b")])
+def test_a_message_is_described_or_named_and_not_both(file: Path, arguments: tuple[str, ...]) -> None:
+    assert routes("test", "--config", str(file), *arguments).exit_code == 2

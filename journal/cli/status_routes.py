@@ -1,0 +1,35 @@
+"""Shards that a route has stopped, in `status`: since when, and how they go on, as their workers last reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from journal.cli.text import duration, moment
+from journal.v1.journal_pb2 import DivertStatus
+
+
+def route_stop(reported: DivertStatus | None, mark_offset: int, waits_since: int) -> dict[str, Any] | None:
+    """What `--json` prints of a shard; None: no route has stopped it, or it has passed the place since.
+
+    `waits_since` is when the oldest frame behind the mark was appended, ms since 1970; 0: there is none.
+    """
+    if reported is None or not reported.stopped or reported.stopped_at <= mark_offset:
+        return None
+    return {
+        "offset": reported.stopped_at,
+        "reason": reported.stopped,
+        "since_ms": waits_since or reported.timestamp,
+        "worker": reported.worker,
+        "reported_ms": reported.timestamp,
+    }
+
+
+def route_notes(stops: Mapping[int, dict[str, Any]], now_ms: float) -> list[str]:
+    """What is stopped, since when, and why: which says how to go on."""
+    lines = []
+    for shard, stop in sorted(stops.items()):
+        waits = duration(max(0.0, now_ms - stop["since_ms"]) / 1000)
+        since = f"since {moment(stop['since_ms'])} ({waits})"
+        lines.append(f"shard {shard} is STOPPED by a route {since}, as {stop['worker']} reported: {stop['reason']}")
+    return lines

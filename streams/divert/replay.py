@@ -1,0 +1,286 @@
+"""A replay: what a route sent for messages of a range, sent once more on demand, and exactly once more.
+
+    WAL up to the mark (ShardHistory) -> the route (ShardOutgoing) -> records of some frames
+    one Kafka transaction: these records, and as the offset of a group of its own the WAL offset behind the frames
+
+All runs of a replay have a transactional id and a group in common, which follow from route and range. So a run begins
+with init, which fences another one and ends what that has left open, and goes on at the offsets that are committed:
+what they cover was sent, and nothing else was. The group has no members.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from journal.config import Settings
+from journal.errors import OperatingError, RouteStopError
+from journal.kafka.control import ControlRows, own_topics, table_topic, wal_topic
+from journal.kafka.marks import MarkReader
+from journal.kafka.ports import Clock, Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
+from journal.routing.router import Body, Router
+from journal.v1.journal_pb2 import Mark
+from streams.agents import FrameFacts
+from streams.divert.counts import Checkpointed, ShardCounts
+from streams.divert.outgoing import OutgrownError, ShardOutgoing
+from streams.divert.replay_history import FrameMessages, ShardHistory
+from streams.divert.replay_range import ReplayRange, replay_name
+from streams.divert.targets import Sizes, Targets
+
+RECORDS_AT_ONCE = 1000
+"""Of one Kafka transaction, and what one frame more makes."""
+
+Progress = Callable[[str, int, int], None]
+"""Told the step, how far it is, of how much."""
+
+
+@dataclass(slots=True)
+class ShardReplayed:
+    """What one run did in a shard."""
+
+    shard: int
+    began_at: int
+    """The WAL offset up to which earlier runs had sent."""
+    end: int
+    """And up to which the WAL was read: what is behind it had not taken effect yet."""
+    messages: int = 0
+    """Of the range, from `began_at` on."""
+    sent: int = 0
+    dead_letters: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    """Messages that were not sent, by reason; dead letters too."""
+
+
+class RouteReplay:
+    """One run of a replay."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        rows: ControlRows,
+        kafka: Kafka,
+        route: str,
+        range_: ReplayRange,
+        *,
+        sized: Callable[[Sizes], Kafka],
+        again: int = 0,
+        dry_run: bool = False,
+        records_at_once: int = RECORDS_AT_ONCE,
+        clock: Clock = time.monotonic,
+        progress: Progress = lambda _step, _done, _total: None,
+    ) -> None:
+        """`sized` gives the clients whose producers keep to sizes. A replay that is done is sent once more for each
+        number `again`. Raises ConfigError for a route that is not there.
+        """
+        self._settings = settings
+        self._rows = rows
+        self._identity = rows.require_identity(settings.journal)
+        self._kafka = kafka
+        self._route = route
+        self._range = range_
+        self._sized = sized
+        self._dry_run = dry_run
+        self._records_at_once = records_at_once
+        self._clock = clock
+        self._progress = progress
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._name = replay_name(settings.journal, route, range_, again)
+        self.replayed: list[ShardReplayed] = []
+        """What this run did, shard by shard, also where it ended in an error."""
+        self._router({}, None)  # so that what is wrong with the configuration is found now
+        routing = settings.routing
+        alone = routing.model_copy(update={"routes": tuple(each for each in routing.routes if each.name == route)})
+        self._targets = Targets(kafka, settings.model_copy(update={"routing": alone}))
+
+    def run(self) -> None:
+        """Send what is left, shard after shard. What was sent before an error stays sent, and is known to the next run.
+
+        Raises TopicError, GapError for a range that the WAL has no more, RouteStopError for what cannot be sent,
+        OperatingError.
+        """
+        self._targets.check()
+        marks = MarkReader(self._kafka, table_topic(self._settings.journal), self._clock)
+        try:
+            found = [marks.newest(shard, self._timeout_s).mark for shard in range(self._identity.shards)]
+        finally:
+            marks.close()
+        histories = [self._history(mark) for mark in found]
+        for history in histories:
+            history.require_range()
+        for mark, history in zip(found, histories, strict=True):
+            try:
+                self._replay(mark, history)
+            finally:
+                history.close()
+
+    def _history(self, mark: Mark) -> ShardHistory:
+        return ShardHistory(
+            self._kafka,
+            self._identity,
+            mark,
+            self._range,
+            skips={offset for shard, offset in self._rows.skips if shard == mark.shard},
+            trim=self._rows.trims.get(mark.shard),
+            clock=self._clock,
+            timeout_s=self._timeout_s,
+        )
+
+    def _replay(self, mark: Mark, history: ShardHistory) -> None:
+        shard, outgoing = mark.shard, self._outgoing(mark.shard)
+        sending = _Sending(shard, self._name, wal_topic(self._settings.journal), self._timeout_s)
+        try:
+            if self._dry_run:
+                sending.begin_at(self._committed().get(shard, 0))
+            else:
+                self._open(sending, outgoing)
+            replayed = ShardReplayed(shard, sending.done, mark.offset + 1)
+            self.replayed.append(replayed)
+            for frame in history.frames(lambda read, of: self._progress(f"shard {shard}", read, of)):
+                self._take(frame, history, outgoing, sending, replayed)
+            self._send(sending, outgoing)
+        finally:
+            sending.close()
+
+    def _take(
+        self,
+        frame: FrameMessages,
+        history: ShardHistory,
+        outgoing: ShardOutgoing,
+        sending: _Sending,
+        replayed: ShardReplayed,
+    ) -> None:
+        """A frame's records, to be sent with those before them."""
+        if frame.offset < sending.done:
+            return
+        facts = {frame.offset: FrameFacts(0, "", 0, frame.timestamp)}
+        passed = {offset for shard, offset in self._rows.route_skips if shard == replayed.shard}
+        while True:
+            done = Checkpointed()
+            try:
+                records = list(outgoing.divert(frame.messages, facts, history.row, passed, done))
+                break
+            except OutgrownError:
+                self._send(sending, outgoing)
+                self._open(sending, outgoing)
+                if frame.offset < sending.done:
+                    return
+            except RouteStopError:
+                self._send(sending, outgoing)
+                raise
+        replayed.messages += len(frame.messages)
+        replayed.sent += done.sent[self._route]
+        for each in done.refused:
+            replayed.refused[each.reason] += 1
+            replayed.dead_letters += each.dead_letter
+        sending.add(records, frame.offset + 1)
+        if len(sending.records) >= self._records_at_once:
+            self._send(sending, outgoing)
+
+    # ---- sending ---------------------------------------------------------------------------------------------------
+
+    def _open(self, sending: _Sending, outgoing: ShardOutgoing) -> None:
+        sending.open(self._sized(outgoing.prepare()).transactional_producer(self._name))
+        sending.begin_at(self._committed(stable=True).get(sending.shard, 0))
+
+    def _send(self, sending: _Sending, outgoing: ShardOutgoing) -> None:
+        if self._dry_run:
+            sending.records.clear()
+        elif not sending.send():
+            # a repeated request may still arrive, and would change the next transaction
+            self._open(sending, outgoing)
+
+    def _committed(self, *, stable: bool = False) -> dict[int, int]:
+        """WAL offsets up to which this replay is done, by shard."""
+        cluster = self._kafka.cluster()
+        topic = wal_topic(self._settings.journal)
+        try:
+            if not stable:
+                return cluster.group_offsets(self._name, topic, self._timeout_s)
+            places = [(topic, shard) for shard in range(self._identity.shards)]
+            found = cluster.stable_offsets(self._name, places, self._timeout_s)
+        finally:
+            cluster.close()
+        return {shard: offset for (_, shard), offset in found.items()}
+
+    # ---- the route -------------------------------------------------------------------------------------------------
+
+    def _outgoing(self, shard: int) -> ShardOutgoing:
+        def words(offset: int, message: int, what: str, retried: bool) -> str:
+            mend = "mend that" if retried else "change the route, or its on_error,"
+            return (
+                f"the replay stops in shard {shard} before WAL offset {offset}, message {message}: {what}. What came "
+                f"before {'would be' if self._dry_run else 'was'} sent: {mend} and run it again, it goes on from there"
+            )
+
+        def router(body: Body) -> Router:
+            return self._router(self._targets.bytes_max, body)
+
+        counts = ShardCounts([self._route], 0)
+        return ShardOutgoing(shard, self._settings.journal, router, self._targets, counts, [self._route], words=words)
+
+    def _router(self, bytes_max: dict[str, int], body: Body | None) -> Router:
+        settings = self._settings
+        return Router(
+            settings.routing,
+            journal=settings.journal,
+            own_topics=own_topics(settings.journal),
+            bytes_max=bytes_max,
+            body=body,
+            replay_of=self._route,
+        )
+
+
+class _Sending:
+    """Records of one shard on their way into transactions, and how far those are committed."""
+
+    def __init__(self, shard: int, name: str, topic: str, timeout_s: float) -> None:
+        self.shard = shard
+        self.done = 0
+        """The WAL offset up to which everything is sent."""
+        self.records: list[Sent] = []
+        self._name = name
+        self._topic = topic
+        self._timeout_s = timeout_s
+        self._next = 0
+        self._producer: TransactionalProducer | None = None
+
+    def open(self, producer: TransactionalProducer) -> None:
+        """Send with `producer`: whoever had its id before does not any more, and nothing of it is open."""
+        self.close()
+        self._producer = producer
+        producer.init(self._timeout_s)
+
+    def begin_at(self, offset: int) -> None:
+        self.done = offset
+
+    def add(self, records: Sequence[Sent], next_offset: int) -> None:
+        """What the frames before a WAL offset make."""
+        self.records += records
+        self._next = next_offset
+
+    def send(self) -> bool:
+        """Commit what waits with how far it goes; False if this producer is not to be used again."""
+        if not self.records or self._producer is None:
+            return True
+        producer, timeout_s = self._producer, self._timeout_s
+        try:
+            producer.send(self.records, timeout_s)
+            clean = producer.send_offsets(Consumed(self._name, {(self._topic, self.shard): self._next}), timeout_s)
+            clean &= producer.commit_transaction(timeout_s)
+        except FatalProducerError as error:
+            if not error.fenced:
+                raise
+            raise OperatingError(
+                f"another run of this replay has taken over, or a transaction took too long ({error}): run it again, "
+                "it goes on where the last committed transaction ended"
+            ) from error
+        self.done = self._next
+        self.records.clear()
+        return clean
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None

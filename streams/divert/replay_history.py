@@ -1,0 +1,243 @@
+"""What took effect in a shard, from the WAL alone: for a replay, which has no tables of then.
+
+The WAL is folded by the worker's own engine, from its first frame to the shard's mark, over a base that knows only
+which records live and what transactions have staged. So a message is told where the worker was told it: a plain one at
+its frame, one of a transaction where that was committed, one that never was not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from pyroaring import BitMap64
+
+from journal.engine import Change, Fold, Happened
+from journal.errors import FrameError, GapError
+from journal.kafka.control import wal_topic
+from journal.kafka.marks import records_between
+from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
+from journal.limits import VIRTUAL_SHARDS
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Frame, Identity, Mark, Skipped, Trim
+from journal.v1.store_pb2 import CHUNK, MESSAGE
+from journal.wal import WalReader
+from journal.wire.frames import decode_frame
+from journal.wire.ids import sequence_of
+from journal.wire.keys import RECORD_KEY_BYTES, record_id_of
+from streams.divert.replay_range import ReplayRange, moment
+
+_STAGED_PREFIX_BYTES = 11
+_PROGRESS_FRAMES = 256
+
+Told = Callable[[int, int], None]
+"""Called with the offsets that were read, and how many there are."""
+
+
+class FrameMessages(NamedTuple):
+    """Messages of the range that took effect with a frame, and when that was appended, ms since 1970."""
+
+    offset: int
+    timestamp: int
+    messages: list[Happened]
+
+
+class _Living:
+    """Rows as far as they decide what takes effect."""
+
+    def __init__(self) -> None:
+        self._records = BitMap64()
+        self._staged: dict[bytes, dict[bytes, bytes]] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        return b"" if len(key) == RECORD_KEY_BYTES and record_id_of(key) in self._records else None
+
+    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
+        return list(self._staged.get(prefix, {}).items())
+
+    def write(self, changes: Iterable[Change]) -> None:
+        for key, value in changes:
+            if key[:1] == b"r" and len(key) == RECORD_KEY_BYTES:
+                (self._records.discard if value is None else self._records.add)(record_id_of(key))
+            elif key[:1] == b"x":
+                self._stage(key, value)
+
+    def _stage(self, key: bytes, value: bytes | None) -> None:
+        prefix = key[:_STAGED_PREFIX_BYTES]
+        if value is not None:
+            self._staged.setdefault(prefix, {})[key] = value
+        elif (rows := self._staged.get(prefix)) is not None:
+            rows.pop(key, None)
+            if not rows:
+                del self._staged[prefix]
+
+
+class ShardHistory:
+    """One shard's. Used once, by one thread."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        identity: Identity,
+        mark: Mark,
+        range_: ReplayRange,
+        *,
+        skips: Collection[int],
+        trim: Trim | None,
+        clock: Clock,
+        timeout_s: float,
+    ) -> None:
+        """Up to `mark`, without the offsets in `skips`; `trim` is the shard's last one."""
+        self._kafka = kafka
+        self._identity = identity
+        self._end = mark.offset + 1
+        self._shard = mark.shard
+        self._range = range_
+        self._skips = skips
+        self._trim = trim
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._topic = wal_topic(identity.name)
+        self._start = 0
+        self._living = _Living()
+        self._chunks: dict[int, int] = {}
+        """The offsets of frames that add parts of large bodies, by the part's id, while it is not deleted."""
+        self._bodies: WalReader | None = None
+
+    def require_range(self) -> None:
+        """Raises GapError if frames are gone that may have had messages of the range."""
+        reader = self._kafka.reader(self._topic)
+        try:
+            start = self._start = reader.start_and_end(self._shard, self._timeout_s)[0]
+            if not start:
+                return
+            for record in self._records(reader):
+                first = self._decoded(record)
+                if first is not None:
+                    self._require_behind(first, record.timestamp)
+                    return
+        finally:
+            reader.close()
+        raise self._gone("nothing else of the shard has taken effect")
+
+    def frames(self, told: Told) -> Iterator[FrameMessages]:
+        """Frames with messages of the range, in WAL order; only after `require_range`.
+
+        Raises GapError if a transaction of theirs began in what is gone, FrameError for what is no frame and was not
+        skipped.
+        """
+        reader = self._kafka.reader(self._topic)
+        fold: Fold | None = None
+        total = self._end - self._start
+        try:
+            for count, record in enumerate(self._records(reader)):
+                if count % _PROGRESS_FRAMES == 0:
+                    told(record.offset - self._start, total)
+                frame = self._decoded(record)
+                if fold is None:
+                    if frame is None and self._start:
+                        continue
+                    fold = self._begin(frame)
+                yield from self._messages(fold, frame, record)
+            told(total, total)
+        finally:
+            reader.close()
+
+    def _records(self, reader: Reader) -> Iterator[LogRecord]:
+        name, stall_s = f"{self._topic}[{self._shard}]", self._timeout_s
+        return records_between(
+            reader, self._shard, self._start, self._end, clock=self._clock, stall_s=stall_s, name=name
+        )
+
+    def _begin(self, first: Frame | None) -> Fold:
+        """A fold that `first` can be the first frame of: of what came before only that is known."""
+        mark = Mark(shard=self._shard, offset=self._start - 1)
+        if self._start and first is not None:
+            is_marker = first.count == 1 and first.operations[0].type == MARKER
+            mark.number, mark.epoch = first.previous, first.epoch - is_marker
+        return Fold(mark, self._living, updates_row_bytes_max=0, tell_added=frozenset((MESSAGE,)))
+
+    def _messages(self, fold: Fold, frame: Frame | None, record: LogRecord) -> Iterator[FrameMessages]:
+        if record.offset in self._skips:
+            fold.skip(Skipped(shard=self._shard, offset=record.offset), record.timestamp, frame)
+        elif frame is not None:
+            if self._start:
+                self._require_staged(fold, frame, record)
+            self._note_chunks(frame, record.offset)
+            fold.apply(record.offset, record.timestamp, frame)
+        holds, timestamp = self._range.holds, record.timestamp
+        messages = [each for each in fold.happened() if holds(each[0].id, timestamp)]
+        self._living.write(fold.changes())
+        fold.checkpointed()
+        if messages:
+            yield FrameMessages(record.offset, timestamp, messages)
+        if self._chunks and frame is not None:
+            for op in frame.operations:
+                if op.type == DELETE:
+                    self._chunks.pop(op.id, None)
+
+    def _decoded(self, record: LogRecord) -> Frame | None:
+        try:
+            return decode_frame(record.value, self._identity.journal, self._shard, self._identity.shards)
+        except FrameError as error:
+            if record.offset in self._skips:
+                return None
+            raise FrameError(error.reason, topic=self._topic, partition=self._shard, offset=record.offset) from None
+
+    # ---- what is gone ----------------------------------------------------------------------------------------------
+
+    def _require_behind(self, first: Frame, first_ms: int) -> None:
+        """Raises GapError unless the range lies behind the first frame that is left."""
+        range_ = self._range
+        if range_.of_ids:
+            if sequence_of(range_.first_id) <= first.issued:
+                left = (first.issued + 1) * VIRTUAL_SHARDS
+                raise self._gone(f"messages with ids below {left} may have been there: begin at {left}")
+        elif range_.from_ms <= first_ms:
+            raise self._gone(f"what is left was appended at {moment(first_ms)} and later: begin after that")
+
+    def _require_staged(self, fold: Fold, frame: Frame, record: LogRecord) -> None:
+        """Raises GapError for a COMMIT in the range some of whose operations were staged before the WAL's start."""
+        range_ = self._range
+        if not range_.of_ids and not range_.from_ms <= record.timestamp < range_.to_ms:
+            return
+        if not any(op.type == COMMIT for op in frame.operations):
+            return
+        staged = {part.header.tx: part.header.staged for part in fold.transaction_parts()}
+        for op in frame.operations:
+            if op.type == COMMIT and staged.get(op.tx, 0) < op.covers:
+                raise self._gone(f"transaction {op.tx}, committed at offset {record.offset}, began there")
+            if op.tx and op.type in (ADD, UPDATE, DELETE):
+                staged[op.tx] = staged.get(op.tx, 0) + 1
+
+    def _gone(self, what: str) -> GapError:
+        trim, why = self._trim, f"the WAL before offset {self._start} is gone"
+        if trim is not None:
+            why += f" (trimmed by {trim.operator}, {moment(trim.timestamp)}"
+            why += "; the archive has it)" if trim.archived else ")"
+        return GapError(f"{why}; {what}", topic=self._topic, partition=self._shard, offset=self._start)
+
+    # ---- large bodies ----------------------------------------------------------------------------------------------
+
+    def _note_chunks(self, frame: Frame, offset: int) -> None:
+        for op in frame.operations:
+            if op.kind == CHUNK and op.type == ADD:
+                self._chunks[op.id] = offset
+
+    def row(self, key: bytes) -> bytes | None:
+        """The row of a part of a large body, read from the frame that adds it; None if that is gone."""
+        chunk = record_id_of(key)
+        offset = self._chunks.get(chunk)
+        if offset is None:
+            return None
+        if self._bodies is None:
+            identity = self._identity
+            self._bodies = WalReader(self._kafka, identity.name, identity.journal, identity.shards, self._clock)
+        for _, frame in self._bodies.frames(self._shard, offset, offset + 1, self._timeout_s):
+            for op in frame.operations:
+                if op.id == chunk and op.type == ADD:
+                    return op.SerializeToString()
+        return None
+
+    def close(self) -> None:
+        if self._bodies is not None:
+            self._bodies.close()

@@ -1,0 +1,68 @@
+"""Which messages a replay sends: those that took effect in a range of time, or those of a range of ids. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from journal.errors import InvalidOperationError
+from journal.limits import ID_MAX
+
+_DIGEST_CHARACTERS = 16
+
+
+class ReplayRange(NamedTuple):
+    """Both ends of both ranges; the one that was not asked for holds everything."""
+
+    from_ms: int = 0
+    """When the frame with which a message took effect was appended, ms since 1970 by the broker: the first moment."""
+    to_ms: int = ID_MAX
+    """And the first one that is not in it any more."""
+    first_id: int = 0
+    last_id: int = ID_MAX
+
+    @property
+    def of_ids(self) -> bool:
+        return (self.first_id, self.last_id) != (0, ID_MAX)
+
+    def holds(self, message_id: int, timestamp_ms: int) -> bool:
+        return self.first_id <= message_id <= self.last_id and self.from_ms <= timestamp_ms < self.to_ms
+
+    def digest(self, again: int) -> str:
+        """The same for the same range, and another one for each time that it is to be sent again."""
+        told = hashlib.sha256(" ".join(map(str, (*self, again))).encode()).hexdigest()
+        return told[:_DIGEST_CHARACTERS]
+
+    def __str__(self) -> str:
+        if self.of_ids:
+            return f"ids {self.first_id} to {self.last_id}"
+        return f"{moment(self.from_ms)} to {moment(self.to_ms)}"
+
+
+def range_of_time(from_ms: int, to_ms: int) -> ReplayRange:
+    """Raises InvalidOperationError for an empty one."""
+    if from_ms >= to_ms:
+        raise InvalidOperationError(
+            f"the range is empty: it ends at {moment(to_ms)} and begins at {moment(from_ms)} (its end is not in it)"
+        )
+    return ReplayRange(from_ms=from_ms, to_ms=to_ms)
+
+
+def range_of_ids(first_id: int, last_id: int) -> ReplayRange:
+    """Raises InvalidOperationError for an empty one."""
+    if not 0 < first_id <= last_id <= ID_MAX:
+        raise InvalidOperationError(
+            f"the range of ids {first_id} to {last_id} is empty: ids are 1 to {ID_MAX}, the smaller one first"
+        )
+    return ReplayRange(first_id=first_id, last_id=last_id)
+
+
+def replay_name(journal: str, route: str, range_: ReplayRange, again: int) -> str:
+    """What a replay's runs have in common: their transactional id, and the group of the offsets they have got to."""
+    return f"kafka-journal.{journal}.replay.{route}.{range_.digest(again)}"
+
+
+def moment(ms: int) -> str:
+    """Of milliseconds since 1970, as `--from` takes it."""
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,35 @@
+"""How `status` shows shards that a route has stopped."""
+
+from __future__ import annotations
+
+from journal.cli.status_routes import route_notes, route_stop
+from journal.v1.journal_pb2 import DivertStatus
+
+REPORTED = DivertStatus(shard=3, worker="w1", timestamp=1_700_000_060_000, stopped="route r: no-key", stopped_at=41)
+SINCE = 1_700_000_000_000
+
+
+def test_a_stopped_shard_says_since_when_why_and_who_reported_it() -> None:
+    stop = route_stop(REPORTED, 40, SINCE)
+    assert stop == {
+        "offset": 41,
+        "reason": "route r: no-key",
+        "since_ms": SINCE,
+        "worker": "w1",
+        "reported_ms": 1_700_000_060_000,
+    }
+    (line,) = route_notes({3: stop}, SINCE + 90_000)
+    for part in ("shard 3 is STOPPED by a route", "2023-11-14 22:13:20 UTC (1 min 30 s)", "w1", "route r: no-key"):
+        assert part in line
+
+
+def test_what_the_mark_has_passed_or_no_route_has_stopped_is_not_shown() -> None:
+    assert route_stop(REPORTED, 41, SINCE) is None
+    assert route_stop(DivertStatus(shard=3), 40, SINCE) is None
+    assert route_stop(None, 40, SINCE) is None
+
+
+def test_a_frame_that_cannot_be_asked_for_counts_from_the_report() -> None:
+    stop = route_stop(REPORTED, 40, 0)
+    assert stop is not None
+    assert stop["since_ms"] == REPORTED.timestamp
