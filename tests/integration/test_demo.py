@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from journal.cli.flights.expected import PROGRESS
+from journal.cli.flights.plan import is_of_flights
 from tests.support.processes import COMMAND, run_command
 
 pytestmark = pytest.mark.kafka
@@ -42,6 +42,7 @@ def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(boots
     assert result["compared"]["loaded_messages"] == result["compared"]["expected_messages"] > 0
     assert result["compared"]["held"] > 0
     assert result["compared"]["different"] == 0
+    check_topics(result)
     assert result["verify"]["agrees"]
     assert {"node 1", "node 2", "worker 1", "worker 2", "verify", "demo"} <= result["memory_mib"].keys()
     check_analytics(result, page)
@@ -52,10 +53,19 @@ def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(boots
     assert "was used before" in again.stderr
 
 
+def check_topics(result: dict[str, Any]) -> None:
+    """Each landed flight went out once, each correction came in once."""
+    for name, least in (("diverted", 2000), ("corrections", 40)):
+        topic = result[name]
+        assert topic["expected"] == topic["found"] > least
+        assert (topic["twice"], topic["different"], topic["differences"]) == (0, 0, [])
+    assert 0 < result["diverted"]["records"] < result["diverted"]["found"], "an hour's landings are a record"
+
+
 def check_analytics(result: dict[str, Any], page: Path) -> None:
     """What Spark computes from the WAL is what the queues hold."""
     analytics = result["analytics"]
-    flights = [queue for queue in analytics["queues"] if queue["queue"] != PROGRESS]
+    flights = [queue for queue in analytics["queues"] if is_of_flights(queue["queue"])]
     assert sum(queue["came_in"] for queue in flights) == result["flights"]
     assert sum(queue["depth"] for queue in flights) == result["compared"]["loaded_messages"]
     assert [epoch["epoch"] for epoch in analytics["epochs"]] == [1, 2]

@@ -12,11 +12,21 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.cli.flights.data import Flight, flight_of, read_rows, scheduled_minute
-from journal.cli.flights.plan import PUBLISHED_AHEAD_MINUTES, DoubtRule, line_of, message_id, queue_of
+from journal.cli.flights.plan import (
+    PUBLISHED_AHEAD_MINUTES,
+    DoubtRule,
+    is_of_flights,
+    line_of,
+    message_id,
+    queue_of,
+)
 from journal.store.model import ReferenceInfo, ReferenceState
 
 PROGRESS = "progress"
 """Address and queue of the progress: the body of its last message is the number of the last step, as text."""
+
+CORRECTIONS = "corrections"
+"""Address and queue of what the active node takes in."""
 
 DIFFERENCES_MAX = 20
 """How many are named; all are counted."""
@@ -49,10 +59,10 @@ def contents_of(
     browse: Callable[[str], Iterable[ReferenceInfo]],
     body: Callable[[int], bytes],
 ) -> Contents:
-    """What is in a store, but for the progress."""
+    """The flights in a store."""
     found = Contents(prepared=dict(prepared))
     for queue in queues:
-        if queue != PROGRESS:
+        if is_of_flights(queue):
             places = [Place(info.message, info.state, info.holder, body(info.message)) for info in browse(queue)]
             if places:
                 found.queues[queue] = places

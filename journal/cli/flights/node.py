@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,10 +20,12 @@ from typing import NamedTuple
 from journal.cli.child import end_with_parent
 from journal.cli.common import set_up_logging
 from journal.cli.flights.data import read_in_order
-from journal.cli.flights.expected import PROGRESS, Contents, compare, contents_of, state_when
+from journal.cli.flights.expected import CORRECTIONS, PROGRESS, Contents, compare, contents_of, state_when
+from journal.cli.flights.landed import is_landed, landed_address, landings_of
 from journal.cli.flights.plan import HOUR_MINUTES, PUBLISHED_AHEAD_MINUTES, DoubtRule, Step, Verb, resume, steps
 from journal.config import load_settings
-from journal.errors import AddressExistsError
+from journal.errors import AddressExistsError, StateError
+from journal.ingress.service import IngressService
 from journal.journal import BlockingJournal
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.pending import Pending
@@ -48,6 +50,14 @@ class _InFlight(NamedTuple):
     step: Step
 
 
+class _Beside(NamedTuple):
+    """A message of the progress, or of flights that have landed, which a later step acknowledges."""
+
+    queue: str
+    message: int
+    pending: Pending
+
+
 class FlightsNode:
     """Carries out steps on a store, keeping track of which are acknowledged."""
 
@@ -56,10 +66,14 @@ class FlightsNode:
         self._store = store
         self._rule = rule
         self._declared = {info.config.name for info in store.queues()}
-        self._declare(PROGRESS, PROGRESS)
-        self._marks = deque(Pending(info.message) for info in store.browse(PROGRESS))
-        """Messages of the progress that are to be acknowledged, the last one's successor permitting."""
-        self.progress = int(store.message(self._marks[-1].id).body) if self._marks else 0
+        for name in (PROGRESS, CORRECTIONS):
+            self._declare(name, name)
+        beside = [name for name in sorted(self._declared) if name == PROGRESS or is_landed(name)]
+        found = [(name, info.message) for name in beside for info in store.browse(name)]
+        self._beside = deque(_Beside(name, message, Pending(message)) for name, message in found)
+        """What is to be acknowledged, its successor permitting."""
+        progress = [message for name, message in found if name == PROGRESS]
+        self.progress = int(store.message(progress[-1]).body) if progress else 0
         """What the progress says, or will say when what was appended is committed."""
 
         self._appended = self._acknowledged = 0
@@ -87,6 +101,11 @@ class FlightsNode:
         while self._in_flight:
             self._in_flight[0].pending.wait()
             self._look()
+
+    def wait_for_corrections(self, count: int) -> None:
+        """Until as many were taken in; tells nothing meanwhile, so that whoever listens does not wait for ever."""
+        while self._store.queue(CORRECTIONS).ready < count:
+            time.sleep(_TELL_S)
 
     def settle(self) -> tuple[int, int]:
         """Commit every other day that was left in doubt, and roll the rest back; how many of each."""
@@ -120,16 +139,26 @@ class FlightsNode:
                     self._declare(queue, address, airline)
                 store.send(Message(address, body), (queue,), tx, id=message)
             elif verb is Verb.ACQUIRE:
-                store.acquire(message, queue, plane)
+                self._acquire(message, queue, plane)
             else:
                 store.acknowledge(message, queue, plane, tx)
         if in_doubt is None:
-            pending = self._commit(step.number, tx)
+            pending = self._commit(step.number, tx, landings_of(step.operations))
             self.progress = step.number
         else:
             pending = store.prepare(tx, f"cancellations of day {step.cancelled_day}".encode())
         self._appended += len(step.operations)
         self._in_flight.append(_InFlight(pending, step))
+
+    def _acquire(self, message: int, queue: str, plane: str) -> None:
+        """Once this node knows that it is still the active one: on a busy machine a commit may take its time."""
+        while True:
+            try:
+                self._store.acquire(message, queue, plane)
+                return
+            except StateError:
+                self._store.flush().wait()  # raises what ends this node, if anything does
+                time.sleep(_TELL_S)
 
     def _declare(self, queue: str, address: str, airline: str = "") -> None:
         """An airline's durable subscription at an airport; or a plain queue."""
@@ -142,14 +171,20 @@ class FlightsNode:
         self._store.create_queue(QueueConfig(queue, address, routing, client_id=airline, subscription=subscription))
         self._declared.add(queue)
 
-    def _commit(self, step: int, tx: int) -> Pending:
-        """Commit, with the progress moved on; what it said before is acknowledged once it can be."""
-        store, marks = self._store, self._marks
-        mark = store.send(Message(PROGRESS, str(step).encode()), (PROGRESS,), tx)
-        while marks and marks[0].done:
-            store.acknowledge(marks.popleft().id, PROGRESS, tx=tx)
+    def _commit(self, step: int, tx: int, landings: Mapping[str, bytes] | None = None) -> Pending:
+        """Commit, with the progress moved on and what has landed by airport; what was said before is acknowledged once
+        it can be."""
+        store, beside = self._store, self._beside
+        said = [(PROGRESS, store.send(Message(PROGRESS, str(step).encode()), (PROGRESS,), tx).id)]
+        for airport, body in (landings or {}).items():
+            name = landed_address(airport)
+            self._declare(name, name)
+            said.append((name, store.send(Message(name, body), (name,), tx).id))
+        while beside and beside[0].pending.done:
+            done = beside.popleft()
+            store.acknowledge(done.message, done.queue, tx=tx)
         pending = store.commit(tx)
-        marks.append(Pending(mark.id, pending.completion))
+        beside.extend(_Beside(name, message, Pending(message, pending.completion)) for name, message in said)
         return pending
 
     def _wait_for(self, minute: int) -> None:
@@ -177,8 +212,8 @@ class FlightsNode:
             self.tell_acknowledged()
 
 
-def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int) -> None:
-    """The life of a node."""
+def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int, corrections: int) -> None:
+    """The life of a node. `corrections` are to be taken in before it ends."""
     settings = load_settings(config, node=name)
 
     def progress(step: str, done: int, total: int) -> None:
@@ -204,8 +239,14 @@ def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int) -
             operations=resumed.operations,
             comparison=asdict(compare(expected, node.contents(), resumed.underway)),
         )
-        node.carry_on(resumed.left, done=resumed.operations, hold_at=hold_at)
-        node.tell_acknowledged()
+        ingress = IngressService(settings, store)
+        ingress.start()
+        try:
+            node.carry_on(resumed.left, done=resumed.operations, hold_at=hold_at)
+            node.tell_acknowledged()
+            node.wait_for_corrections(corrections)
+        finally:
+            ingress.close()
         committed, rolled_back = node.settle()
         tell("settled", committed=committed, rolled_back=rolled_back, progress_step=node.progress)
 
@@ -217,10 +258,12 @@ def main() -> None:
     parser.add_argument("--flights", type=Path, required=True)
     parser.add_argument("--in-doubt-every-days", type=int, required=True)
     parser.add_argument("--hold-at", type=int, default=0)
+    parser.add_argument("--corrections", type=int, required=True)
     given = parser.parse_args()
     set_up_logging(False)
     end_with_parent()
-    run(given.config, given.name, given.flights, DoubtRule(given.in_doubt_every_days), given.hold_at)
+    rule = DoubtRule(given.in_doubt_every_days)
+    run(given.config, given.name, given.flights, rule, given.hold_at, given.corrections)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,11 @@ def queue_of(flight: Flight) -> str:
     return f"{flight.airport}/{flight.airline}"
 
 
+def is_of_flights(queue: str) -> bool:
+    """Whether a queue is one of theirs, or stands beside them."""
+    return "/" in queue
+
+
 def message_id(flight: Flight) -> int:
     """A flight's message: its line in the file, in the virtual shard of its airport's address."""
     return make_id(_SEQUENCES_ISSUED_MAX + flight.line, virtual_shard_of(flight.airport))

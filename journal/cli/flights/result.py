@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from journal.cli.flights.corrections import Corrected
 from journal.cli.flights.expected import Comparison
+from journal.cli.flights.landed import Diverted
 from journal.cli.flights.processes import Event
 
 
@@ -74,6 +76,8 @@ class Result:
     catch_up_s: float
     final: Comparison
     final_step: int
+    diverted: Diverted
+    corrected: Corrected
     verify: dict[str, Any]
     analytics: dict[str, Any]
     """The queues as Spark saw them; or why it did not, under `missing`, which is no problem of the journal's."""
@@ -99,6 +103,10 @@ class Result:
             found.append("what the queues hold is not what the flights left")
         if self.final_step != second.progress_step:
             found.append(f"the progress stands at step {self.final_step}, not at {second.progress_step}")
+        if self.diverted.different:
+            found.append(f"topic {self.diverted.topic} does not have each landed flight once and in order")
+        if self.corrected.different:
+            found.append(f"the records of topic {self.corrected.topic} are not each one message and in order")
         if not self.verify.get("agrees"):
             found.append("verify found differences between WAL, tables and load")
         if not self.verify.get("complete"):
@@ -130,6 +138,8 @@ class Result:
             },
             "worker": {"catch_up_s": self.catch_up_s},
             "compared": asdict(self.final),
+            "diverted": asdict(self.diverted),
+            "corrections": asdict(self.corrected),
             "verify": self.verify,
             "analytics": self.analytics,
             "memory_mib": {name: round(peak / 2**20, 1) for name, peak in self.memory_bytes.items()},

@@ -2,8 +2,9 @@
 
 worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged
 worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
-this process          compares what is left with the flights, has `verify` compare tables and WAL, and Spark look
-                      back at the queues
+this process          produces corrections meanwhile, for the nodes to take in; compares what is left, and what the
+                      workers diverted, with the flights; has `verify` compare tables and WAL, and Spark look back at
+                      the queues
 """
 
 from __future__ import annotations
@@ -18,11 +19,21 @@ from typing import Any
 
 from journal.activation import Progress
 from journal.cli.flights.catch_up import catch_up_seconds
+from journal.cli.flights.corrections import (
+    Corrected,
+    Correction,
+    Corrector,
+    compare_corrections,
+    corrections_of,
+    corrections_topic,
+)
 from journal.cli.flights.data import find_flights, read_in_order, write_in_order
-from journal.cli.flights.expected import PROGRESS, Comparison, compare, contents_of, final_state
+from journal.cli.flights.expected import CORRECTIONS, PROGRESS, Comparison, compare, contents_of, final_state
 from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
 from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
+from journal.cli.flights.routed import diverted, make_topics, with_routing
+from journal.cli.flights.settings_file import toml_of
 from journal.cli.operations.views import read_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
@@ -48,6 +59,7 @@ class Plan:
     operations: int
     rule: DoubtRule
     days_in_doubt: int
+    corrections: list[Correction]
 
 
 class Demo:
@@ -68,7 +80,7 @@ class Demo:
         else from the WAL."""
         self._report = report
         self._archived = archived
-        self._settings = settings
+        self._settings = with_routing(settings)
         self._work = work
         self._processes = processes
         self._progress = progress
@@ -81,8 +93,9 @@ class Demo:
         identity = self._init()
         worker = self._start_worker("worker 1")
         plan = self._plan(rows)
+        corrector = self._corrector(plan)
         node = self._start_node("node 1", plan, hold_at=plan.operations * 3 // 4)
-        first = self._until_half(node, worker, plan)
+        first = self._until_half(node, worker, plan, corrector)
         node.kill()
         worker.kill()
         killed = time.monotonic()
@@ -94,7 +107,8 @@ class Demo:
         node = self._start_node("node 2", plan)
         session_s = self._settings.session_timeout_ms / 1000
         self._say(f"node 2 waits at the gate until worker 2 has the shards: worker 1's session lasts {session_s:g} s")
-        second, active = self._to_the_end(node, worker, plan)
+        second, active = self._to_the_end(node, worker, plan, corrector)
+        corrector.close()
         settled = f"committed {second.committed} days in doubt, rolled back {second.rolled_back}"
         self._say(f"node 2 is done: {second.operations:,} operations acknowledged; it {settled}")
 
@@ -105,7 +119,10 @@ class Demo:
             timeout_s=CATCH_UP_TIMEOUT_S,
             look=worker.require_alive,
         )
-        final, final_step = self._compare(plan)
+        final, final_step, corrected = self._compare(plan)
+        landed = diverted(kafka_of(self._settings), self._settings, plan.flights)
+        told = f"{landed.found:,} landed flights in topic {landed.topic}, {corrected.found:,} corrections taken in"
+        self._say(f"{told}: {landed.different + corrected.different or 'no'} differences")
         verify = self._verify()
         worker.stop()
         worker.require_success()
@@ -120,6 +137,8 @@ class Demo:
             catch_up_s=catch_up_s,
             final=final,
             final_step=final_step,
+            diverted=landed,
+            corrected=corrected,
             verify=verify,
             analytics=self._analytics(),
             memory_bytes=self._processes.peaks(),
@@ -143,7 +162,8 @@ class Demo:
                 cancelled_days.add(flight.day)
         rule = doubt_rule(len(days))
         self._say(f"{count:,} departures of {len(days)} days: {operations:,} operations")
-        return Plan(archive, rows, path, count, operations, rule, sum(rule.in_doubt(day) for day in cancelled_days))
+        in_doubt = sum(rule.in_doubt(day) for day in cancelled_days)
+        return Plan(archive, rows, path, count, operations, rule, in_doubt, corrections_of(read_in_order(path)))
 
     def _init(self) -> Identity:
         settings = self._settings
@@ -157,10 +177,17 @@ class Demo:
         )
         if rows.epoch.epoch:
             raise DemoError(f"journal {settings.journal} was used before: name a new one with -j")
+        make_topics(kafka_of(settings), settings)
         self._config.write_text(toml_of(settings), encoding="utf-8")
         return rows.require_identity(settings.journal)
 
     # ---- processes -------------------------------------------------------------------------------------------------
+
+    def _corrector(self, plan: Plan) -> Corrector:
+        settings = self._settings
+        producer = kafka_of(settings).plain_producer()
+        topic = corrections_topic(settings.journal)
+        return Corrector(plan.corrections, topic, producer, settings.request_timeout_ms / 1000)
 
     def _start_worker(self, name: str) -> Child:
         return self._processes.start(name, self._command("worker"))
@@ -173,26 +200,29 @@ class Demo:
         writing."""
         arguments = ["-m", "journal.cli.flights.node", "--config", str(self._config), "--name", name.replace(" ", "-")]
         arguments += ["--flights", str(plan.flights), "--in-doubt-every-days", str(plan.rule.every_days)]
+        arguments += ["--corrections", str(len(plan.corrections))]
         return self._processes.start(name, [*arguments, "--hold-at", str(hold_at)])
 
-    def _until_half(self, node: Child, worker: Child, plan: Plan) -> NodeRun:
+    def _until_half(self, node: Child, worker: Child, plan: Plan, corrector: Corrector) -> NodeRun:
         """Follow a node until half of all operations are acknowledged."""
         run = NodeRun()
         for event in node.events(look=worker.require_alive):
             run.take(event)
             self._show("node 1", event, plan.operations)
+            corrector.produce_until(run.operations, plan.operations)
             if run.operations * 2 >= plan.operations:
                 worker.require_alive()
                 return run
         raise node.ended()
 
-    def _to_the_end(self, node: Child, worker: Child, plan: Plan) -> tuple[NodeRun, float]:
+    def _to_the_end(self, node: Child, worker: Child, plan: Plan, corrector: Corrector) -> tuple[NodeRun, float]:
         """Follow a node until it ends: what it told, and when it became active."""
         run = NodeRun()
         active = 0.0
         for event in node.events(look=worker.require_alive):
             run.take(event)
             self._show("node 2", event, plan.operations)
+            corrector.produce_until(run.operations, plan.operations)
             if event["event"] == "active":
                 active = time.monotonic()
                 self._say_active(event)
@@ -212,8 +242,9 @@ class Demo:
 
     # ---- after -----------------------------------------------------------------------------------------------------
 
-    def _compare(self, plan: Plan) -> tuple[Comparison, int]:
-        """Every queue that a load of the tables gives, against what the flights come to; and the last step."""
+    def _compare(self, plan: Plan) -> tuple[Comparison, int, Corrected]:
+        """Every queue that a load of the tables gives, against what the flights come to; the last step; and what was
+        taken in, against what was produced."""
         settings = self._settings
         loader = QueueLoader(
             references_in_memory_max=REFERENCES_IN_MEMORY_MAX, queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX
@@ -235,7 +266,9 @@ class Demo:
             names = [entry.config.name for entry in state.queues()]
             contents = contents_of(names, prepared, browse, body)
             step = max((int(body(info.message)) for info in browse(PROGRESS)), default=0)
-        return compare(final_state(plan.archive, plan.rows, plan.rule), contents), step
+            taken_in = [read_message(found.base, info.message) for info in browse(CORRECTIONS)]
+        corrected = compare_corrections(corrections_topic(settings.journal), plan.corrections, taken_in)
+        return compare(final_state(plan.archive, plan.rows, plan.rule), contents), step, corrected
 
     def _verify(self) -> dict[str, Any]:
         """What `kafka-journal verify` says."""
@@ -272,22 +305,6 @@ class Demo:
             return {"missing": str(error)}
         found = told[-1]
         return {"missing": found["reason"]} if found.pop("event") == "missing" else found
-
-
-def toml_of(settings: Settings) -> str:
-    """Settings as a file, so that every process has the same, wherever they came from."""
-    lines, tables = [], []
-    for name, value in settings.model_dump(mode="json").items():
-        if isinstance(value, dict):
-            tables += [f"[{name}]", *(f"{_toml(key)} = {_toml(item)}" for key, item in value.items())]
-        elif name != "node":  # each has a name of its own
-            lines.append(f"{name} = {_toml(value)}")
-    return "\n".join([*lines, *tables, ""])
-
-
-def _toml(value: object) -> str:
-    # strings, numbers and booleans of JSON are TOML's too
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _nothing() -> None: ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from journal.cli.common import print_facts, print_table
+from journal.cli.flights.corrections import Corrected
 from journal.cli.flights.expected import Comparison
+from journal.cli.flights.landed import Diverted
 from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
 from journal.cli.spark_analytics import show as show_analytics
 
@@ -22,9 +24,10 @@ def verdict(result: Result) -> list[str]:
     """What is not as it must be, and where it differs; or one line that all is well."""
     problems = result.problems()
     if not problems:
-        return ["every queue is as the flights say, and verify agrees"]
+        return ["every queue and topic is as the flights say, and verify agrees"]
     after_failover = result.second.comparison.differences if result.second.comparison else []
-    return [*problems, *after_failover, *result.final.differences]
+    routed = [*result.diverted.differences, *result.corrected.differences]
+    return [*problems, *after_failover, *result.final.differences, *routed]
 
 
 def looked_back(result: Result) -> str:
@@ -61,9 +64,17 @@ def _facts(result: Result) -> dict[str, str]:
         "days in doubt": f"{result.days_in_doubt}: {second.committed} committed, {second.rolled_back} rolled back",
         "worker's catch-up with the last operation": f"{result.catch_up_s * 1000:,.0f} ms",
         "compared in the end": _compared(result.final),
+        f"diverted to {result.diverted.topic}": _once(result.diverted.found, "landed flights", result.diverted),
+        f"taken in from {result.corrected.topic}": _once(result.corrected.found, "corrections", result.corrected),
         "verify": "agrees" if verify["agrees"] else "DIFFERS",
     }
     return facts | {f"memory, {name}": f"{peak / 2**20:,.0f} MiB" for name, peak in result.memory_bytes.items()}
+
+
+def _once(found: int, what: str, compared: Diverted | Corrected) -> str:
+    return (
+        f"{found:,} of {compared.expected:,} {what}, {compared.twice:,} twice: {compared.different or 'no'} differences"
+    )
 
 
 def _compared(comparison: Comparison | None) -> str:

@@ -1,0 +1,119 @@
+"""What the demo takes in: corrections of flights, from a Kafka topic; the active node makes messages of them.
+
+They come in bursts as the year goes on, one of them just before the active node is killed. In the end their queue is
+compared with what was produced: each record is one message, and a partition's are in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from journal.cli.flights.data import Flight
+from journal.cli.flights.expected import CORRECTIONS, DIFFERENCES_MAX
+from journal.kafka.ports import PlainProducer, Sent
+from journal.store.model import Message
+
+PARTITIONS = 3
+_EVERY_FLIGHTS = 50
+_BURSTS = 20
+
+
+def corrections_topic(journal: str) -> str:
+    """Where corrections come from."""
+    return f"{journal}-corrections"
+
+
+def corrections_source(journal: str) -> dict[str, object]:
+    """The source, as the configuration has it."""
+    return {"name": "corrections", "topics": [corrections_topic(journal)], "address": CORRECTIONS, "value": "text"}
+
+
+class Correction(NamedTuple):
+    """A record: where it is to go, and what it says."""
+
+    partition: int
+    key: bytes
+    value: bytes
+
+
+def corrections_of(flights: Iterable[Flight]) -> list[Correction]:
+    """What is corrected of some flights: when they landed."""
+    found: list[Correction] = []
+    for number, flight in enumerate(flights):
+        if flight.landed is not None and number % _EVERY_FLIGHTS == 0:
+            line = b"%d" % flight.line
+            found.append(Correction(flight.line % PARTITIONS, line, line + b",%d" % flight.landed))
+    return found
+
+
+class Corrector:
+    """Produces corrections in bursts. Used by one thread."""
+
+    def __init__(
+        self, corrections: Sequence[Correction], topic: str, producer: PlainProducer, timeout_s: float
+    ) -> None:
+        self._corrections = corrections
+        self._topic = topic
+        self._producer = producer
+        self._timeout_s = timeout_s
+        self._done = 0
+
+    def produce_until(self, done: int, total: int) -> None:
+        """As many as are due when `done` of `total` operations are done. Raises OperatingError."""
+        due = len(self._corrections) * (done * _BURSTS // total) // _BURSTS
+        records = [Sent(self._topic, *each) for each in self._corrections[self._done : due]]
+        if records:
+            self._producer.send(records, self._timeout_s)
+            self._done = due
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """The queue of corrections against what was produced."""
+
+    topic: str
+    expected: int
+    found: int
+    twice: int
+    """Records of which there is more than one message."""
+    different: int
+    differences: list[str]
+
+
+def compare_corrections(topic: str, expected: Iterable[Correction], messages: Iterable[Message]) -> Corrected:
+    """`messages` in the order of their queue. Names the first few of what differs, and counts all."""
+    wanted: Mapping[int, list[bytes]] = {partition: [] for partition in range(PARTITIONS)}
+    for correction in expected:
+        wanted[correction.partition].append(correction.value)
+    got: dict[int, list[tuple[int, bytes]]] = {partition: [] for partition in range(PARTITIONS)}
+    for message in messages:
+        partition, offset = (message.properties[name] for name in ("kafka.partition", "kafka.offset"))
+        got.setdefault(_number(partition), []).append((_number(offset), message.body))
+    differences: list[str] = []
+    for partition, places in got.items():
+        values = [value for _, value in places]
+        if [offset for offset, _ in places] != list(range(len(places))):
+            differences.append(f"partition {partition}: its offsets are not each there once and in order")
+        if values != wanted.get(partition, []):
+            differences.append(
+                f"partition {partition}: {len(wanted.get(partition, []))} records, {len(places)} messages"
+            )
+    return Corrected(
+        topic=topic,
+        expected=sum(map(len, wanted.values())),
+        found=sum(map(len, got.values())),
+        twice=sum(len(places) - len(set(places)) for places in got.values()),
+        different=len(differences),
+        differences=differences[:DIFFERENCES_MAX],
+    )
+
+
+def _number(value: object) -> int:
+    """Where a message came from, as the ingress says."""
+    assert isinstance(value, int)
+    return value

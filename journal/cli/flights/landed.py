@@ -1,0 +1,138 @@
+"""What the demo sends out: flights that have landed, hour by hour, as messages that a route diverts to a Kafka topic.
+
+An hour's step adds a message to each airport where flights have landed, in the step's own transaction; its body is a
+line for each of them. An address lives in one shard and is its records' key, so that a topic's partition has an
+airport's flights in shard order. In the end the topic is compared with flights.csv.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from journal.cli.flights.data import Flight
+from journal.cli.flights.expected import DIFFERENCES_MAX
+from journal.cli.flights.plan import FlightOperation, Verb, line_of
+from journal.errors import DeadlineError
+from journal.kafka.ports import Kafka, LogRecord
+
+_PREFIX = "landed."
+_READ_S = 120.0
+
+
+def landed_topic(journal: str) -> str:
+    """Where landed flights go."""
+    return f"{journal}-landed"
+
+
+def landed_address(airport: str) -> str:
+    """Address and queue of the flights that have landed, by the airport they left."""
+    return _PREFIX + airport
+
+
+def is_landed(queue: str) -> bool:
+    return queue.startswith(_PREFIX)
+
+
+def landed_route(journal: str) -> dict[str, object]:
+    """The route, as the configuration has it."""
+    target = {"topic": landed_topic(journal), "key": "header:address", "value": "text"}
+    return {"name": "landed", "address": _PREFIX + "*", "targets": [target]}
+
+
+def landings_of(operations: Iterable[FlightOperation]) -> dict[str, bytes]:
+    """What a step says of flights that have landed: the body by airport."""
+    lines: dict[str, list[str]] = {}
+    for verb, message, queue, plane, _ in operations:
+        if verb is Verb.ACKNOWLEDGE and plane:  # of a cancelled flight no plane acknowledges
+            lines.setdefault(queue.partition("/")[0], []).append(f"{line_of(message)},{queue},{plane}")
+    return {airport: "\n".join(of_airport).encode() for airport, of_airport in lines.items()}
+
+
+# ---- what is in the topic --------------------------------------------------------------------------------------------
+
+
+class Landing(NamedTuple):
+    """A landed flight in the topic, or as it should be there."""
+
+    line: int
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diverted:
+    """The topic against the flights: each once, and each airport's in the order in which they landed."""
+
+    topic: str
+    records: int
+    expected: int
+    found: int
+    twice: int
+    """Flights that are there more than once."""
+    different: int
+    differences: list[str]
+
+
+def expected_landings(flights: Iterable[Flight]) -> dict[str, list[Landing]]:
+    """The flights that have landed, by airport and in the order in which they did."""
+    landed: dict[str, list[tuple[int, int, str]]] = {}
+    for flight in flights:
+        if flight.landed is not None:
+            told = f"{flight.line},{flight.airport}/{flight.airline},{flight.plane}"
+            landed.setdefault(flight.airport, []).append((flight.landed, flight.line, told))
+    return {airport: [Landing(line, told) for _, line, told in sorted(each)] for airport, each in landed.items()}
+
+
+def landings_in(records: Iterable[LogRecord]) -> dict[str, list[Landing]]:
+    """What records say, by airport."""
+    found: dict[str, list[Landing]] = {}
+    for record in records:
+        of_airport = found.setdefault((record.key or b"").decode().removeprefix(_PREFIX), [])
+        for told in (record.value or b"").decode().split("\n"):
+            of_airport.append(Landing(int(told.partition(",")[0]), told))
+    return found
+
+
+def compare_landings(
+    topic: str, records: int, expected: Mapping[str, Sequence[Landing]], found: Mapping[str, Sequence[Landing]]
+) -> Diverted:
+    """Names the first few of what differs, and counts all."""
+    differences: list[str] = []
+    twice = 0
+    for airport in sorted(expected.keys() | found.keys()):
+        wanted, got = list(expected.get(airport, ())), list(found.get(airport, ()))
+        there, should = Counter(got), Counter(wanted)
+        twice += sum(count > 1 for count in there.values())
+        differences += [f"{airport}: {each.told} is missing" for each in (should - there)]
+        differences += [f"{airport}: {each.told} is there once more than it landed" for each in (there - should)]
+        if wanted != got and there == should:
+            differences.append(f"{airport}: its flights are not in the order in which they landed")
+    return Diverted(
+        topic=topic,
+        records=records,
+        expected=sum(map(len, expected.values())),
+        found=sum(map(len, found.values())),
+        twice=twice,
+        different=len(differences),
+        differences=differences[:DIFFERENCES_MAX],
+    )
+
+
+def read_committed(kafka: Kafka, topic: str, partitions: int, timeout_s: float) -> list[LogRecord]:
+    """All committed records of a topic, each partition's in their order. Raises DeadlineError."""
+    reader = kafka.reader(topic)
+    records: list[LogRecord] = []
+    until = time.monotonic() + _READ_S
+    try:
+        bounds = reader.bounds(range(partitions), timeout_s)
+        reader.seek({partition: start for partition, (start, _) in bounds.items()})
+        while any(reader.position(partition) < end for partition, (_, end) in bounds.items()):
+            if time.monotonic() > until:
+                raise DeadlineError(f"topic {topic} could not be read to its end in {_READ_S:g} s")
+            records += reader.poll(timeout_s)
+    finally:
+        reader.close()
+    return records

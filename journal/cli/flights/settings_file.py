@@ -1,0 +1,27 @@
+"""Settings as a TOML file, so that every process of the demo has the same, wherever they came from."""
+
+from __future__ import annotations
+
+import json
+
+from journal.config import Settings
+
+
+def toml_of(settings: Settings) -> str:
+    """All but the node's name: each process has its own."""
+    lines, tables = [], []
+    for name, value in settings.model_dump(mode="json", exclude_none=True).items():
+        if isinstance(value, dict):
+            tables += [f"[{name}]", *(f"{_toml(key)} = {_toml(item)}" for key, item in value.items())]
+        elif name != "node":
+            lines.append(f"{name} = {_toml(value)}")
+    return "\n".join([*lines, *tables, ""])
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{_toml(key)} = {_toml(item)}' for key, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    # strings, numbers and booleans of JSON are TOML's too
+    return json.dumps(value, ensure_ascii=False)
