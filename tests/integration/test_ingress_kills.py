@@ -6,8 +6,10 @@ import json
 import random
 import signal
 import subprocess
+import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,9 @@ from journal.config import Settings
 from journal.routing.config import RoutingConfig
 from journal.store.model import QueueConfig
 from tests.support.in_process import made_journal, running_worker
+from tests.support.ingress_crash_node import POINTS, crash_at
 from tests.support.processes import COMMAND, command_env
-from tests.support.sources import DEADLINE_S, bodies, committed, create_topic, new_name, taking, wait_until
+from tests.support.sources import DEADLINE_S, bodies, committed, create_topic, new_name, produce, taking, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
 
@@ -35,8 +38,17 @@ ENV = {
 class Machine:
     """A node's process, which can be started again."""
 
-    def __init__(self, settings: Settings, directory: Path, name: str, routing: RoutingConfig) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        directory: Path,
+        name: str,
+        routing: RoutingConfig,
+        command: Sequence[str | Path] = (COMMAND, "node", "--name"),
+    ) -> None:
+        """`command` is given the name."""
         self.name = name
+        self._command = [*command, name]
         env = ENV | {"KAFKA_JOURNAL_ROUTING": json.dumps(routing.model_dump(mode="json"))}
         self._env = command_env(settings.bootstrap_servers, settings.journal, directory / name, env)
         self._log = directory / f"{name}.log"
@@ -44,9 +56,11 @@ class Machine:
 
     def start(self) -> None:
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [COMMAND, "node", "--name", self.name], stdout=log, stderr=log, env=self._env
-            )
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, env=self._env)
+
+    def ended(self) -> int | None:
+        """Its exit code, None while it runs."""
+        return None if self._process is None else self._process.poll()
 
     def said(self, role: str) -> int:
         """How often it became that."""
@@ -150,3 +164,34 @@ def test_every_record_is_a_message_once_whatever_becomes_of_the_active_node(boot
     assert len(found) == stream.count
     for partition in range(PARTITIONS):
         assert [n for n in found if n % PARTITIONS == partition] == list(range(partition, stream.count, PARTITIONS))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_the_bridges_crash_on_the_way_in_repeats_no_record(bootstrap: str, tmp_path: Path, point: str) -> None:
+    """Records are taken in and their offsets committed; of the next batch the messages are appended, and the node dies
+    before its offsets are committed. The JMS Bridge then consumes that batch again, and has its messages twice."""
+    topic = create_topic(bootstrap, new_name())
+    settings = made_journal(bootstrap, tmp_path / "own", shards=2)
+    routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": [topic], "address": "orders"}]})
+    command = [sys.executable, "-m", "tests.support.ingress_crash_node", str(tmp_path)]
+    node = Machine(settings, tmp_path, "one", routing, command)
+    armed = crash_at(tmp_path)
+    with running_worker(settings):
+        with taking(settings, [QueueConfig("orders", "orders")]):
+            pass
+        try:
+            node.start()
+            produce(bootstrap, topic, [b"0", b"1", b"2"])
+            wait_until(lambda: taken_in(settings) == 3, node.log)
+            armed.write_text(point, encoding="utf-8")
+            produce(bootstrap, topic, [b"3", b"4", b"5"])
+            wait_until(lambda: node.ended() is not None, node.log)
+            assert node.ended() == -signal.SIGKILL
+            armed.unlink()
+            node.start()
+            produce(bootstrap, topic, [b"6"])
+            wait_until(lambda: taken_in(settings) == 7, node.log)
+        finally:
+            node.end(signal.SIGTERM)
+        with taking(settings) as found:
+            assert bodies(found.store, "orders") == [b"%d" % number for number in range(7)]
