@@ -6,7 +6,7 @@ has no active node, or one that cannot write.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from journal.errors import ActiveNodeError
@@ -38,24 +38,34 @@ def last_active(rows: ControlRows) -> LastActive | None:
     return LastActive(rows.epoch.epoch, rows.epoch.node, released=True, to=released.to)
 
 
-REPORTS_MISSED_MAX = 3
+REPORT_INTERVALS_MAX = 2
+"""From one report to the next: one interval, and one that it may be late by."""
+
+Members = Collection[str] | None
+"""Names of the nodes that are in the nodes' group now; None: that is not known."""
 
 
 def is_gone(row: NodeRow, now_ms: float) -> bool:
-    """Whether a node has not reported for so long that it counts as dead, or cut off from Kafka.
+    """Whether a node's report is late by more than an interval: it counts as dead, or cut off from Kafka.
 
-    Compares the broker's clock with this machine's: they need to agree within a few report intervals.
+    Compares the broker's clock with this machine's: they need to agree within an interval.
     """
-    return now_ms - row.timestamp > REPORTS_MISSED_MAX * row.status.report_ms
+    return now_ms - row.timestamp > REPORT_INTERVALS_MAX * row.status.report_ms
 
 
-def fit_standbys(rows: ControlRows, now_ms: float) -> list[str]:
+def could_take_over(row: NodeRow, now_ms: float, members: Members) -> bool:
+    """Whether a node is a standby that is fit: it said so, not long ago, and belongs to the group, as those do.
+
+    The group knows of a dead one when its session ends, which may be before its next report is missed.
+    """
+    status = row.status
+    belongs = members is None or status.name in members
+    return status.fit and status.role == Role.STANDBY.value and belongs and not is_gone(row, now_ms)
+
+
+def fit_standbys(rows: ControlRows, now_ms: float, members: Members = None) -> list[str]:
     """Names of the standbys that a leaving node may choose from: preferred ones first, then by how little they lag."""
-    fit = [
-        row.status
-        for row in rows.nodes.values()
-        if row.status.fit and row.status.role == Role.STANDBY.value and not is_gone(row, now_ms)
-    ]
+    fit = [row.status for row in rows.nodes.values() if could_take_over(row, now_ms, members)]
     fit.sort(key=lambda status: (not status.preferred, status.lag_offsets, status.name))
     return [status.name for status in fit]
 

@@ -29,6 +29,7 @@ from loaders.duty import Act, ActiveFacts, Decision, Duty, Request, StandbyFacts
 from loaders.hooks import RoleHooks
 from loaders.outlook import Outlook
 from loaders.reporting import Reporter
+from loaders.roll import Roll
 from loaders.standing import ActiveNode, Standing, failover_of
 
 log = logging.getLogger(__name__)
@@ -73,7 +74,10 @@ class NodeLife:
         self._owner = owner
         self._stop = stop
         silence_s = 2 * settings.fence_check_ms / 1000
-        self._outlook = Outlook(kafka, settings, rows, silence_s=silence_s, clock=time.monotonic, wall_ms=wall_ms)
+        self._roll = Roll(kafka, node_group(settings.journal))
+        self._outlook = Outlook(
+            kafka, settings, rows, self._roll, silence_s=silence_s, clock=time.monotonic, wall_ms=wall_ms
+        )
         self._reporter = Reporter(kafka, settings.journal)
         self._duty = Duty(
             settings.node,
@@ -174,10 +178,7 @@ class NodeLife:
             case Act.ASK:
                 self._ask_active(decision.reason)
             case Act.HAND_OVER:
-                self._give_up(decision.reason, decision.to)
-                # it comes back at once; meanwhile the duty goes to the one that follows
-                self._leave_group(decision.reason)
-                self._stand_by(f"handed over to {decision.to}")
+                self._hand_over(decision.reason, decision.to)
             case Act.STEP_DOWN:
                 self._step_down(decision.reason)
 
@@ -291,6 +292,16 @@ class NodeLife:
         self._tell(self._owner.on_standby)
         active.journal.close(to=to)
 
+    def _hand_over(self, reason: str, to: str) -> None:
+        """To one that is still there; if it is not, the next turn decides anew."""
+        self._outlook.call_roll()
+        if to not in self._outlook.others_fit:
+            return
+        self._give_up(reason, to)
+        # it comes back at once; meanwhile the duty goes to the one that follows
+        self._leave_group(reason)
+        self._stand_by(f"handed over to {to}")
+
     def _tell(self, callback: Callable[[], None]) -> None:
         try:
             callback()
@@ -322,11 +333,14 @@ class NodeLife:
     # ---- the end ---------------------------------------------------------------------------------------------------
 
     def _successor(self) -> str:
-        """The best of the fit standbys. If there is one that only fell behind, this node serves a little longer."""
+        """The best of the fit standbys. If there is one that only fell behind, or is about to join the group, this node
+        serves a little longer."""
         until = time.monotonic() + _SUCCESSOR_S
         outlook = self._outlook
+        outlook.call_roll()
         while not outlook.others_fit and outlook.others_standing_by and time.monotonic() < until:
             outlook.wait(_TURN_S)
+            outlook.call_roll()
         return next(iter(outlook.others_fit), "")
 
     def _end(self, reason: str) -> None:
@@ -338,5 +352,6 @@ class NodeLife:
         self._reporter.post(node_key(self._settings.node), None)
         self._reporter.close(_REPORT_END_S)
         self._outlook.close()
+        self._roll.close()
         self._copy.close()
         self._hooks.close()

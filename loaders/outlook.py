@@ -1,7 +1,7 @@
-"""What a node sees of the others: the control rows as they change, and whether the WAL moves.
+"""What a node sees of the others: the control rows as they change, whether the WAL moves, and who is in their group.
 
-Both are looked at by the node's thread. While Kafka does not answer the rows are those last read, and the WAL is not
-known to stand still.
+The first two are looked at by the node's thread. While Kafka does not answer the rows are those last read, the WAL is
+not known to stand still, and a standby counts as long as its reports do.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from journal.config import Settings
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.control import ControlRows, ControlWatcher
 from journal.kafka.ports import FOLLOW_MS, Clock, Kafka
-from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active
+from journal.liveness import LastActive, Members, WalWatch, fit_standbys, is_gone, last_active
 from journal.roles import Role
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.duty import Request
@@ -22,9 +23,23 @@ from loaders.duty import Request
 log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
+_ROLL_S = 0.5
 _LOOKS_PER_FENCE_CHECK = 20
 """A node that died is noticed later by up to two of these pauses, less what the last look is earlier for knowing when
 it is due."""
+
+
+class Present(Protocol):
+    """Who is in the nodes' group (`loaders.roll`)."""
+
+    @property
+    def members(self) -> Members: ...
+
+    def has_left(self, name: str) -> bool:
+        """Whether it was a member, and is known not to be one now."""
+
+    def call(self, timeout_s: float) -> None:
+        """Find out now, as far as that is possible in time."""
 
 
 class Outlook:
@@ -35,6 +50,7 @@ class Outlook:
         kafka: Kafka,
         settings: Settings,
         rows: ControlRows,
+        roll: Present,
         *,
         silence_s: float,
         clock: Clock,
@@ -57,6 +73,7 @@ class Outlook:
         self._request: tuple[int, str, int] | None = None
         self._request_at = 0.0
         self._blind = False
+        self._roll = roll
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
@@ -96,6 +113,10 @@ class Outlook:
         self._wal.forget()
         self._wal.close()
 
+    def call_roll(self) -> None:
+        """Know which standbys are there as of now, if brokers say so in time."""
+        self._roll.call(_ROLL_S)
+
     def _say(self, what: str, error: Exception) -> None:
         """Once: what is wrong stays so for a while."""
         log.log(logging.DEBUG if self._blind else logging.WARNING, "the %s cannot be read: %s", what, error)
@@ -130,14 +151,18 @@ class Outlook:
     @property
     def others_fit(self) -> list[str]:
         """Standbys that could take over, the best one first."""
-        return [name for name in fit_standbys(self.rows, self._wall_ms()) if name != self._settings.node]
+        fit = fit_standbys(self.rows, self._wall_ms(), self._roll.members)
+        return [name for name in fit if name != self._settings.node]
 
     @property
     def others_standing_by(self) -> bool:
-        """Whether there is a standby, fit or not."""
+        """Whether there is a standby, fit or not. One that is only about to join the group is."""
         now_ms, own = self._wall_ms(), self._settings.node
         return any(
-            row.status.role == Role.STANDBY.value and name != own and not is_gone(row, now_ms)
+            row.status.role == Role.STANDBY.value
+            and name != own
+            and not is_gone(row, now_ms)
+            and not self._roll.has_left(name)
             for name, row in self.rows.nodes.items()
         )
 

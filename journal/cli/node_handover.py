@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Collection
 from contextlib import closing
 
 from journal.cli.reading import opened_journal
 from journal.config import Settings
 from journal.errors import DeadlineError, NotActiveError, OperatingError, StateError
-from journal.kafka.control import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row
+from journal.kafka.control import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row, node_group
 from journal.kafka.ports import Kafka
-from journal.liveness import LastActive, fit_standbys, is_gone, last_active
+from journal.liveness import LastActive, Members, fit_standbys, is_gone, last_active
 from journal.roles import Role
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import HandOver, NodeStatus
@@ -34,7 +35,7 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
         closing(ControlWatcher(kafka, settings.journal, time.monotonic)) as rows,
     ):
         rows.catch_up(timeout_s)
-        active = _wait_until_possible(rows, settings, to)
+        active = _wait_until_possible(kafka, rows, settings, to)
         _ask(kafka, settings, rows.rows, active, to, timeout_s)
         until = time.monotonic() + settings.handover_timeout_ms / 1000 + _ACTIVATION_S
         while time.monotonic() < until:
@@ -73,37 +74,40 @@ def _is_awaited(rows: ControlRows, node: str) -> bool:
     )
 
 
-def _wait_until_possible(rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
-    """A standby that has just become fit says so with its next report at the latest."""
+def _wait_until_possible(kafka: Kafka, rows: ControlWatcher, settings: Settings, to: str) -> LastActive:
+    """A standby that has just become fit says so with its next report at the latest, and joins the group."""
     until = time.monotonic() + settings.node_report_ms / 1000
-    while True:
-        try:
-            return _require_possible(rows.rows, settings.journal, to)
-        except StateError:
-            if time.monotonic() >= until:
-                raise
-        rows.poll(_POLL_S)
+    group, timeout_s = node_group(settings.journal), settings.request_timeout_ms / 1000
+    with closing(kafka.cluster()) as cluster:
+        while True:
+            members = {member.client_id for member in cluster.group_members(group, timeout_s)}
+            try:
+                return _require_possible(rows.rows, settings.journal, to, members)
+            except StateError:
+                if time.monotonic() >= until:
+                    raise
+            rows.poll(_POLL_S)
 
 
-def _require_possible(rows: ControlRows, journal: str, to: str) -> LastActive:
+def _require_possible(rows: ControlRows, journal: str, to: str, members: Members) -> LastActive:
     active = last_active(rows)
     if active is None or active.released:
         raise NotActiveError(f"no node of journal {journal} is active: a standby takes over by itself")
-    fit = [name for name in fit_standbys(rows, wall_ms()) if name != active.node]
+    fit = [name for name in fit_standbys(rows, wall_ms(), members) if name != active.node]
     if (to and to not in fit) or not fit:
-        raise StateError(f"{nobody_fit(to)} from {active.node}: {_why_not(rows, active)}")
+        raise StateError(f"{nobody_fit(to)} from {active.node}: {_why_not(rows, active, fit)}")
     return active
 
 
-def _why_not(rows: ControlRows, active: LastActive) -> str:
+def _why_not(rows: ControlRows, active: LastActive, fit: Collection[str]) -> str:
     """What is known of the other nodes."""
     known = []
     for name, (status, timestamp) in sorted(rows.nodes.items()):
         if name != active.node:
-            gone = is_gone(rows.nodes[name], wall_ms())
-            last_s = (wall_ms() - timestamp) / 1000
-            state = f"gone for {last_s:.0f} s" if gone else "fit" if status.fit else status.why_not or status.role
-            known.append(f"{name} is {state}")
+            why_not = "not in the nodes' group" if status.fit else status.why_not or status.role
+            if is_gone(rows.nodes[name], wall_ms()):
+                why_not = f"gone for {(wall_ms() - timestamp) / 1000:.0f} s"
+            known.append(f"{name} is {'fit' if name in fit else why_not}")
     return "; ".join(known) or "there is no other node"
 
 

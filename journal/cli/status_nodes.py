@@ -7,7 +7,7 @@ from typing import Any
 
 from journal.cli.text import duration
 from journal.kafka.control import ControlRows, NodeRow
-from journal.liveness import is_gone
+from journal.liveness import Members, could_take_over, is_gone
 from journal.roles import Role
 from journal.v1.journal_pb2 import Failover
 
@@ -16,22 +16,28 @@ NODE_COLUMNS = ("node", "role", "since", "epoch", "takes over", "lag", "last rep
 _PARTS = ("silence", "fence", "claim", "gate", "load", "ready", "callback")
 
 
-def node_lines(rows: ControlRows, now_ms: float) -> list[dict[str, Any]]:
-    """The nodes as `--json` prints them, by name. One that is `gone` has not reported for three times its interval."""
-    return [_line(row, now_ms) for _, row in sorted(rows.nodes.items())]
+def node_lines(rows: ControlRows, now_ms: float, members: Members = None) -> list[dict[str, Any]]:
+    """The nodes as `--json` prints them, by name; `members` are those in their group.
+
+    The report of one that is `gone` is late by more than its interval. One is `fit` only while it is in the group too.
+    """
+    return [_line(row, now_ms, members) for _, row in sorted(rows.nodes.items())]
 
 
-def _line(row: NodeRow, now_ms: float) -> dict[str, Any]:
+def _line(row: NodeRow, now_ms: float, members: Members) -> dict[str, Any]:
     status, timestamp = row
+    gone, fit, why_not = is_gone(row, now_ms), could_take_over(row, now_ms, members), status.why_not
+    if status.fit and status.role == Role.STANDBY.value and not fit:
+        why_not = "its report is late" if gone else "not in the nodes' group: joining, or gone"
     return {
         "name": status.name,
         "role": status.role,
-        "gone": is_gone(row, now_ms),
+        "gone": gone,
         "epoch": status.epoch,
         "since": status.since,
         "reason": status.reason,
-        "fit": status.fit,
-        "why_not": status.why_not,
+        "fit": fit,
+        "why_not": why_not,
         "lag_offsets": status.lag_offsets,
         "lag_seconds": status.lag_ms / 1000,
         "preferred": status.preferred,

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
 
 from journal.config import Settings
+from journal.kafka.control import node_group, read_control
+from journal.runtime import kafka_of
 from tests.support.in_process import made_journal, running_worker
 from tests.support.node_driver import BROKEN_LOADER
 from tests.support.node_processes import DEADLINE_S, DrivenNode, Event
@@ -83,6 +86,48 @@ def test_a_node_that_ends_in_order_hands_over_at_once(start: Start) -> None:
     assert set(active["ids"]) == first.written()
     assert second.wait_for("role", role="active")["reason"] == "node first handed over to this one"
     second.write(1)
+
+
+def test_a_dead_standby_is_named_no_successor_once_its_membership_ended(
+    start: Start, settings: Settings, tmp_path: Path
+) -> None:
+    first = start("first")
+    first.wait_for("role", role="active")
+    second = start("second", KAFKA_JOURNAL_NODE_REPORT_MS="60000")  # its reports alone would count for minutes
+    wait_until(lambda: reported_fit(settings, "second"), "a report of the second")
+    wait_until(lambda: members(settings) == {"first", "second"}, "both in the group")
+    second.kill()
+    wait_until(lambda: members(settings) == {"first"}, "the end of the second's membership")
+    env = command_env(settings.bootstrap_servers, settings.journal, tmp_path / "command", ENV)
+    found = {line["name"]: line for line in json.loads(run_command("status", "--json", env=env).stdout)["nodes"]}
+    assert (found["second"]["fit"], found["second"]["gone"]) == (False, False)
+    refused = run_command("node", "hand-over", env=env)
+    assert refused.returncode == 1
+    assert "second is not in the nodes' group" in refused.stderr
+    ids = first.write(10)
+    assert first.terminate() == 0
+    rows = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S)
+    assert rows.released is not None
+    assert rows.released.to == ""
+    assert set(start("third").wait_for("active")["ids"]) == ids
+
+
+def wait_until(holds: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < until, f"{what} did not come"
+        time.sleep(0.05)
+
+
+def reported_fit(settings: Settings, name: str) -> bool:
+    rows = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S)
+    return name in rows.nodes and rows.nodes[name].status.fit
+
+
+def members(settings: Settings) -> set[str]:
+    """Of the nodes' group."""
+    with closing(kafka_of(settings).cluster()) as cluster:
+        return {member.client_id for member in cluster.group_members(node_group(settings.journal), DEADLINE_S)}
 
 
 def test_a_row_makes_the_active_node_hand_over(start: Start, settings: Settings, tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ def test_the_last_active_node_is_that_of_the_newest_epoch() -> None:
     assert last_active(rows) == LastActive(2, "one", released=True, to="two")
 
 
-def test_a_node_is_gone_after_three_reports() -> None:
-    assert not is_gone(node("one", ago_ms=3000)[1], NOW_MS)
-    assert is_gone(node("one", ago_ms=3001)[1], NOW_MS)
+def test_a_node_is_gone_once_its_report_is_late_by_more_than_an_interval() -> None:
+    assert not is_gone(node("one", ago_ms=2000)[1], NOW_MS)
+    assert is_gone(node("one", ago_ms=2001)[1], NOW_MS)
 
 
 def test_the_best_standby_is_preferred_or_lags_least() -> None:
@@ -45,7 +45,10 @@ def test_the_best_standby_is_preferred_or_lags_least() -> None:
             node("gone", ago_ms=5000),
         )
     )
-    assert fit_standbys(ControlRows(nodes=nodes), NOW_MS) == ["preferred", "near", "far"]
+    rows = ControlRows(nodes=nodes)
+    assert fit_standbys(rows, NOW_MS) == ["preferred", "near", "far"]
+    assert fit_standbys(rows, NOW_MS, {"active", "far", "gone", "unfit"}) == ["far"]
+    assert fit_standbys(rows, NOW_MS, ()) == []
 
 
 @pytest.fixture

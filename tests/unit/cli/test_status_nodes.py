@@ -64,10 +64,20 @@ def test_a_row_of_the_table_says_who_takes_over_and_who_does_not() -> None:
 
 
 def test_a_node_that_reports_no_more_is_gone() -> None:
-    (line,) = node_lines(rows(node("a", "active", epoch=3), ago_ms=16_000), NOW_MS)
+    (line,) = node_lines(rows(node("a", "active", epoch=3), ago_ms=10_001), NOW_MS)
     assert line["gone"]
     row = dict(zip(NODE_COLUMNS, node_row(line, NOW_MS), strict=True))
     assert (row["role"], row["takes over"]) == ("active?", "no: gone")
+
+
+def test_a_standby_that_is_not_in_the_group_or_late_is_not_fit() -> None:
+    standbys = node("here", "standby", fit=True), node("left", "standby", fit=True)
+    found = {line["name"]: line for line in node_lines(rows(*standbys), NOW_MS, {"here"})}
+    assert (found["here"]["fit"], found["left"]["fit"], found["left"]["gone"]) == (True, False, False)
+    row = dict(zip(NODE_COLUMNS, node_row(found["left"], NOW_MS), strict=True))
+    assert row["takes over"] == "no: not in the nodes' group: joining, or gone"
+    late = {line["name"]: line for line in node_lines(rows(*standbys, ago_ms=10_001), NOW_MS, {"here"})}
+    assert (late["here"]["fit"], late["here"]["gone"], late["here"]["why_not"]) == (False, True, "its report is late")
 
 
 def test_the_newest_failover_is_told_with_its_parts() -> None:

@@ -1,13 +1,14 @@
-"""When a standby looks at the WAL: now and then, and once more when it would have stood still for long enough."""
+"""When a standby looks at the WAL: now and then, and once more when it would have stood still for long enough. Which
+other standbys count."""
 
 from __future__ import annotations
 
 import pytest
 
 from journal.config import Settings
-from journal.kafka.control import ControlRows, control_topic, wal_topic
+from journal.kafka.control import ControlRows, control_topic, node_key, wal_topic
 from journal.kafka.ports import Sent
-from journal.v1.journal_pb2 import Identity
+from journal.v1.journal_pb2 import Identity, NodeStatus
 from loaders.outlook import Outlook
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
@@ -19,6 +20,19 @@ SILENCE_S = 6.0
 TURN_S = 0.05
 
 
+class Group:
+    """`outlook.Present`, as the test has it."""
+
+    def __init__(self) -> None:
+        self.members: frozenset[str] | None = None
+        self.gone: set[str] = set()
+
+    def has_left(self, name: str) -> bool:
+        return name in self.gone
+
+    def call(self, timeout_s: float) -> None: ...
+
+
 class Watching:
     """A node's thread that does nothing but look, turn after turn."""
 
@@ -28,11 +42,13 @@ class Watching:
         self.kafka = SimulatedKafka(self.broker)
         for topic in (wal_topic("j"), control_topic("j")):
             self.broker.create_topic(topic, 1, 1, {})
+        self.group = Group()
         rows = ControlRows(identity=Identity(shards=1))
         self.outlook = Outlook(
             self.kafka,
             SETTINGS,
             rows,
+            self.group,
             silence_s=SILENCE_S,
             clock=self.now,
             wall_ms=lambda: self.now() * 1000,
@@ -45,6 +61,13 @@ class Watching:
     def turn(self, seconds: float = TURN_S) -> float:
         self._pass(seconds)
         return self.outlook.look_at_wal()
+
+    def see(self, *standbys: NodeStatus) -> None:
+        """The reports of these, as of now."""
+        for status in standbys:
+            row = Sent(control_topic("j"), 0, node_key(status.name), status.SerializeToString())
+            self.kafka.plain_producer().send([row], 1.0)
+        self.outlook.wait(0.0)
 
     def write(self) -> None:
         self.kafka.plain_producer().send([Sent(wal_topic("j"), 0, None, b"frame")], 1.0)
@@ -80,3 +103,33 @@ def test_what_was_seen_before_this_node_wrote_itself_counts_no_more(watching: Wa
     assert watching.turn(SILENCE_S) >= SILENCE_S
     watching.outlook.forget_wal()
     assert watching.turn() == 0.0
+
+
+def standby(name: str, *, fit: bool = True) -> NodeStatus:
+    return NodeStatus(name=name, role="standby", fit=fit, report_ms=5000)
+
+
+def test_a_standby_is_fit_while_it_reports_and_is_in_the_group(watching: Watching) -> None:
+    outlook = watching.outlook
+    watching.see(standby("one"), standby("two"), standby("behind", fit=False), standby(SETTINGS.node))
+    assert outlook.others_fit == ["one", "two"]
+    watching.group.members = frozenset({"two", SETTINGS.node})
+    assert outlook.others_fit == ["two"]
+    watching.group.members = None
+    watching.turn(9.0)
+    assert outlook.others_fit == ["one", "two"]
+    watching.turn(1.0)
+    assert outlook.others_fit == []
+
+
+def test_one_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching: Watching) -> None:
+    outlook = watching.outlook
+    assert not outlook.others_standing_by
+    watching.see(standby("one", fit=False))
+    watching.group.members = frozenset()
+    assert outlook.others_standing_by
+    watching.group.gone = {"one"}
+    assert not outlook.others_standing_by
+    watching.group.gone = set()
+    watching.turn(11.0)
+    assert not outlook.others_standing_by
