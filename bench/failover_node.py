@@ -23,6 +23,7 @@ from bench.failover_processes import OPERATIONS_A_MESSAGE, tell
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S
 from bench.workload import bodies
 from journal.cli.common import Chosen
+from journal.cli.node_handover import wait_for_successor
 from journal.cli.node_worker import running_worker
 from journal.config import load_settings
 from journal.errors import FullError, JournalError, StateError
@@ -245,6 +246,7 @@ def main() -> None:
     with ExitStack() as ending:
         if "--with-worker" in flags:
             ending.enter_context(running_worker(settings, Chosen()))
+            ending.callback(wait_for_successor, settings)
         node = Node(
             settings,
             loader=ColdLoader if "--cold" in flags else warm_loader,

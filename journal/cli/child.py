@@ -4,23 +4,35 @@ parent, however that ends."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import threading
+import time
 
 from journal.cli.main import main
 
+IN_ORDER_S = 10.0
+"""A worker whose node was killed checkpoints and leaves its group, for its shards are what the next node waits for at
+its gate; without a word they would move when its session ends."""
 
-def end_with_parent() -> None:
-    """End this process when its standard input ends: only the parent holds the other end of that pipe."""
-    threading.Thread(target=_wait_for_end, name="parent", daemon=True).start()
+
+def end_with_parent(*, in_order_s: float = 0.0) -> None:
+    """End this process when its standard input ends: only the parent holds the other end of that pipe.
+
+    It has so long to end by SIGTERM, as if it had been asked to.
+    """
+    threading.Thread(target=_wait_for_end, args=(in_order_s,), name="parent", daemon=True).start()
 
 
-def _wait_for_end() -> None:
+def _wait_for_end(in_order_s: float) -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
+    if in_order_s:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(in_order_s)
     os._exit(1)
 
 
 if __name__ == "__main__":
-    end_with_parent()
+    end_with_parent(in_order_s=IN_ORDER_S)
     main()

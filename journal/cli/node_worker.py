@@ -34,7 +34,7 @@ def running_worker(settings: Settings, chosen: Chosen) -> Iterator[None]:
 
 def worker_command(settings: Settings, chosen: Chosen) -> list[str]:
     """The child's command line. What is not on it comes from the same environment and file as the node's."""
-    # this module ends its process when the pipe that is its standard input does, however the parent went
+    # this module ends its process, in order, when the pipe that is its standard input does, however the parent went
     # and a shard whose worker died with its node must not be read from the table topic while this node is at its gate
     command = [sys.executable, "-m", "journal.cli.child", "worker", "--standby"]
     command += ["-b", settings.bootstrap_servers, "-j", settings.journal]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.processes import COMMAND, command_env, new_journal, run_command
+from tests.support.machines import DEADLINE_S, Machine, alive, node
+from tests.support.processes import new_journal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
-DEADLINE_S = 120.0
 ENV = {
     "KAFKA_JOURNAL_FENCE_CHECK_MS": "2000",
     "KAFKA_JOURNAL_NODE_SESSION_TIMEOUT_MS": "4000",
@@ -28,73 +23,12 @@ ENV = {
 }
 
 
-class Machine:
-    """One of the machines of a deployment: its directory, and the node on it."""
-
-    def __init__(self, bootstrap: str, journal: str, directory: Path, name: str) -> None:
-        self.name = name
-        self.env = command_env(bootstrap, journal, directory / name, ENV)
-        self.roles = directory / f"{name}.roles"
-        self.log_file = directory / f"{name}.log"
-        note = f"import os; open('{self.roles}', 'a').write(os.environ['KAFKA_JOURNAL_ROLE'] + '\\n')"
-        hook = f'python3 -c "{note}"'
-        hooks = {f"KAFKA_JOURNAL_ON_{role}_COMMAND": hook for role in ("ACTIVE", "STANDBY", "FENCED")}
-        with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [str(COMMAND), "node", "--name", name, "--with-worker"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self.env | hooks,
-            )
-
-    def run(self, *arguments: str) -> Any:
-        """A command on this machine; what it prints as JSON."""
-        return self.run_lines(*arguments)[0]
-
-    def run_lines(self, *arguments: str) -> list[Any]:
-        """The same of one that prints JSON lines."""
-        ended = run_command(*arguments, "--json", env=self.env)
-        assert ended.returncode == 0, ended.stderr + self.log_file.read_text()[-4000:]
-        return [json.loads(line) for line in ended.stdout.splitlines()]
-
-    def wait(self, what: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status once something holds in it."""
-        until = time.monotonic() + DEADLINE_S
-        while not holds(status := self.run("status")):
-            assert time.monotonic() < until, f"not {what}: {status}\n{self.log_file.read_text()[-4000:]}"
-        return dict(status)
-
-    def said(self, text: str) -> str:
-        """When it, or its worker, last logged this; moments compare as text."""
-        line = [line for line in self.log_file.read_text().splitlines() if text in line][-1]
-        return line[: len("2000-01-01 00:00:00,000")]
-
-    def worker_pid(self) -> int:
-        lines = [line for line in self.log_file.read_text().splitlines() if "the worker runs, pid" in line]
-        return int(lines[-1].rsplit(" ", 1)[1])
-
-
-def node(status: dict[str, Any], name: str) -> dict[str, Any]:
-    """A node's line; an empty one's if it has not reported."""
-    found = [line for line in status["nodes"] if line["name"] == name]
-    return found[0] if found else {"role": "", "fit": False, "gone": False}
-
-
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return b"\nState:\tZ" not in Path(f"/proc/{pid}/status").read_bytes()
-
-
 def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Path) -> None:
     journal = new_journal(bootstrap, 2, directory=tmp_path / "command", env=ENV)
     with ExitStack() as ending:
 
         def start(name: str) -> Machine:
-            machine = Machine(bootstrap, journal, tmp_path, name)
+            machine = Machine(bootstrap, journal, tmp_path, name, ENV)
             ending.callback(machine.process.kill)
             return machine
 
@@ -114,7 +48,9 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         assert failover["total_ms"] >= failover["gate_ms"] > 0
         assert two.run("queues", "--node")[0]["depth"] == 15
         two.wait("gone", lambda status: bool(node(status, "one")["gone"]))
+        # its worker, left alone, gave back what the other node then waited for
         assert not alive(worker)
+        assert one.said("stopped; everything it had read is checkpointed")
 
         # a worker that dies is started again
         worker = two.worker_pid()

@@ -1,0 +1,94 @@
+"""Machines of a deployment: on each `kafka-journal node --with-worker`, with a directory and a log of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import COMMAND, command_env, run_command
+
+DEADLINE_S = 120.0
+_STAMP = "2000-01-01 00:00:00,000"
+
+
+class Machine:
+    """One of the machines of a deployment: its directory, and the node on it."""
+
+    def __init__(self, bootstrap: str, journal: str, directory: Path, name: str, env: Mapping[str, str]) -> None:
+        self.name = name
+        self.env = command_env(bootstrap, journal, directory / name, env)
+        self.roles = directory / f"{name}.roles"
+        self.log_file = directory / f"{name}.log"
+        note = f"import os; open('{self.roles}', 'a').write(os.environ['KAFKA_JOURNAL_ROLE'] + '\\n')"
+        hook = f'python3 -c "{note}"'
+        hooks = {f"KAFKA_JOURNAL_ON_{role}_COMMAND": hook for role in ("ACTIVE", "STANDBY", "FENCED")}
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(COMMAND), "node", "--name", name, "--with-worker"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.env | hooks,
+            )
+
+    def run(self, *arguments: str) -> Any:
+        """A command on this machine; what it prints as JSON."""
+        return self.run_lines(*arguments)[0]
+
+    def run_lines(self, *arguments: str) -> list[Any]:
+        """The same of one that prints JSON lines."""
+        ended = run_command(*arguments, "--json", env=self.env)
+        assert ended.returncode == 0, ended.stderr + self.log_file.read_text()[-4000:]
+        return [json.loads(line) for line in ended.stdout.splitlines()]
+
+    def wait(self, what: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """The status once something holds in it."""
+        until = time.monotonic() + DEADLINE_S
+        while not holds(status := self.run("status")):
+            assert time.monotonic() < until, f"not {what}: {status}\n{self.log_file.read_text()[-4000:]}"
+        return dict(status)
+
+    def said(self, text: str) -> str:
+        """When it, or its worker, last logged this; moments compare as text."""
+        return self._stamps(text)[-1]
+
+    def said_after(self, text: str, after: float) -> float:
+        """When it, or its worker, first logged this at or after a moment (seconds since 1970)."""
+        stamps = [datetime.strptime(stamp, "%Y-%m-%d %H:%M:%S,%f").timestamp() for stamp in self._stamps(text)]
+        return next(stamp for stamp in stamps if stamp >= after)
+
+    def _stamps(self, text: str) -> list[str]:
+        return [line[: len(_STAMP)] for line in self.log_file.read_text().splitlines() if text in line]
+
+    def worker_pid(self) -> int:
+        lines = [line for line in self.log_file.read_text().splitlines() if "the worker runs, pid" in line]
+        return int(lines[-1].rsplit(" ", 1)[1])
+
+    def die(self) -> float:
+        """The machine is gone, node and worker at once; when (seconds since 1970)."""
+        at = time.time()
+        for pid in (self.process.pid, self.worker_pid()):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        return at
+
+
+def node(status: dict[str, Any], name: str) -> dict[str, Any]:
+    """A node's line; an empty one's if it has not reported."""
+    found = [line for line in status["nodes"] if line["name"] == name]
+    return found[0] if found else {"role": "", "fit": False, "gone": False}
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return b"\nState:\tZ" not in Path(f"/proc/{pid}/status").read_bytes()
