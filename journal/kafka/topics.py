@@ -1,6 +1,7 @@
 """The journal's topics and identity: made by `init`, checked at every start.
 
-A journal whose topics could lose what it was promised is refused, with the command that mends it.
+A journal whose topics could lose what it was promised, or whose control rows would grow to be slow to read, is refused
+with the command that mends it.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from journal.kafka.control import (
 from journal.kafka.ports import Clock, Cluster, Kafka, TopicState
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
+
+CONTROL_SEGMENT_MS = 10 * 60 * 1000
+CONTROL_SEGMENT_BYTES_MIN = 4 * 1024 * 1024
+"""What is written of the control topic is read whole by every activation, and the cleaner never touches the segment
+that is being written: by default reports of a week. With these it leaves those of half an hour."""
 
 _UNLIMITED = "-1"
 _VERIFICATION = "transaction.partition.verification.enable"
@@ -46,8 +52,12 @@ def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
         "min.compaction.lag.ms": str(settings.min_compaction_lag_ms),
         "message.timestamp.type": "LogAppendTime",
     }
+    control = compacted | {
+        "segment.ms": str(CONTROL_SEGMENT_MS),
+        "segment.bytes": str(max(CONTROL_SEGMENT_BYTES_MIN, 2 * settings.limits.row_message_bytes_max)),
+    }
     name = settings.journal
-    return {wal_topic(name): wal, table_topic(name): compacted, control_topic(name): compacted}
+    return {wal_topic(name): wal, table_topic(name): compacted, control_topic(name): control}
 
 
 def init_journal(
@@ -131,11 +141,13 @@ def _check_config(settings: Settings, topic: str, state: TopicState, expected: d
 
 
 def _is_enough(key: str, value: str, wanted: str, *, exact_size: bool) -> bool:
-    """Whether a topic's setting is at least as safe as what the journal asks for.
+    """Whether a topic's setting is at least as safe, or as small, as what the journal asks for.
 
     With `exact_size` it may not take larger records either: no `skipped` row could keep a larger foreign one.
     """
     at_least = ("min.insync.replicas", "max.message.bytes", "delete.retention.ms", "min.compaction.lag.ms")
+    if key in ("segment.ms", "segment.bytes"):
+        return value.isdigit() and int(value) <= int(wanted)
     if key in at_least and not (exact_size and key == "max.message.bytes"):
         return value.isdigit() and int(value) >= int(wanted)
     return value == wanted

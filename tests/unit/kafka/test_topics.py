@@ -73,6 +73,8 @@ def test_what_init_makes_is_taken_and_so_is_what_is_safer() -> None:
         for key in ("min.insync.replicas", "max.message.bytes", "delete.retention.ms", "min.compaction.lag.ms"):
             if key in config and (topic, key) != ("j.wal", "max.message.bytes"):
                 config[key] = str(int(config[key]) + 1)
+        for key in config.keys() & {"segment.ms", "segment.bytes"}:
+            config[key] = str(int(config[key]) - 1)
         safer.topics[topic] = state._replace(replication=4, config=config)
     check(safer)
 
@@ -108,6 +110,8 @@ def test_another_number_of_partitions_or_fewer_replicas_are_refused(topic: str) 
         ("j.table", "cleanup.policy", "delete"),
         ("j.table", "cleanup.policy", "compact,delete"),
         ("j.control", "cleanup.policy", "delete"),
+        ("j.control", "segment.ms", "604800000"),
+        ("j.control", "segment.bytes", "1073741824"),
         ("j.table", "delete.retention.ms", "1000"),
         ("j.table", "min.compaction.lag.ms", "0"),
         ("j.wal", "min.insync.replicas", "1"),
@@ -117,7 +121,7 @@ def test_another_number_of_partitions_or_fewer_replicas_are_refused(topic: str) 
         ("j.table", "max.message.bytes", ""),
     ],
 )
-def test_a_setting_that_could_lose_something_is_refused_with_the_command_that_mends_it(
+def test_a_setting_that_could_lose_something_or_grow_is_refused_with_the_command_that_mends_it(
     topic: str, key: str, value: str
 ) -> None:
     found = cluster()
