@@ -153,6 +153,12 @@ class Cluster:
         return self.kafka.bootstrap_servers
 
     @property
+    def settings(self) -> dict[str, str]:
+        """What nodes and workers have that differs from the defaults, by name (bounds of `limits` apart)."""
+        names = {name: name.removeprefix("KAFKA_JOURNAL_").lower() for name in self._env if "__" not in name}
+        return {known: self._env[name] for name, known in names.items()}
+
+    @property
     def processes(self) -> list[Process]:
         return [*self.brokers, *self.nodes, *self.workers]
 

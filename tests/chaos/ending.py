@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import cycle
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults.fault import Choice, Fault, FaultOfOne, any_broker, any_node, any_worker
+from tests.chaos.faults.fault import Choice, Fault, FaultOfOne, active_node, any_broker, any_node, any_worker
 from tests.chaos.processes import Process
 
 KINDS = ("broker", "node", "worker")
@@ -31,6 +31,25 @@ class Ending(FaultOfOne):
 
     def heal(self, cluster: Cluster) -> None:
         self.target.start(ready=False)
+
+
+class MachineEnding(FaultOfOne):
+    """SIGKILL of the active node and of the worker beside it, at once, until it is healed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__("machine of the active node killed", seed, active_node)
+
+    def inject(self, cluster: Cluster) -> None:
+        node = self.choose(cluster)
+        for process in (node, self._worker(cluster)):
+            process.kill()
+
+    def heal(self, cluster: Cluster) -> None:
+        for process in (self._worker(cluster), self.target):
+            process.start(ready=False)
+
+    def _worker(self, cluster: Cluster) -> Process:
+        return cluster.find(self.target.name.replace("node", "worker"))
 
 
 def in_turn(kind: str) -> Choice:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
-from tests.chaos.ending import matrix
+from tests.chaos.ending import MachineEnding, matrix
 from tests.chaos.faults import disks
 from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
 from tests.chaos.faults.cutting import Delayed, Isolation, Lossy, Partition, SlowLink, Way
@@ -43,6 +43,7 @@ def local_faults(seed: int) -> list[Fault]:
     """Those that need nothing of the machine but signals and files."""
     return [
         *matrix(seed),
+        MachineEnding(seed),
         Pause(seed, active_node, "pause active node"),
         Pause(seed, any_broker, "pause broker"),
         Pause(seed, any_worker, "pause worker"),

@@ -127,7 +127,7 @@ def judge(cluster: Cluster, report: Report) -> Outcome:
 def final_activation(cluster: Cluster) -> Activation:
     """What a node is given that activates now."""
     loader = NotingLoader()
-    settings = settings_of(cluster.bootstrap, cluster.journal, cluster.directory / "judge", replication=3)
+    settings = settings_of(cluster.bootstrap, cluster.journal, cluster.directory / "judge", **cluster.settings)
     with BlockingJournal(settings, copy_name="judge") as journal:
         activated = journal.activate(loader)
     return Activation(activated.epoch, loader.lines)

@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.crash_points import CHECKPOINT_POINTS
-from tests.chaos.ending import Ending
+from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
+from tests.chaos.ending import Ending, MachineEnding
 from tests.chaos.faults import disks
-from tests.chaos.faults.anew import make_topics_anew
+from tests.chaos.faults.anew import make_table_anew, make_topics_anew
 from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
 from tests.chaos.faults.cutting import Delayed, Isolation, Lossy, Partition, SlowLink, Way
 from tests.chaos.faults.disks import DamagedCopy, FullDisk
 from tests.chaos.faults.fault import FaultOfOne, active_node, any_broker, any_node, any_worker, named
 from tests.chaos.faults.network import Network
 from tests.chaos.faults.pausing import Pause, PauseInTransaction
-from tests.chaos.judging import SEED, assert_sound, roles_of, wait_for_successor
+from tests.chaos.judging import SEED, assert_sound, long_form, roles_of, wait_for_successor
 from tests.chaos.processes import NodeProcess, wait_for
 from tests.chaos.report import Report
 from tests.chaos.run import judge
@@ -93,6 +93,10 @@ def test_the_active_node_ends(cluster: Cluster, clean: bool) -> None:
 @pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
 def test_a_worker_ends(cluster: Cluster, clean: bool) -> None:
     survive(cluster, Ending("worker", SEED + clean, any_worker, clean=clean))
+
+
+def test_a_machine_ends_with_its_node_and_its_worker(cluster: Cluster) -> None:
+    succeed(cluster, MachineEnding(SEED))
 
 
 # ---- processes that stop for a while -----------------------------------------------------------------------------
@@ -184,7 +188,13 @@ def test_a_damaged_copy_is_built_anew(cluster: Cluster, damage: str) -> None:
 # ---- named points ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("point", ["marker sent", "loaded"])
+SHORT_POINTS = ("marker sent", "loaded")
+"""Each costs a start of both nodes: the others have the long form."""
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=() if point in SHORT_POINTS else long_form) for point in ACTIVATION_POINTS]
+)
 def test_a_node_crashes_in_its_activation(cluster: Cluster, point: str) -> None:
     survive_healed(cluster, CrashInActivation(SEED, point, clean=True))
 
@@ -215,4 +225,15 @@ def test_topics_made_anew_behind_a_standbys_back_are_another_journal(scene: Stag
         cluster.wait_for_acknowledgements(MEANWHILE)
         make_topics_anew(cluster)
         cluster.wait_for_acknowledgements(MEANWHILE)
+        assert_sound(cluster)
+
+
+def test_a_table_made_anew_behind_a_standbys_back_is_filled_from_the_wal(scene: Stage, tmp_path: Path) -> None:
+    with Cluster(tmp_path, seed=SEED, kafka=scene.cluster.kafka, places=scene.places, rate=RATE) as cluster:
+        cluster.wait_for_acknowledgements(MEANWHILE)
+        make_table_anew(cluster)
+        cluster.wait_for_acknowledgements(MEANWHILE)
+        cluster.wait_for_active().kill()
+        cluster.wait_for_acknowledgements(MEANWHILE)
+        cluster.mend()
         assert_sound(cluster)

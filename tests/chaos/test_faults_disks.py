@@ -72,24 +72,28 @@ def test_a_damaged_copy_is_recognised_and_built_anew(
 
 
 def test_a_standby_away_past_the_retention_of_tombstones_brings_nothing_back(tmp_path: Path) -> None:
+    """Nor does a worker that was away as long: in the end they are the only ones."""
     env = {"KAFKA_JOURNAL_DELETE_RETENTION_MS": str(RETENTION_MS), "KAFKA_JOURNAL_MIN_COMPACTION_LAG_MS": "0"}
     properties = {"log.cleaner.backoff.ms": "1000"}
     with Cluster(tmp_path, seed=SEED, env=env, properties=properties, rate=500) as cluster:
         compact_at_once(cluster)
         cluster.wait_for_acknowledgements(3000)
-        away = cluster.standby()
-        assert away is not None
+        away, away_worker = cluster.wait_for_standby(), cluster.workers[0]
         away.kill()
+        away_worker.kill()
         left = time.time()
         cluster.wait_for_acknowledgements(3000)
         ends = [rows[-1][0] for rows in tombstones(cluster)]
         wait_for(lambda: no_tombstone_before(cluster, ends), "tombstones that go", COMPACTION_TIMEOUT_S)
         wait_for(lambda: time.time() > left + RETENTION_MS / 1000, "the retention's end")
         away.start()
+        away_worker.start(ready=False)
         cluster.wait_for_acknowledgements(500)
         cluster.wait_for_active().kill()
+        cluster.workers[1].kill()
         cluster.wait_for_acknowledgements(500)
         assert away.role == "active"
+        cluster.mend()
         assert_sound(cluster)
 
 
