@@ -23,7 +23,7 @@ _ROLES = {
     "fenced": "#de2d26",
 }
 _TARGETS = {"broker": "#7b3294", "node": "#b2182b", "worker": "#2166ac"}
-_WIDTH_MAX = 60.0
+_WIDTH_MAX = 24.0
 _RATES_IN = 3.5
 _NODE_IN = 0.35
 _FAULT_IN = 0.17
