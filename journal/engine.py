@@ -11,6 +11,7 @@ a record added and deleted in between costs no row, and one that this fold itsel
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import repeat
 from typing import Protocol
 
 from journal.errors import FrameError, GapError
@@ -32,7 +33,7 @@ from journal.v1.journal_pb2 import (
     Skipped,
 )
 from journal.wire.keys import mark_key, record_key, skipped_key
-from journal.wire.rows import position_bytes
+from journal.wire.rows import position_bytes, position_in_frame
 
 
 class Base(Protocol):
@@ -148,7 +149,13 @@ class Fold:
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
         added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
-        highest, told_added = present.highest, self._told_added
+        known, updated, put_update, drop_updates = (
+            present.records,
+            present.updated,
+            self._updates.put,
+            self._updates.drop,
+        )
+        highest, told_added, position = present.highest, self._told_added, position_in_frame(offset)
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -156,19 +163,25 @@ class Fold:
                 continue
             kind = op.type
             record_id = op.id
-            if kind == ADD:
-                if record_id in added or (
-                    record_id <= highest
-                    and record_id not in deleted
-                    and (record_id in present or get(record_key(record_id)) is not None)
-                ):
+            is_added = record_id in added
+            is_known = not is_added and record_id <= highest and record_id in known
+            if not is_added and (
+                record_id > highest or record_id in deleted or not (is_known or get(record_key(record_id)) is not None)
+            ):
+                if kind != ADD:
                     continue
-                added[record_id] = op.SerializeToString() + position_bytes(offset, index, 0)
+                added[record_id] = op.SerializeToString() + position(index)
                 records += 1
             elif kind == UPDATE:
-                if not self._update(op, offset, index, 0):
-                    continue
-            elif self._delete(record_id):
+                put_update(op, offset, index, 0, fresh=is_added or (is_known and record_id not in updated))
+            elif kind == DELETE:
+                if is_added:
+                    del added[record_id]
+                    drop_updates(record_id, fresh=True)
+                else:
+                    deleted.add(record_id)
+                    is_plain = is_known and record_id not in updated
+                    drop_updates(record_id, fresh=is_plain, compact=is_known and record_id not in present.spilled)
                 records -= 1
             else:
                 continue
@@ -185,7 +198,7 @@ class Fold:
         """Whether the record is in the base and was not deleted since."""
         if record_id in self._deleted or record_id > self._present.highest:
             return False
-        return record_id in self._present or self._base.get(record_key(record_id)) is not None
+        return record_id in self._present.records or self._base.get(record_key(record_id)) is not None
 
     def _add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
         if op.id in self._added or self._in_base(op.id):
@@ -276,7 +289,8 @@ class Fold:
         Asked again before `checkpointed`, it gives the same; the update rows it gave are remembered until then.
         """
         added = self._added
-        changes: list[Change] = [(record_key(record_id), None) for record_id in self._deleted if record_id not in added]
+        gone = self._deleted - added.keys() if added else self._deleted
+        changes: list[Change] = list(zip(map(record_key, gone), repeat(None), strict=False))
         changes.extend(zip(map(record_key, added), added.values(), strict=True))
         changes.extend(self._updates.changes())
         changes.extend(self._parts.changes())

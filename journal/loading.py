@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from journal.engine import Base
 from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Staged, Transaction, Update, Updates
-from journal.wire.keys import RECORD_KEY_BYTES, staged_prefix
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, staged_prefix
 from journal.wire.rows import only_update, plain_record, unstaged
 
 
@@ -28,6 +28,9 @@ class LoadedUpdate(NamedTuple):
 
 
 _new = tuple.__new__  # half of what a NamedTuple's own costs
+
+_NO_KEY = b"\xff"
+"""Begins no key."""
 
 
 class LoadedPart(NamedTuple):
@@ -114,39 +117,40 @@ def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
 
 def load_records(base: Base, loader: Loader) -> tuple[int, int]:
     """Tell all records; how many, and of how many updates."""
-    tell, parse, parse_update = loader.record, plain_record, only_update
-    records = update_count = 0
-    current: _Record | None = None
-    current_key = b""
+    tell, parse, parse_update, row_of_record = loader.record, plain_record, only_update, RECORD_KEY_BYTES
+    records = update_count = record_id = kind = 0
+    data, position, key_of_record = b"", (0, 0, 0), _NO_KEY
     updates: list[LoadedUpdate] = []
-    for key, value in base.scan(b"r"):
-        if len(key) > RECORD_KEY_BYTES:
-            if current is None or not key.startswith(current_key):
-                raise RowError(f"row {key.hex()} holds updates of a record that is not there")
-            update = parse_update(value)
-            if update is None:
-                _take_updates(key, value, updates)
-            else:
-                kind, data, position = update
-                updates.append(_new(LoadedUpdate, (kind, data, False, 0, position)))
-            continue
-        if current is not None:
-            record_id, kind, data, position = current
+    for key, value in base.scan(RECORD_TAG):
+        if len(key) == row_of_record:
             if updates:
-                updates.sort(key=_position_of)
-                update_count += len(updates)
+                update_count += _in_order(updates)
                 tell(record_id, kind, data, updates, position)
                 updates = []
-            else:
+            elif records:
                 tell(record_id, kind, data, (), position)
-        current, current_key = parse(value) or _record(value), key
-        records += 1
-    if current is not None:
-        record_id, kind, data, position = current
-        updates.sort(key=_position_of)
+            record_id, kind, data, position = parse(value) or _record(value)
+            key_of_record = key
+            records += 1
+            continue
+        if not key.startswith(key_of_record):
+            raise RowError(f"row {key.hex()} holds updates of a record that is not there")
+        update = parse_update(value)
+        if update is None:
+            _take_updates(key, value, updates)
+        else:
+            updates.append(_new(LoadedUpdate, (update[0], update[1], False, 0, update[2])))
+    if records:
+        update_count += _in_order(updates)
         tell(record_id, kind, data, updates, position)
-        update_count += len(updates)
     return records, update_count
+
+
+def _in_order(updates: list[LoadedUpdate]) -> int:
+    """Sort a record's updates by their last write; how many there are."""
+    if len(updates) > 1:
+        updates.sort(key=_position_of)
+    return len(updates)
 
 
 def one_record(

@@ -17,26 +17,25 @@ PRESENT_MAX = 16_000_000
 class Presence:
     """Records in the base, and which rows of updates they have there. Of other records it knows nothing."""
 
-    __slots__ = ("_records", "_spilled", "_updated", "highest")
+    __slots__ = ("highest", "records", "spilled", "updated")
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
         """No record of a larger id is in the base."""
-        self._records = BitMap64()
-        self._updated = BitMap64()
-        self._spilled = BitMap64()
-
-    def __contains__(self, record_id: int) -> bool:
-        """Whether the record is known to be in the base."""
-        return record_id in self._records
+        self.records = BitMap64()
+        """Those known to be in the base. The fold looks here itself: a call costs more than the look."""
+        self.updated = BitMap64()
+        """Of those, the ones that have a row of updates there."""
+        self.spilled = BitMap64()
+        """Of those, the ones that have spilled ones too."""
 
     def is_plain(self, record_id: int) -> bool:
         """Whether it is known to have no row of updates there."""
-        return record_id in self._records and record_id not in self._updated
+        return record_id in self.records and record_id not in self.updated
 
     def is_compact(self, record_id: int) -> bool:
         """Whether it is known to have no spilled updates there."""
-        return record_id in self._records and record_id not in self._spilled
+        return record_id in self.records and record_id not in self.spilled
 
     def checkpointed(
         self,
@@ -47,12 +46,12 @@ class Presence:
     ) -> None:
         """The base now is without `deleted`, then with `added`; `updated` have an updates row, `spilled` have more."""
         gone = BitMap64(deleted)
-        for known in (self._records, self._updated, self._spilled):
+        for known in (self.records, self.updated, self.spilled):
             known.difference_update(gone)
-        if len(self._records) + len(added) > PRESENT_MAX:
-            for known in (self._records, self._updated, self._spilled):
+        if len(self.records) + len(added) > PRESENT_MAX:
+            for known in (self.records, self.updated, self.spilled):
                 known.clear()
-        self._records.update(added)
+        self.records.update(added)
         self.highest = max(self.highest, max(added, default=0))
-        self._updated.update(updated)
-        self._spilled.update(spilled)
+        self.updated.update(updated)
+        self.spilled.update(spilled)

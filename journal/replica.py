@@ -4,7 +4,8 @@ A copy made from nothing is *building*: rows go straight to the store, which is 
 readable from its partition's newest mark, as captured when reading began, or a later one: in a compacted topic the rows
 behind older marks describe no state, as keys that were written again later are missing. From then on its rows are held
 back until their mark, and written with it and the position in one batch, so that what can be read is always the state
-of a mark.
+of a mark. A shard that was built and can be read before others that are being built goes on like that, but is no more
+durable than they are: their positions are noted together, behind one flush, once every shard can be read.
 
 The cleaner leaves alone what was written within min.compaction.lag. So a mark that was younger when it was read has its
 state behind it, and so has the newest one of any moment within that time. A readable shard that meets older rows (it
@@ -21,26 +22,29 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, cast
 
 from google.protobuf.message import DecodeError
 
 from journal.engine import Change
 from journal.errors import DeadlineError, RowError
 from journal.kafka.marks import MarkReader
-from journal.kafka.ports import Clock, Kafka, LogRecord
+from journal.kafka.ports import Clock, Kafka, LogRecord, RecordRun
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import Mark
-from journal.wire.keys import RowType, mark_key, row_type
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, RowType, mark_key, row_type
 
 log = logging.getLogger(__name__)
 
 _IDENTITY = b"identity"
 _BUILDING = b"building"
 _NUMBER = struct.Struct(">q")
+_RECORD_TAG_BYTE = RECORD_TAG[0]
+_RECORD_ROW_BYTES = (RECORD_KEY_BYTES, RECORD_KEY_BYTES + 1)
+"""Bytes of the keys of most rows: records, and the first of their updates."""
 _YES = b"\x01"
 _NO = b"\x00"
 
@@ -114,6 +118,8 @@ class Replica:
         self._reader = kafka.reader(topic)
         self._numbers = tuple(shards)
         self._shards: dict[int, _Shard] = {}
+        self._unnoted: dict[int, dict[bytes, bytes]] = {}
+        """Shards that can be read again, and what is to be noted of them once all can: so one flush serves all."""
         self._listener: CopyListener | None = None
 
     def listen(self, listener: CopyListener | None) -> None:
@@ -136,8 +142,9 @@ class Replica:
 
     def _open(self, *, anew: bool = False) -> None:
         self._held_bytes = 0
+        self._unnoted.clear()
         now, timeout_s = self._now(), self._timeout_s
-        ends = {shard: self._reader.start_and_end(shard, timeout_s) for shard in self._numbers}
+        ends = self._reader.bounds(self._numbers, timeout_s)
         if anew or not self._is_usable(ends):
             self._lose()
             self._store.clear()
@@ -154,19 +161,20 @@ class Replica:
             self._shards[shard] = copy
             # its mark is right before it, unless the cleaner has dropped that for a newer one
             places[shard] = copy.position if copy.proved else copy.position - 1
-            if state is CopyState.BUILDING:
-                self._capture_end(shard, copy)
         if state is CopyState.BUILDING:
+            self._capture_ends(self._numbers)
             self._lose()
         self._reader.seek(places)
         self._note_ends()
 
-    def _capture_end(self, shard: int, copy: _Shard) -> None:
-        """The offset behind the newest mark. What lies behind it (a foreign row, say) belongs to no state yet."""
-        copy.end_captured = self._now()
+    def _capture_ends(self, shards: Collection[int]) -> None:
+        """The offsets behind the newest marks. What lies behind one (a foreign row, say) belongs to no state yet."""
+        now = self._now()
         marks = MarkReader(self._kafka, self._topic, self._clock)
         try:
-            copy.end = marks.newest(shard, self._timeout_s).place + 1
+            for shard, found in marks.newest_of(shards, self._timeout_s).items():
+                copy = self._shards[shard]
+                copy.end, copy.end_captured = found.place + 1, now
         finally:
             marks.close()
 
@@ -210,11 +218,11 @@ class Replica:
         began = self._wall_ms()
         if began - self._whole_ms > self._retention_ms:
             self.open(self._timeout_s)  # whoever was not asked, or stopped, for so long may have to be dropped
-        records = self._reader.poll(timeout_s)
+        runs = self._reader.poll_runs(timeout_s)
         self._old_ms = self._wall_ms() - self._young_ms
         direct: list[Change] = []
-        for record in records:
-            self._take(record, direct)
+        for run in runs:
+            self._take_run(run, direct)
         if direct:
             self._store.write(direct, {}, durable=False)
         self._note_ends()
@@ -223,7 +231,26 @@ class Replica:
             self._open(anew=True)
         elif self._is_caught_up():
             self._whole_ms = began
-        return len(records)
+        return sum(len(run.offsets) for run in runs)
+
+    def _take_run(self, run: RecordRun, direct: list[Change]) -> None:
+        """Hot path: what lies between the marks of a shard that is building goes to `direct` as it is."""
+        copy = self._shards[run.partition]
+        first = 0
+        if copy.state is CopyState.BUILDING and run.offsets[0] >= copy.position:
+            keys, values, tag, (short, long) = run.keys(), run.values(), _RECORD_TAG_BYTE, _RECORD_ROW_BYTES
+            others = [n for n, key in enumerate(keys) if not key or key[0] != tag or not short <= len(key) <= long]
+            for place in [*others, len(keys)]:
+                if place > first:
+                    direct += cast(Iterable[Change], zip(keys[first:place], values[first:place], strict=True))
+                    copy.at_mark = False
+                first = place + 1
+                for record in run.records(place, first):
+                    self._take(record, direct)
+                if self._shards[run.partition].state is CopyState.READABLE:
+                    break
+        for record in run.records(first):
+            self._take(record, direct)
 
     def _take(self, record: LogRecord, direct: list[Change]) -> None:
         copy = self._shards[record.partition]
@@ -263,11 +290,12 @@ class Replica:
         """
         if record.offset + 1 >= copy.end and not self._is_long_since(copy.end_captured):
             return
-        self._capture_end(record.partition, copy)
+        self._capture_ends((record.partition,))
         if record.offset + 1 >= copy.end:
             return
         self._lose()
         self._store.write((), {_BUILDING: _YES})
+        self._unnoted.pop(record.partition, None)
         copy.state = CopyState.BUILDING
         copy.proved = True  # there is a newer mark to build up to
         direct += copy.held
@@ -293,8 +321,13 @@ class Replica:
         copy.proved = True
 
     def _write_held(self, shard: int, copy: _Shard, position: int, timestamp: int) -> None:
+        named = note_checkpoint(shard, position, timestamp)
         try:
-            self._store.write(copy.held, note_checkpoint(shard, position, timestamp))
+            if shard in self._unnoted:
+                self._store.write(copy.held, {}, durable=False)
+                self._unnoted[shard] = named
+            else:
+                self._store.write(copy.held, named)
         except BaseException:
             self._lose()  # whether it was written is not known
             raise
@@ -312,24 +345,23 @@ class Replica:
 
         `at` has their positions in the middle of a batch; between batches they are the reader's.
         """
-        named: dict[bytes, bytes] = {}
         for shard in self._shards if at is None else at:
             copy = self._shards[shard]
             position = self._reader.position(shard) if at is None else at[shard]
             if copy.state is not CopyState.BUILDING or not copy.at_mark or position < copy.end:
                 continue
             if self._is_long_since(copy.end_captured):
-                self._capture_end(shard, copy)
+                self._capture_ends((shard,))
                 if position < copy.end:
                     continue
             copy.state = CopyState.READABLE
             copy.position = position
-            named |= note_checkpoint(shard, position, int(self._wall_ms()))
-        if named:
+            self._unnoted[shard] = note_checkpoint(shard, position, int(self._wall_ms()))
+        if self._unnoted and self.readable:
             self._store.flush()  # a position is never there without its rows
-            if self.readable:
-                named[_BUILDING] = _NO
-            self._store.write((), named)
+            named = {name: value for noted in self._unnoted.values() for name, value in noted.items()}
+            self._store.write((), named | {_BUILDING: _NO})
+            self._unnoted.clear()
 
     # ---- what it holds ---------------------------------------------------------------------------------------------
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _ROW_ID_TAG = 1 << 3 | 1
 _pack_row_id = struct.Struct("<Bq").pack
 _ELEMENT_TAG = b"\x12"
-_SHORT_ELEMENT = tuple(_ELEMENT_TAG + varint(size) for size in range(0x80))
+_ELEMENT_HEADS_END = 1024
+_ELEMENT_HEADS = tuple(_ELEMENT_TAG + varint(size) for size in range(_ELEMENT_HEADS_END))
 _SPILLED_FLAG = b"\x18\x01"
 _ROW_ID_BYTES = 9
 _SPLIT_BYTES_MAX = 1 << 14
@@ -91,7 +92,7 @@ def _row_of(record_id: int) -> bytes:
 
 def _element(element: bytes) -> bytes:
     size = len(element)
-    return (_SHORT_ELEMENT[size] if size <= 0x7F else _ELEMENT_TAG + varint(size)) + element
+    return (_ELEMENT_HEADS[size] if size < _ELEMENT_HEADS_END else _ELEMENT_TAG + varint(size)) + element
 
 
 class UpdateTable:
@@ -143,7 +144,8 @@ class UpdateTable:
         """
         self._heads.pop(record_id, None)
         self._lone.pop(record_id, None)
-        self._spilled.pop(record_id, None)
+        if self._spilled:
+            self._spilled.pop(record_id, None)
         if fresh:
             return
         key = updates_key(record_id)
@@ -163,7 +165,10 @@ class UpdateTable:
     def changes(self) -> list[Change]:
         """Net changes of rows; a put wins over the tombstone of a record that was deleted and added again."""
         puts = self._puts = {
-            updates_key(record_id): _row_of(record_id) + _element(element) for record_id, element in self._lone.items()
+            updates_key(record_id): _pack_row_id(_ROW_ID_TAG, record_id) + _ELEMENT_HEADS[len(element)] + element
+            if len(element) < _ELEMENT_HEADS_END
+            else _row_of(record_id) + _element(element)
+            for record_id, element in self._lone.items()
         }
         for record_id, head in self._heads.items():
             puts[updates_key(record_id)] = head.row(record_id)

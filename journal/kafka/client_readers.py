@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
+from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
 from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
-from journal.kafka.ports import READ_MS, Clock, LogRecord
+from journal.kafka.ports import READ_MS, Clock, LogRecord, RecordRun
 
 RECORDS_PER_POLL = 5000
 
@@ -31,6 +33,37 @@ _ASK_TOPIC_AGAIN_S = 0.05
 
 _START, _END = -2, -1
 """Times that stand for a log's first offset and its end, in the protocol's ListOffsets."""
+
+
+_key_of = cast(Callable[[Message], bytes | None], Message.key)
+_value_of = cast(Callable[[Message], bytes | None], Message.value)
+_partition_of: Callable[[Message], int | None] = Message.partition
+_offset_of = cast(Callable[[Message], int], Message.offset)  # of a message without an error
+_error_of: Callable[[Message], KafkaError | None] = Message.error
+
+
+class _Run:
+    """`ports.RecordRun`: the messages themselves, whose parts are taken out when they are asked for."""
+
+    __slots__ = ("_messages", "offsets", "partition")
+
+    def __init__(self, partition: int, offsets: list[int], messages: list[Message]) -> None:
+        self.partition = partition
+        self.offsets: Sequence[int] = offsets
+        self._messages = messages
+
+    def keys(self) -> list[bytes | None]:
+        return list(map(_key_of, self._messages))
+
+    def values(self) -> list[bytes | None]:
+        return list(map(_value_of, self._messages))
+
+    def records(self, first: int = 0, end: int | None = None) -> list[LogRecord]:
+        new, partition = tuple.__new__, self.partition
+        return [
+            new(LogRecord, (partition, offset, message.timestamp()[1], message.key(), message.value()))
+            for offset, message in zip(self.offsets[first:end], self._messages[first:end], strict=True)
+        ]
 
 
 class KafkaReader:
@@ -65,28 +98,32 @@ class KafkaReader:
         self._open().assign([TopicPartition(self._topic, part, offset) for part, offset in positions.items()])
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
+        runs = self.poll_runs(timeout_s)
+        return runs[0].records() if len(runs) == 1 else [record for run in runs for record in run.records()]
+
+    def poll_runs(self, timeout_s: float) -> list[RecordRun]:
         if self._error is not None:
             raise self._error
         consumer = self._open()
         deadline = self._clock() + timeout_s
-        records: list[LogRecord] = []
+        runs: list[RecordRun] = []
         left = timeout_s
         before = dict(self._positions)
         try:
-            while not records and self._error is None and self._positions == before:
+            while not runs and self._error is None and self._positions == before:
                 first = consumer.poll(left)
                 if first is not None:
-                    self._take([first, *consumer.consume(RECORDS_PER_POLL - 1, 0)], records)
+                    self._take([first, *consumer.consume(RECORDS_PER_POLL - 1, 0)], runs)
                 left = max(0.0, deadline - self._clock())
                 if first is None and left == 0.0:
                     break
         except KafkaException as error:
             raise operating_error(f"read {self._topic}", error_of(error)) from error
-        if self._error is not None and not records:
+        if self._error is not None and not runs:
             raise self._error
-        if not records:
+        if not runs:
             self._check_brokers()
-        return records
+        return runs
 
     def position(self, partition: int) -> int:
         return self._positions[partition]
@@ -150,22 +187,37 @@ class KafkaReader:
             raise ClosedError("this reader is closed")
         return self._consumer
 
-    def _take(self, messages: list[Message], records: list[LogRecord]) -> None:
-        """Hot path: one pass, no attribute that a local name can hold."""
-        positions = self._positions
-        new = tuple.__new__
-        add = records.append
+    def _take(self, messages: list[Message], runs: list[RecordRun]) -> None:
+        """Hot path: messages of one partition that follow each other are looked at together, without a loop of ours."""
+        at = 0
+        for partition, run in groupby(map(_partition_of, messages)):
+            end = at + len(list(run))
+            self._take_run(partition, messages[at:end], runs)
+            at = end
+        self._heard()
+
+    def _take_run(self, partition: int | None, messages: list[Message], runs: list[RecordRun]) -> None:
+        if not any(map(_error_of, messages)):
+            self._add(partition, messages, runs)
+            return
         for message in messages:
             error = message.error()
-            partition = message.partition()
-            offset = message.offset()
-            if error is not None:
-                self._meet(error, partition, offset)
-            elif partition in positions and offset is not None and offset >= positions[partition]:
-                positions[partition] = offset + 1
-                key, value = message.key(), message.value()
-                add(new(LogRecord, (partition, offset, message.timestamp()[1], key, value)))
-        self._heard()
+            if error is None:
+                self._add(partition, [message], runs)
+            else:
+                self._meet(error, partition, message.offset())
+
+    def _add(self, partition: int | None, messages: list[Message], runs: list[RecordRun]) -> None:
+        if partition is None or partition not in self._positions:
+            return
+        position = self._positions[partition]
+        offsets = list(map(_offset_of, messages))
+        if offsets[0] < position:
+            messages = [message for message, offset in zip(messages, offsets, strict=True) if offset >= position]
+            offsets = [offset for offset in offsets if offset >= position]
+        if messages:
+            self._positions[partition] = offsets[-1] + 1
+            runs.append(_Run(partition, offsets, messages))
 
     def _meet(self, error: KafkaError, partition: int | None, offset: int | None) -> None:
         if error.code() == KafkaError._PARTITION_EOF:

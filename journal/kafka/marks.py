@@ -6,7 +6,7 @@ for backwards in growing steps, whatever the table's size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -77,6 +77,28 @@ class MarkReader:
                 return FoundMark(Mark(shard=shard, offset=-1), -1, end)
             if self._clock() > until:
                 raise DeadlineError(f"{self._topic}[{shard}]: no mark was found in {timeout_s:g} s, and rows go on")
+
+    def newest_of(self, shards: Collection[int], timeout_s: float) -> dict[int, FoundMark]:
+        """`newest` of many shards. Where it lies near the end, as all do that workers write, they are read together."""
+        until = self._clock() + timeout_s
+        bounds = self._reader.bounds(tuple(shards), timeout_s)
+        looks = {shard: max(start, end - _FIRST_LOOK_OFFSETS) for shard, (start, end) in bounds.items() if start < end}
+        last: dict[int, LogRecord] = {}
+        unread = set(looks)
+        if unread:
+            self._reader.seek(looks)
+        while unread and (left_s := until - self._clock()) > 0:
+            for record in self._reader.poll(left_s):
+                shard = record.partition
+                if record.key == mark_key(shard) and record.offset < bounds[shard][1]:
+                    last[shard] = record
+            unread = {shard for shard in unread if self._reader.position(shard) < bounds[shard][1]}
+        return {
+            shard: FoundMark(self._decode(last[shard]), last[shard].offset, end)
+            if shard in last and shard not in unread
+            else self.newest(shard, max(0.0, until - self._clock()))
+            for shard, (_, end) in bounds.items()
+        }
 
     def _last_between(self, shard: int, start: int, end: int, timeout_s: float) -> LogRecord | None:
         back = _FIRST_LOOK_OFFSETS

@@ -31,6 +31,21 @@ class LogRecord(NamedTuple):
     value: bytes | None
 
 
+class RecordRun(Protocol):
+    """Records of one partition in offset order, at least one: as columns, for whoever takes so many that an object for
+    each is what it would spend its time with."""
+
+    partition: int
+    offsets: Sequence[int]
+
+    def keys(self) -> list[bytes | None]: ...
+
+    def values(self) -> list[bytes | None]: ...
+
+    def records(self, first: int = 0, end: int | None = None) -> list[LogRecord]:
+        """The same, or those from place `first` to before `end`, as records."""
+
+
 class Sent(NamedTuple):
     """A record to be produced."""
 
@@ -156,6 +171,9 @@ class Reader(Protocol):
 
         Raises GapError if a position is outside the log.
         """
+
+    def poll_runs(self, timeout_s: float) -> list[RecordRun]:
+        """`poll`, with what has arrived as runs; a partition may have several."""
 
     def position(self, partition: int) -> int:
         """The next offset to be read: beyond transaction markers and aborted records that were passed over."""

@@ -7,6 +7,9 @@ costs one serialisation and one struct.pack (0.2 microseconds against 1.3 for bu
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from google.protobuf.message import DecodeError, Message
 
@@ -24,7 +27,7 @@ from journal.v1.journal_pb2 import (
     Updates,
 )
 from journal.wire.keys import RowType, row_type
-from journal.wire.operations import two_byte_varint
+from journal.wire.operations import two_byte_varint, varint
 
 _POSITION_TAG = 16 << 3 | 2
 _OFFSET_TAG = 1 << 3 | 1
@@ -37,17 +40,18 @@ _SETTLED = struct.Struct("<HBBQBIBI")
 _TAG = two_byte_varint(_POSITION_TAG)
 _PLAIN_BYTES = 14
 _SETTLED_BYTES = 19
-_PLAIN_SIZE = _PLAIN.size
 _PLAIN_HEAD = _TAG | _PLAIN_BYTES << 16 | _OFFSET_TAG << 24
-_unpack_end = struct.Struct("<IQBI").unpack_from
 
 _ID_TAG, _KIND_TAG, _DATA_TAG = 2 << 3 | 1, 3 << 3, 4 << 3 | 2
-_RECORD_TYPE, _UPDATE_TYPE = 1 << 3 | ADD << 8, 1 << 3 | UPDATE << 8
+_RECORD_HEAD, _UPDATE_HEAD = (bytes((1 << 3, type_, _ID_TAG)) for type_ in (ADD, UPDATE))
 _ROW_ID_TAG, _ELEMENT_TAG = 1 << 3 | 1, 2 << 3 | 2
-_record_head = struct.Struct("<HBqBBBB").unpack_from
-_RECORD_HEAD_BYTES = struct.calcsize("<HBqBBBB")
-_ELEMENT_AT = struct.calcsize("<Bq")
-_UPDATE_HEAD_BYTES = _ELEMENT_AT + 3 + _RECORD_HEAD_BYTES
+_BEFORE_DATA_BYTES = struct.calcsize("<3sqBB")
+_BEFORE_ELEMENT_BYTES = struct.calcsize("<Bq")
+_LAYOUTS_MAX = 4096
+"""Lengths of rows whose layout is remembered, of each kind."""
+
+_Layout = tuple[Callable[[bytes], tuple[Any, ...]], bytes, bytes]
+"""What takes a row of one length apart, and what then stands before the element and before the data."""
 
 _MESSAGES: dict[RowType, type[Message]] = {
     RowType.RECORD: Record,
@@ -67,38 +71,34 @@ def position_bytes(offset: int, index: int, ordinal: int) -> bytes:
     return _PLAIN.pack(_TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index)
 
 
-def plain_record(
-    value: bytes, start: int = 0, head: int = _RECORD_TYPE
-) -> tuple[int, int, bytes, tuple[int, int, int]] | None:
+def position_in_frame(offset: int) -> Callable[[int], bytes]:
+    """Hot path: `position_bytes` of the operations of one frame, by their index."""
+    return partial(_PLAIN.pack, _TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG)
+
+
+def plain_record(value: bytes) -> tuple[int, int, bytes, tuple[int, int, int]] | None:
     """Id, kind, data and position of a Record row as the engine writes most; None if it is laid out otherwise.
 
         08 01  11 ID*8  18 KK  22 DD [DD]  DATA  POSITION
 
-    A third of the time that the message takes with its fields. With `start` and `head`: of another operation that a row
-    ends with.
+    A row's length tells how long its data are, if it is laid out so: one `struct.unpack` takes it apart, in a fifth of
+    the time that the message takes with its fields.
     """
-    end = start + _RECORD_HEAD_BYTES
-    if len(value) <= end:
+    layout = _records.get(len(value)) or _note(_records, len(value), _record_layout)
+    if layout is None:
         return None
-    type_, id_tag, record_id, kind_tag, kind, data_tag, size = _record_head(value, start)
-    start = end
-    if size > 0x7F:
-        size = size & 0x7F | value[start] << 7
-        start += 1
-    end = start + size
+    unpack, _, before = layout
+    head, record_id, kind_tag, kind, before_data, data, tag, offset, index_tag, index = unpack(value)
     if (
-        type_ != head
-        or id_tag != _ID_TAG
+        head != _RECORD_HEAD
         or kind_tag != _KIND_TAG
-        or data_tag != _DATA_TAG
         or kind > 0x7F
-        or len(value) != end + _PLAIN_SIZE
+        or before_data != before
+        or tag != _PLAIN_HEAD
+        or index_tag != _INDEX_TAG
     ):
         return None
-    tag, offset, index_tag, index = _unpack_end(value, end)
-    if tag != _PLAIN_HEAD or index_tag != _INDEX_TAG:
-        return None
-    return record_id, kind, value[start:end], (offset, index, 0)
+    return record_id, kind, data, (offset, index, 0)
 
 
 def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
@@ -108,16 +108,64 @@ def only_update(value: bytes) -> tuple[int, bytes, tuple[int, int, int]] | None:
 
     None if the row is laid out otherwise: longer, or with more in it.
     """
-    if len(value) <= _UPDATE_HEAD_BYTES or value[0] != _ROW_ID_TAG or value[_ELEMENT_AT] != _ELEMENT_TAG:
+    layout = _updates.get(len(value)) or _note(_updates, len(value), _update_layout)
+    if layout is None:
         return None
-    length, start = value[_ELEMENT_AT + 1], _ELEMENT_AT + 2
-    if length > 0x7F:
-        length = length & 0x7F | value[start] << 7
-        start += 1
-    if len(value) != start + length:
+    unpack, before_it, before = layout
+    row_tag, element, head, kind_tag, kind, before_data, data, tag, offset, index_tag, index = unpack(value)
+    if (
+        row_tag != _ROW_ID_TAG
+        or element != before_it
+        or head != _UPDATE_HEAD
+        or kind_tag != _KIND_TAG
+        or kind > 0x7F
+        or before_data != before
+        or tag != _PLAIN_HEAD
+        or index_tag != _INDEX_TAG
+    ):
         return None
-    found = plain_record(value, start, _UPDATE_TYPE)
-    return None if found is None else found[1:]
+    return kind, data, (offset, index, 0)
+
+
+def _record_layout(row_bytes: int) -> _Layout | None:
+    data = _delimited(row_bytes - _BEFORE_DATA_BYTES - _PLAIN.size, _DATA_TAG)
+    if data is None:
+        return None
+    before, size = data
+    return struct.Struct(f"<3sqBB{len(before)}s{size}sIQBI").unpack, b"", before
+
+
+def _update_layout(row_bytes: int) -> _Layout | None:
+    element = _delimited(row_bytes - _BEFORE_ELEMENT_BYTES, _ELEMENT_TAG)
+    data = None if element is None else _delimited(element[1] - _BEFORE_DATA_BYTES - _PLAIN.size, _DATA_TAG)
+    if element is None or data is None:
+        return None
+    before, size = data
+    unpack = struct.Struct(f"<B8x{len(element[0])}s3s8xBB{len(before)}s{size}sIQBI").unpack
+    return unpack, element[0], before
+
+
+def _delimited(size: int, tag: int) -> tuple[bytes, int] | None:
+    """A field of so many bytes in all: its tag and length, and that length. None if there is none with so many."""
+    for length_bytes in (1, 2):
+        length = size - 1 - length_bytes
+        if length >= 0 and len(varint(length)) == length_bytes:
+            return bytes((tag,)) + varint(length), length
+    return None
+
+
+_records: dict[int, _Layout] = {}
+_updates: dict[int, _Layout] = {}
+
+
+def _note(layouts: dict[int, _Layout], row_bytes: int, layout_of: Callable[[int], _Layout | None]) -> _Layout | None:
+    """The layout of rows of that length, remembered; None if none is laid out so."""
+    layout = layout_of(row_bytes)
+    if layout is not None:
+        if len(layouts) == _LAYOUTS_MAX:
+            layouts.clear()
+        layouts[row_bytes] = layout
+    return layout
 
 
 def unstaged(op: Operation | Staged) -> Operation:

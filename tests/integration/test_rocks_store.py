@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import LocalStorageError
+from journal.errors import LocalDamageError, LocalStorageError
 from journal.local.rocks import RocksStore
 from journal.wire.keys import (
     mark_key,
@@ -74,6 +74,41 @@ def test_a_scan_gives_every_row_of_its_prefix_in_key_order_and_no_other(tmp_path
     assert list(store.scan(staged_prefix(7, 3))) == expected
     snapshot = store.snapshot()
     assert list(snapshot.scan(staged_prefix(7, 3))) == expected
+    snapshot.close()
+    store.close()
+
+
+@pytest.mark.parametrize("records", [0, 1, 1023, 1024, 1025, 3000])
+def test_a_scan_of_records_gives_all_of_them_with_their_updates_in_key_order_as_often_as_asked(
+    tmp_path: Path, records: int
+) -> None:
+    store = RocksStore(tmp_path / "a")
+    keys = [key(number) for number in range(1, records + 1) for key in (record_key, updates_key)]
+    others = [mark_key(0), transaction_key(7, 3), skipped_key(0, 5)]
+    store.write([(key, b"%d" % place) for place, key in enumerate(keys)] + [(key, b"other") for key in others], {})
+    expected = [(key, b"%d" % place) for place, key in enumerate(keys)]
+    assert list(store.scan(b"r")) == expected
+    snapshot = store.snapshot()
+    store.write([(record_key(0), b"late"), (record_key(1 << 40), b"late")], {})
+    assert list(snapshot.scan(b"r")) == expected
+    assert list(snapshot.scan(b"r")) == expected
+    snapshot.close()
+    store.close()
+
+
+def test_a_scan_of_records_that_meets_a_damaged_file_says_so_and_does_not_just_end(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    store.write([(record_key(number), bytes([number % 256]) * 500) for number in range(1, 20_000)], {})
+    store.close()
+    file = max((tmp_path / "a").glob("*.sst"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+    store = RocksStore(tmp_path / "a")
+    snapshot = store.snapshot()
+    for scan in (store.scan, snapshot.scan, snapshot.scan):
+        with pytest.raises(LocalDamageError):
+            list(scan(b"r"))
     snapshot.close()
     store.close()
 

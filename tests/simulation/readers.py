@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
 
 from journal.errors import ClosedError, DeadlineError, GapError, KafkaRefusedError, KafkaUnavailableError, TopicError
-from journal.kafka.ports import GroupMember, LogRecord, TopicState
+from journal.kafka.ports import GroupMember, LogRecord, RecordRun, TopicState
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.partition import PartitionLog
 from tests.simulation.requests import Requests
+
+
+class SimulatedRun:
+    """`ports.RecordRun`."""
+
+    def __init__(self, partition: int, records: list[LogRecord]) -> None:
+        self.partition = partition
+        self.offsets: Sequence[int] = [record.offset for record in records]
+        self._records = records
+
+    def keys(self) -> list[bytes | None]:
+        return [record.key for record in self._records]
+
+    def values(self) -> list[bytes | None]:
+        return [record.value for record in self._records]
+
+    def records(self, first: int = 0, end: int | None = None) -> list[LogRecord]:
+        return self._records[first:end]
 
 
 class SimulatedReader:
@@ -37,6 +56,10 @@ class SimulatedReader:
         records: list[LogRecord] = []
         requests.broker.timeline.wait(timeout_s, lambda: self._fetch(records))
         return records
+
+    def poll_runs(self, timeout_s: float) -> list[RecordRun]:
+        by_partition = groupby(self.poll(timeout_s), key=lambda record: record.partition)
+        return [SimulatedRun(partition, list(records)) for partition, records in by_partition]
 
     def position(self, partition: int) -> int:
         return self._positions[partition]

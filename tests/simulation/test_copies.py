@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from journal.replica import Replica
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key, record_key
@@ -221,6 +225,39 @@ def test_a_copy_that_was_away_takes_in_the_rows_of_other_shards_meanwhile() -> N
     assert (replica.mark(0).offset, replica.mark(1).offset) == (3, 1)
     assert table.disk.named[b"building"] == b"\x00"
     assert table.records() == {1: b"3", 2: b"b"}
+
+
+def built_but_for_the_last_shard() -> tuple[Table, Replica]:
+    """A new copy of two shards: one stands at its newest mark and has taken in another since, one is being built."""
+    table = Table(shards=2)
+    table.checkpoint(0, {1: b"a", 3: b"a"}, shard=0)
+    table.checkpoint(0, dict.fromkeys(range(100, 120), b"a"), shard=1)
+    replica = table.replica(records_per_poll=1)
+    while replica.mark(0).offset != 0:
+        replica.poll(SOON_S)
+    table.checkpoint(1, {1: b"b", 3: None}, shard=0)
+    while replica.mark(0).offset != 1:
+        replica.poll(SOON_S)
+    assert not replica.readable
+    return table, replica
+
+
+def test_a_shard_that_can_be_read_before_the_others_goes_on_and_is_noted_with_them() -> None:
+    table, replica = built_but_for_the_last_shard()
+    assert table.disk.named.keys() & {b"position/0", b"position/1"} == set()
+    replica.catch_up(SOON_S)
+    assert table.disk.named.keys() >= {b"position/0", b"position/1"}
+    assert table.disk.named[b"building"] == b"\x00"
+    assert table.records() == {1: b"b"} | dict.fromkeys(range(100, 120), b"a")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_copy_that_crashes_before_its_last_shard_can_be_read_is_whole_when_it_is_built_again(seed: int) -> None:
+    table, _ = built_but_for_the_last_shard()
+    table.disk.crash(Random(seed))
+    table.checkpoint(2, {4: b"a"}, shard=0)
+    table.up_to_date()
+    assert table.records() == {1: b"b", 4: b"a"} | dict.fromkeys(range(100, 120), b"a")
 
 
 # ---- crashes while building again ----------------------------------------------------------------------------------

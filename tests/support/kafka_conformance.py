@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 import pytest
 
@@ -17,6 +18,7 @@ from journal.kafka.ports import (
     Kafka,
     LogRecord,
     Reader,
+    RecordRun,
     Sent,
     TransactionalProducer,
 )
@@ -237,6 +239,28 @@ def a_seek_reads_these_partitions_from_there_and_no_others(env: Environment) -> 
     assert reader.position(0) == 4
 
 
+def runs_are_the_same_records_as_columns(env: Environment) -> None:
+    topic, plain = env.topic(2, {}), env.kafka.plain_producer()
+    plain.send([record(topic, b"%d" % i, i % 2) for i in range(20)], LIMIT_S)
+    reader = env.kafka.reader(topic)
+    reader.seek({0: 0, 1: 0})
+    read(env, reader)
+    reader.seek({0: 3, 1: 0})
+    runs: list[RecordRun] = []
+    deadline = env.clock() + LIMIT_S
+    while min(reader.position(0), reader.position(1)) < 10:
+        assert env.clock() < deadline
+        runs += reader.poll_runs(GLANCE_S)
+    for partition, first in ((0, 3), (1, 0)):
+        mine = [run for run in runs if run.partition == partition]
+        records = [one for run in mine for one in run.records()]
+        assert records == read_all(env, topic, partition)[first:]
+        assert [offset for run in mine for offset in run.offsets] == [one.offset for one in records]
+        assert [*chain(*[run.keys() for run in mine])] == [one.key for one in records]
+        assert [*chain(*[run.values() for run in mine])] == values(records)
+        assert [one for run in mine for one in [*run.records(0, 1), *run.records(1)]] == records
+
+
 # ---- outside the log -----------------------------------------------------------------------------------------
 
 
@@ -289,6 +313,7 @@ READING: list[Callable[[Environment], None]] = [
     the_position_passes_markers_and_aborted_tails,
     the_position_stands_at_an_open_transaction,
     a_seek_reads_these_partitions_from_there_and_no_others,
+    runs_are_the_same_records_as_columns,
     a_position_behind_the_end_is_a_gap,
     a_position_before_a_trimmed_start_is_a_gap,
     a_missing_topic_is_named,

@@ -134,6 +134,44 @@ def test_a_mark_that_is_none_is_an_error_with_its_place(value: bytes | None) -> 
     assert (error.value.topic, error.value.partition, error.value.offset) == ("j.table", 0, place)
 
 
+class ManyTables:
+    """A table topic of four shards: one with its mark at the end, one with it before, one without, an empty one."""
+
+    def __init__(self) -> None:
+        self.broker = SimulatedBroker(Timeline(), Faults())
+        self.broker.create_topic("j.table", 4, 1, {})
+        self.marks = MarkReader(SimulatedKafka(self.broker, records_per_poll=3), "j.table", self.broker.timeline.now)
+        for offset in (3, 8):
+            self.write(0, (mark_key(0), Mark(offset=offset).SerializeToString()))
+            self.write(1, (mark_key(1), Mark(shard=1, offset=offset).SerializeToString()))
+        self.write(1, *self.strays(40))
+        self.write(2, *self.strays(20))
+
+    def strays(self, count: int) -> list[tuple[bytes, bytes | None]]:
+        return [(record_key(number + 1), b"row") for number in range(count)]
+
+    def write(self, shard: int, *rows: tuple[bytes, bytes | None]) -> None:
+        self.broker.write("j.table", shard, rows)
+
+
+def test_the_newest_marks_of_many_shards_are_those_of_each() -> None:
+    tables = ManyTables()
+    found = tables.marks.newest_of(range(4), LIMIT_S)
+    assert found == {shard: tables.marks.newest(shard, LIMIT_S) for shard in range(4)}
+    assert [found[shard].mark.offset for shard in range(4)] == [8, 8, -1, -1]
+
+
+def test_of_many_shards_a_mark_that_is_none_is_an_error_too() -> None:
+    tables = ManyTables()
+    tables.write(0, (mark_key(0), b"\xff"))
+    with pytest.raises(RowError):
+        tables.marks.newest_of(range(4), LIMIT_S)
+
+
+def test_the_marks_of_no_shards_are_none() -> None:
+    assert ManyTables().marks.newest_of((), LIMIT_S) == {}
+
+
 # ---- stops ---------------------------------------------------------------------------------------------------
 
 
