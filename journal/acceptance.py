@@ -229,11 +229,19 @@ class Acceptance:
             return self._stage_buffered(opened)
         return []
 
-    def prepare(self, tx: int, data: bytes) -> list[Append]:
-        """Everything staged, and a PREPARE for every shard touched and the home shard. Begins `tx` if need be."""
+    def prepare(self, tx: int, data: bytes, then: Sequence[PlainOperation] = ()) -> list[Append]:
+        """Everything staged, and a PREPARE for every shard touched and the home shard; then plain operations. Begins
+        `tx` if need be."""
         if len(data) > self._limits.data_bytes_max:
             raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._limits.data_bytes_max}")
+        known = self.is_open(tx)
         opened = self.begin(tx)
+        try:
+            self.all_of(then)
+        except CallerError:
+            if not known:
+                del self._open[tx]
+            raise
         appends = [] if opened.staged else self._stage_buffered(opened)
         home = home_shard_of(tx, self._shards)
         opened.covers.setdefault(home, 0)
@@ -241,7 +249,7 @@ class Acceptance:
             payload = data if shard == home else b""
             appends.append(Append(shard, PREPARE, data=payload, tx=tx, covers=covers, shards=len(opened.covers)))
         opened.prepared = True
-        return appends
+        return appends + self._plain(then)
 
     def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> list[Append]:
         """What settles `tx` by commit: its operations, or a COMMIT for every shard touched; then plain operations."""
@@ -251,14 +259,12 @@ class Acceptance:
         for record_id in opened.deleted:
             live.discard(record_id)
         live.update(opened.added)
-        appends = []
-        for type_, record_id, kind, data, replaceable, subject in then:
+        for type_, record_id, *_ in then:
             if type_ == ADD:
                 live.add(record_id)
             elif type_ == DELETE:
                 live.discard(record_id)
-            shard = shard_of(record_id, self._shards)
-            appends.append(Append(shard, type_, record_id, kind, data, replaceable, subject))
+        appends = self._plain(then)
         if opened.staged:
             commits = [Append(shard, COMMIT, tx=tx, covers=covers) for shard, covers in sorted(opened.covers.items())]
             return commits + appends
@@ -300,6 +306,10 @@ class Acceptance:
         return len(opened.buffered) + settling, buffered + settling * OPERATION_OVERHEAD_BYTES
 
     # ---- inside --------------------------------------------------------------------------------------------------
+
+    def _plain(self, operations: Sequence[PlainOperation]) -> list[Append]:
+        """Operations outside of transactions, each in its record's shard."""
+        return [Append(shard_of(operation[1], self._shards), *operation) for operation in operations]
 
     def _check(self, op: Append, opened: OpenTransaction, there: dict[int, bool]) -> None:
         """`there` has what operations before it, not taken yet, make of records, and gets what this one does."""

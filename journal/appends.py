@@ -75,9 +75,13 @@ class Appends(ABC):
         """Begin a transaction: `tx`, or a number that is free. An operation with a new `tx` begins it too."""
         return self.require_core().begin(tx)
 
-    def prepare(self, tx: int, data: bytes = b"") -> Completion:
-        """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid)."""
-        return self.require_core().prepare(tx, data)
+    def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
+        """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
+
+        Plain operations `then` are in the same group, and take effect at once. Raises TransactionPreparedError, or what
+        refuses one of `then` (LockedError for what `tx` itself holds); then nothing was changed.
+        """
+        return self.require_core().prepare(tx, data, then)
 
     def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
         """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all,

@@ -264,12 +264,12 @@ class Core:
             self._transactions.setdefault(tx, Completion())
             return tx
 
-    def prepare(self, tx: int, data: bytes) -> Completion:
+    def prepare(self, tx: int, data: bytes, then: Sequence[PlainOperation] = ()) -> Completion:
         with self._lock:
             acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
-            self._require_room(operations, size + len(data))
-            return self._settle(acceptance.prepare(tx, data), tx)
+            self._require_room(operations + len(then), size + len(data) + _size_of(then))
+            return self._settle(acceptance.prepare(tx, data, then), tx)
 
     def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> Completion:
         with self._lock:

@@ -3,9 +3,10 @@
     target's load (ReplayTarget) -> how far earlier runs came -> operations from there on, group by group of the source
     -> groups of the target, each with its progress
 
-Progress (`loaders.replay_state`) moves in the group of the operations that it counts. So a replay that was killed goes
-on where the target has it, and what a consumer deleted meanwhile does not come back. A group of the source is never
-torn: each becomes a part of one group of the target, or one transaction.
+Progress (`loaders.replay_state`) moves in the group of the operations that it counts, and what was put in doubt is
+remembered in the group of its PREPARE. So a replay that was killed goes on where the target has it; what a consumer
+deleted meanwhile does not come back, and what was settled meanwhile is not in doubt again. A group of the source is
+never torn: each becomes a part of one group of the target, or one transaction.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ class Replaying:
     # ---- what is in doubt ----------------------------------------------------------------------------------------
 
     def _prepare(self, tx: int, rows: Iterable[Selected]) -> None:
-        """Put a transaction in doubt, under its own number. A run that was killed behind the PREPARE finds it so."""
+        """Put a transaction in doubt, under its own number. It may be so already: by a replay with another filter."""
         data, operations = b"", []
         for row in rows:
             if row.type == "PREPARE":
@@ -194,16 +195,19 @@ class Replaying:
             else:
                 operations.append(row)
         there = self._target.in_doubt.get(tx)
+        kept = UPDATE, self._source.record_id(self._home), UpdateKind.KEPT, b"", True, tx
         if there is None:
-            self._stage(tx, operations, data)
-        elif there != data:
+            self._stage(tx, operations)
+            self._flush()  # blocks of ids have to be known before what uses them
+            self._sent(self._journal.prepare(tx, data, then=(kept,)))
+        elif there == data:
+            self._append([kept])
+        else:
             raise TransactionPreparedError(f"the target has a transaction {tx} of its own in doubt: settle it first")
         self.progress.kept.add(tx)
-        self._beside.append((UPDATE, self._source.record_id(self._home), UpdateKind.KEPT, b"", True, tx))
-        self._flush()
         self.result.in_doubt.append(tx)
 
-    def _stage(self, tx: int, rows: list[Selected], data: bytes) -> None:
+    def _stage(self, tx: int, rows: list[Selected]) -> None:
         self._journal.begin(tx)
         live, added, gone = self._target.live, BitMap64(), BitMap64()
         for row in rows:
@@ -215,9 +219,6 @@ class Replaying:
             self._journal.append_all([self._operation(row, type_, record_id)], tx=tx)
             (gone if type_ == DELETE else added).add(record_id)
             self.result.operations += 1
-        if self._beside:  # blocks of ids have to be known before what uses them
-            self._flush()
-        self._journal.prepare(tx, data).wait()
 
     # ---- progress ------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """A replay as a process that is killed in the middle.
 
-`python -m tests.support.replay_job BROKERS JOURNAL DIRECTORY PATH APPENDS`
+`python -m tests.support.replay_job BROKERS JOURNAL DIRECTORY FILE APPENDS`
 
-Dies, with its JVM, behind so many groups that are committed in the target.
+FILE is `tests.support.spark_replay`'s. Dies behind so many groups that are committed in the target; with 0 APPENDS once
+a transaction is in doubt there, before anything else is appended.
 """
 
 from __future__ import annotations
@@ -12,42 +13,55 @@ import signal
 import sys
 from pathlib import Path
 
+from journal.appends import Appends
 from journal.cli.activating import activated_journal
-from journal.cli.spark_replay import source_of
 from journal.config import load_settings
 from journal.limits import Limits
 from journal.runtime import no_progress
 from loaders.replay import Replaying
-from loaders.replay_state import ReplayTarget, Selected
-from loaders.spark.packages import Part
-from loaders.spark.replaying import Filter, Selection, open_archive
-from loaders.spark.session import make_session
-from tests.support.archive_job import SETTINGS
+from loaders.replay_state import Progress, ReplaySource, ReplayTarget, Selected
+from tests.support.spark_replay import UntilInDoubt, read_replay
 
 LIMITS = Limits(transaction_buffer_operations_max=20)
 
 
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def behind(operations: list[Selected], progress: Progress) -> list[Selected]:
+    """What Spark would give a run that goes on there."""
+    return [
+        each
+        for each in operations
+        if (each.tx not in progress.kept if each.in_doubt else each.offset > progress.reached[each.shard])
+    ]
+
+
+def replay(active: Appends, of: ReplaySource, operations: list[Selected], target: ReplayTarget, appends: int) -> None:
+    left = appends
+
+    def told(_: int) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            active.flush().wait()
+            die()
+
+    into = active if appends else UntilInDoubt(active, die)
+    replaying = Replaying(into, LIMITS, of, target, operator="job", now_ms=lambda: 0.0, told=told)
+    replaying.run(behind(operations, replaying.progress))
+
+
 def main() -> None:
-    bootstrap, journal, directory, path, appends = sys.argv[1:]
+    bootstrap, journal, directory, file, appends = sys.argv[1:]
     settings = load_settings(
         None, bootstrap_servers=bootstrap, journal=journal, directory=Path(directory), limits=LIMITS
     )
-    spark = make_session("a replay", parts=frozenset({Part.PROTOBUF}), master="local[1]", settings=SETTINGS)
-    selection = Selection(spark, path, open_archive(spark, path), Filter())
-    target, left = ReplayTarget(), int(appends)
+    source, operations = read_replay(Path(file))
+    target = ReplayTarget()
     with activated_journal(settings, take_over=True, progress=no_progress, loader=target) as (active, _):
-
-        def told(_: int) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                active.flush().wait()
-                os.killpg(0, signal.SIGKILL)
-
-        of = source_of(selection, path, Filter(), remapped=False)
-        replaying = Replaying(active, LIMITS, of, target, operator="job", now_ms=lambda: 0.0, told=told)
-        rows = selection.operations(replaying.progress.reached, replaying.progress.kept).toLocalIterator()
-        replaying.run(Selected(*row) for row in rows)
+        replay(active, source, operations, target, int(appends))
 
 
 if __name__ == "__main__":

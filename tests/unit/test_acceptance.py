@@ -175,6 +175,31 @@ def test_an_empty_transaction_can_be_prepared_and_settled():
     assert [(op.shard, op.type, op.covers) for op in accept.commit(7)] == [(3, COMMIT, 0)]
 
 
+def test_what_follows_a_prepare_takes_effect_at_once_or_nothing_is_prepared():
+    accept = new()
+    accept.add(3)
+    accept.operate(add(1, 7))
+    then = [(UPDATE, 3, 2, b"kept", True, 7), (ADD, 4, 1, b"", False, 0), (DELETE, 3, 0, b"", False, 0)]
+    for refused in ((ADD, 1, 1, b"", False, 0), (UPDATE, 9, 2, b"", False, 0), (PREPARE, 4, 0, b"", False, 0)):
+        for tx in (7, 8):
+            with pytest.raises((LockedError, RecordMissingError, InvalidOperationError)):
+                accept.prepare(tx, b"", [*then, refused])
+    assert (3 in accept, 4 in accept, accept.prepared(), accept.is_open(8)) == (True, False, [], False)
+    appends = accept.prepare(7, b"xid", then)
+    assert [(op.type, op.tx) for op in appends] == [
+        (ADD, 7),
+        (PREPARE, 7),
+        (PREPARE, 7),
+        (UPDATE, 0),
+        (ADD, 0),
+        (DELETE, 0),
+    ]
+    assert appends[3] == Append(shard_of(3, SHARDS), UPDATE, 3, 2, b"kept", True, 7)
+    assert (3 in accept, 4 in accept, accept.prepared()) == (False, True, [7])
+    accept.rollback(7)
+    assert (3 in accept, 4 in accept) == (False, True)
+
+
 def test_nothing_is_added_to_a_prepared_transaction():
     accept = new()
     accept.prepare(7, b"")

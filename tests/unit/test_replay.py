@@ -19,6 +19,7 @@ from journal.wire.ids import make_id, sequence_of
 from loaders.replay import Replaying, ReplayResult
 from loaders.replay_state import ReplaySource, ReplayTarget, Selected, require_other_journal
 from tests.support.in_process import Collected
+from tests.support.spark_replay import UntilInDoubt
 
 LIMITS = Limits(queue_operations_max=40, transaction_buffer_operations_max=10)
 IN_DOUBT = 2**63 - 1
@@ -63,11 +64,17 @@ def opened(directory: Path, limits: Limits = LIMITS) -> Iterator[tuple[LocalJour
 
 
 def replayed(
-    directory: Path, operations: Iterable[Selected], of: ReplaySource, *, limits: Limits = LIMITS
+    directory: Path,
+    operations: Iterable[Selected],
+    of: ReplaySource,
+    *,
+    limits: Limits = LIMITS,
+    cut: Callable[[], None] = lambda: None,
 ) -> ReplayResult:
-    """One run, with what Spark would give it: operations behind what was reached."""
+    """One run, with what Spark would give it: operations behind what was reached. `cut` is called behind a PREPARE."""
     with opened(directory, limits) as (journal, target):
-        replaying = Replaying(journal, limits, of, target, operator="me", now_ms=lambda: NOW_MS)
+        into = UntilInDoubt(journal, cut)
+        replaying = Replaying(into, limits, of, target, operator="me", now_ms=lambda: NOW_MS)
         reached, kept = replaying.progress.reached, replaying.progress.kept
         left = (
             each for each in operations if (each.tx not in kept if each.in_doubt else each.offset > reached[each.shard])
@@ -228,6 +235,35 @@ def test_what_is_in_doubt_stays_so_once(directory: Path, remapped: bool) -> None
     assert replayed(directory, operations, source(remapped=remapped)).in_doubt == []
     assert state(directory).in_doubt == {}
     assert len(records(directory)) == 1
+
+
+@pytest.mark.parametrize("limits", [LIMITS, Limits(queue_operations_max=40, transaction_buffer_operations_max=1)])
+def test_cut_off_once_a_transaction_is_in_doubt_it_is_not_so_again_when_it_was_settled_meanwhile(
+    directory: Path, limits: Limits
+) -> None:
+    operations = [add(2, 1), *in_doubt(7, add(4, IN_DOUBT, tx=7), update(2, IN_DOUBT, tx=7))]
+    operations += in_doubt(8, add(6, IN_DOUBT, tx=8))
+
+    def cut() -> None:
+        raise Cut
+
+    with pytest.raises(Cut):
+        replayed(directory, operations, source(), limits=limits, cut=cut)
+    assert set(state(directory).in_doubt) == {7}
+    change(directory, lambda journal: journal.commit(7))
+    assert replayed(directory, operations, source(), limits=limits).in_doubt == [8]
+    assert set(state(directory).in_doubt) == {8}
+    assert set(records(directory)) == {2, 4}
+
+
+def test_what_another_replay_has_put_in_doubt_is_remembered_too(directory: Path) -> None:
+    operations = in_doubt(7, add(4, IN_DOUBT, tx=7))
+    other = ReplaySource(b"s" * 16, "orders", b"a" * 16, "/archive", b"g" * 32, "{}", {0: 9, 1: 9}, 0, False)
+    assert replayed(directory, operations, other).in_doubt == [7]
+    assert replayed(directory, operations, source()).in_doubt == [7]
+    change(directory, lambda journal: journal.rollback(7))
+    assert replayed(directory, operations, source()).in_doubt == []
+    assert state(directory).in_doubt == {}
 
 
 def test_another_transaction_of_that_number_is_not_taken_for_it(directory: Path) -> None:
