@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     that move work, would add up to two seconds to a failover."""
 
     node_report_ms: int = Field(default=5000, ge=100)
-    """How often a node writes its status into the control rows; one that has not for three times as long is gone."""
+    """How often a node writes its status into the control rows; one whose report is late by more than that is gone."""
 
     handover_timeout_ms: int = Field(default=10_000, ge=100)
     """How long others leave the successor that a leaving node has named, before they take over instead."""
@@ -132,6 +132,12 @@ class Settings(BaseSettings):
     min_compaction_lag_ms: int = Field(default=10 * 60 * 1000, ge=0)
     """`min.compaction.lag.ms` of the compacted topics: a replica rebuilds in less, or captures the end again."""
 
+    trim_every_ms: int = Field(default=0, ge=0)
+    """How often the worker that serves shard 0 trims the WAL, below what the archive has; 0: never by itself."""
+
+    trim_without_archive: bool = False
+    """`trim_every_ms` of a journal without an archive: what it deletes is then nowhere."""
+
     routing: RoutingConfig = RoutingConfig()
     """Messages to Kafka topics and back: docs/ROUTING.md."""
 
@@ -159,6 +165,8 @@ class Settings(BaseSettings):
             raise ValueError("fence_check_ms must be below transaction_timeout_ms")
         if self.node_heartbeat_ms * 2 >= self.node_session_timeout_ms:
             raise ValueError("node_heartbeat_ms must be below half of node_session_timeout_ms: one may be lost")
+        if self.trim_without_archive and not self.trim_every_ms:
+            raise ValueError("trim_without_archive is for trim_every_ms: set that too")
         if self.fail_back and not self.preferred:
             raise ValueError("fail_back is for a preferred node: set preferred too")
         return self

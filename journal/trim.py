@@ -19,15 +19,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from google.protobuf.message import DecodeError
+
 from journal.config import Settings
 from journal.errors import TrimError
-from journal.kafka.control import ControlRows, control_row, trim_key, wal_topic
+from journal.kafka.control import ControlRows, control_row, read_control, trim_key, wal_topic
 from journal.kafka.marks import FoundMark
 from journal.kafka.ports import Kafka
 from journal.shard_reading import ShardReading
 from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Transaction, Trim
 from journal.verify import verify_shard
-from journal.verify.base import Base, note_transactions, state_digest
+from journal.verify.base import base_of, note_transactions, state_digest
 from journal.verify.differences import Differences
 from journal.verify.report import ShardReport
 from journal.verify.state import ShardState
@@ -53,6 +55,13 @@ class ShardTrim:
     """The control row to be written; None if there is nothing to delete."""
 
 
+def archives_of(rows: ControlRows, journal: str) -> dict[int, Archive]:
+    """By shard, how far the journal is archived; empty if it is not. An archive of another journal of that name is
+    none."""
+    uuid = rows.require_identity(journal).journal
+    return {shard: row for shard, row in rows.archives.items() if row.journal == uuid}
+
+
 class Trimming:
     """One trim of a journal. `plan` reads, `delete` does it."""
 
@@ -72,8 +81,7 @@ class Trimming:
         self._identity = rows.require_identity(settings.journal)
         self._timeout_s = settings.request_timeout_ms / 1000
         self._reading = ShardReading(kafka, settings, progress)
-        uuid = self._identity.journal
-        self._archives = {shard: row for shard, row in rows.archives.items() if row.journal == uuid}
+        self._archives = archives_of(rows, settings.journal)
         if self._archives and without_archive:
             path = next(iter(self._archives.values())).path
             raise TrimError(f"journal {settings.journal} is archived to {path}: trim it without --without-archive")
@@ -154,16 +162,32 @@ class Trimming:
             )
             _require_sound(self._settings.journal, report)
             state = states[0]
-        return state, found[-1], [Transaction.FromString(value) for value in transactions.values()]
+        try:
+            return state, found[-1], [Transaction.FromString(value) for value in transactions.values()]
+        except DecodeError as error:
+            raise TrimError(
+                f"a transaction's row of shard {shard} does not parse ({error}): nothing was deleted; "
+                f"`kafka-journal verify -j {self._settings.journal}` names it"
+            ) from None
 
     # ---- deleting --------------------------------------------------------------------------------------------------
 
     def delete(self, plan: Sequence[ShardTrim]) -> None:
-        """Write the control rows, then delete. Killed in between, nothing but the rows has changed."""
+        """Write the control rows, then delete. Killed in between, nothing but the rows has changed.
+
+        Raises TrimError if somebody else has trimmed, or has begun to archive, since the plan was made: of two rows of
+        a shard the one that is written last counts, and must be that of the later state.
+        """
         name = self._settings.journal
         rows = [control_row(name, trim_key(each.shard), each.row) for each in plan if each.row is not None]
         if not rows:
             return
+        found = read_control(self._kafka, name, time.monotonic, self._timeout_s)
+        if found.trims != self._rows.trims or archives_of(found, name).keys() != self._archives.keys():
+            raise TrimError(
+                f"journal {name} was trimmed by somebody else, or its archive was begun, while this was planned: "
+                "nothing was deleted; try again"
+            )
         producer = self._kafka.plain_producer()
         try:
             producer.send(rows, self._timeout_s)
@@ -239,13 +263,3 @@ def _first_frame(wal: WalReader, shard: int, start: int, end: int, timeout_s: fl
 
 def _is_marker(frame: Frame, epoch: int) -> bool:
     return frame.epoch == epoch and len(frame.operations) == 1 and frame.operations[0].type == MARKER
-
-
-def base_of(trim: Trim | None, wal_start: int) -> Base | None:
-    """Where `verify` starts for a shard whose WAL begins at `wal_start`; None if that is its first frame, or no trim
-    of ours has cut it off."""
-    if trim is None or wal_start == 0:
-        return None
-    moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trim.timestamp / 1000))
-    vouched = "an archive has what was deleted" if trim.archived else "what was deleted agreed with the tables"
-    return Base.of(trim, f"the WAL was trimmed to offset {trim.offset} by {trim.operator} at {moment}; {vouched}")

@@ -32,6 +32,7 @@ from streams.change_memory import make_memory
 from streams.change_session import ChangeConfig, ChangeSession
 from streams.service import make_worker, source_settings
 from streams.source import Record
+from streams.trimming import with_trims
 from streams.view import GlobalView, StateLoader
 from streams.worker import Worker
 
@@ -102,7 +103,7 @@ class JournalHost(Service):
 
     # ---- what blocks -----------------------------------------------------------------------------------------------
 
-    def _open(self, calls: AgentCalls) -> AgentShell | None:
+    def _open(self, calls: AgentCalls) -> WorkerShell | None:
         settings, kafka = self.settings, self._kafka
         timeout_s = settings.request_timeout_ms / 1000
         rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s)
@@ -119,7 +120,7 @@ class JournalHost(Service):
             self._changes = self._make_changes(identity, slot, calls, timeout_s)
         worker = make_worker(kafka, settings, identity, slot, standby=self._standby, tell=self._operations)
         self._shell = AgentShell(worker, self._changes)
-        return self._shell
+        return with_trims(self._shell, kafka, settings, rows)
 
     def _check_outputs(self, timeout_s: float) -> None:
         """Raises TopicError for a topic of an agent's that is not there: a checkpoint must not find out."""

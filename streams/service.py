@@ -24,6 +24,7 @@ from streams.divert.targets import Sizes
 from streams.shard import ShardConfig, TellOperations, shard_replica
 from streams.source import SourceSettings
 from streams.standby import StandbyCopies
+from streams.trimming import with_trims
 from streams.worker import Worker
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ own: one that builds a copy anew takes minutes, in which other shards want their
 def run_service(settings: Settings, name: str | None, *, standby: bool = False) -> None:
     """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting.
 
-    With `standby` it keeps warm copies of the shards that other workers own.
+    With `standby` it keeps warm copies of the shards that other workers own. With `trim_every_ms` it trims the WAL.
     """
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -58,9 +59,8 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
             "worker %s of journal %s (%d shards) at %s, local copies in %s",
             *(settings.node, settings.journal, identity.shards, settings.bootstrap_servers, slot.path),
         )
-        run_worker(
-            make_worker(kafka, settings, identity, slot, standby=standby), source_settings(settings, slot.path.name)
-        )
+        worker = make_worker(kafka, settings, identity, slot, standby=standby)
+        run_worker(with_trims(worker, kafka, settings, rows), source_settings(settings, slot.path.name))
         log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
         slot.release()

@@ -35,9 +35,9 @@ from journal.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
 from journal.shard_reading import ShardReading
 from journal.stops import look_ahead
-from journal.trim import base_of
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.verify import Loaded, Report, ShardReport, verify_shard
+from journal.verify.base import base_of
 from journal.verify.state import Finding, shard_of
 
 SparkOption = Annotated[

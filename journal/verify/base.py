@@ -9,7 +9,8 @@ made, is checked as ever; what the records of before hold is checked with the di
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 
@@ -30,15 +31,19 @@ from journal.verify.wal_fold import Happening, ShardFold, staged_operation
 DIGEST_BYTES = 32
 
 
-def state_digest(state: ShardState) -> bytes:
-    """A digest of a shard's records and updates: docs/FORMAT.md, "Trims"."""
+def records_digest(records: Iterable[tuple[int, bytes, Sequence[bytes]]]) -> bytes:
+    """A digest of a shard's records, given in order of id, packed, with their updates: docs/FORMAT.md, "Trims"."""
     digest = blake2b(digest_size=DIGEST_BYTES)
-    for id in sorted(state.records):
-        updates = state.updates.get(id, [])
+    for id, record, updates in records:
         digest.update(id.to_bytes(8, "big") + len(updates).to_bytes(4, "big"))
-        for packed in (state.records[id], *updates):
+        for packed in (record, *updates):
             digest.update(len(packed).to_bytes(4, "big") + packed)
     return digest.digest()
+
+
+def state_digest(state: ShardState) -> bytes:
+    """The same of a state."""
+    return records_digest((id, state.records[id], state.updates.get(id, [])) for id in sorted(state.records))
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,27 @@ class Base:
     def of(cls, trim: Trim, told: str) -> Base:
         mark = MarkState(**{field.name: getattr(trim.mark, field.name) for field in fields(MarkState)})
         return cls(mark, trim.digest, tuple(trim.transactions), told)
+
+    @property
+    def begins(self) -> str:
+        """Where a check begins, for people."""
+        return f"checked from offset {self.mark.offset + 1} on: {self.told}"
+
+
+def base_of(trim: Trim | None, wal_start: int) -> Base | None:
+    """Where a check starts for a shard whose WAL begins at `wal_start`; None if that is its first frame, or no trim of
+    ours has cut it off."""
+    if trim is None or wal_start == 0:
+        return None
+    moment = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(trim.timestamp / 1000))
+    vouched = "an archive has what was deleted" if trim.archived else "what was deleted agreed with the tables"
+    return Base.of(trim, f"the WAL was trimmed to offset {trim.offset} by {trim.operator} at {moment}; {vouched}")
+
+
+def cannot_check(base: Base, records: int) -> str:
+    """What is left open where records of the base have gone or been changed, and the digest says nothing any more."""
+    what = f"what the {records} records from before offset {base.mark.offset + 1} hold"
+    return f"{what}: the frames that made them were trimmed"
 
 
 def _survivors(tables: ShardState, base: Base) -> ShardState:
@@ -137,8 +163,7 @@ class BasedFold(ShardFold):
             self._found.add("record", "how many", str(state.mark.records), str(len(state.records)))
         kept, digest = self._untouched
         if not self._all_there:
-            what = f"what the {kept} records from before offset {base.mark.offset + 1} hold"
-            return f"{what}: the frames that made them were trimmed"
+            return cannot_check(base, kept)
         if digest != base.digest:
             self._found.add("digest", f"at offset {base.mark.offset}", base.digest.hex(), digest.hex())
         return ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf.message import Message
 
 from journal.config import load_settings
 from journal.errors import OperatingError, TrimError
-from journal.kafka.control import ControlRows, read_control
+from journal.kafka.control import IDENTITY_KEY, ControlRows, archive_key, control_row, read_control
 from journal.kafka.ports import Sent
 from journal.trim import ShardTrim, Trimming
-from journal.v1.journal_pb2 import Archive, Identity, Mark
+from journal.v1.journal_pb2 import Archive, Identity, Mark, Trim
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
 from tests.simulation.broker import SimulatedBroker
@@ -52,8 +53,19 @@ class Scene:
         producer.send(values, LIMIT_S)
         mark = Mark(shard=0, offset=len(values) - 1, epoch=newest, number=len(values))
         producer.send([Sent("j.table", 0, mark_key(0), mark.SerializeToString())], LIMIT_S)
-        archives = {0: Archive(journal=JOURNAL, shard=0, offset=archived, path="/a")} if archived else {}
-        self.rows = ControlRows(IDENTITY, archives=archives)
+        self.tell(IDENTITY_KEY, IDENTITY)
+        if archived:
+            self.tell(archive_key(0), Archive(journal=JOURNAL, shard=0, offset=archived, path="/a"))
+
+    def tell(self, key: bytes, row: Message) -> None:
+        """A control row."""
+        producer = self.kafka.plain_producer()
+        producer.send([control_row("j", key, row)], LIMIT_S)
+        producer.close()
+
+    @property
+    def rows(self) -> ControlRows:
+        return read_control(self.kafka, "j", self.broker.timeline.now, LIMIT_S)
 
     def trimming(self, *, without_archive: bool = False) -> Trimming:
         return Trimming(self.kafka, SETTINGS, self.rows, lambda *_: None, without_archive=without_archive)
@@ -97,7 +109,7 @@ def test_what_is_not_archived_is_kept() -> None:
 
 def test_an_archive_of_another_journal_is_none() -> None:
     scene = Scene(1, 1, 2)
-    scene.rows.archives[0].journal = bytes(16)
+    scene.tell(archive_key(0), Archive(journal=bytes(16), shard=0, offset=ALL_ARCHIVED, path="/a"))
     with pytest.raises(TrimError, match="has no archive"):
         scene.trimming()
 
@@ -110,10 +122,30 @@ def test_the_records_are_deleted_once_the_control_row_says_so() -> None:
     with pytest.raises(OperatingError):
         trimming.delete(plan)
     scene.faults.on = False
-    clock = scene.broker.timeline.now
-    row = read_control(scene.kafka, "j", clock, LIMIT_S).trims[0]
+    row = scene.rows.trims[0]
     assert (row.offset, row.mark.offset, row.operator, row.archived) == (3, 5, "me", True)
     assert scene.start() == 0
-    trimming.delete(plan)
+    again = scene.trimming()
+    again.delete(again.plan("me", 2.0))
     assert scene.start() == 3
     assert scene.plan().offset == 3
+
+
+def test_of_two_trims_at_once_only_one_deletes() -> None:
+    scene = Scene(1, 1, 1, 1, 1, 2)
+    one, other = scene.trimming(), scene.trimming()
+    plan = one.plan("me", 1.0)
+    other.delete(other.plan("somebody else", 2.0))
+    with pytest.raises(TrimError, match="trimmed by somebody else"):
+        one.delete(plan)
+    assert (scene.rows.trims[0].operator, scene.start()) == ("somebody else", 3)
+
+
+def test_an_archive_that_was_begun_meanwhile_keeps_what_it_has_not_got() -> None:
+    scene = Scene(1, 1, 1, archived=0)
+    trimming = scene.trimming(without_archive=True)
+    plan = [ShardTrim(0, 0, 2, "nothing", Trim(journal=JOURNAL, offset=2))]
+    scene.tell(archive_key(0), Archive(journal=JOURNAL, shard=0, offset=1, path="/a"))
+    with pytest.raises(TrimError, match="its archive was begun"):
+        trimming.delete(plan)
+    assert scene.start() == 0

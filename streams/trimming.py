@@ -1,0 +1,132 @@
+"""`trim` on a schedule: by the one worker that serves shard 0, through the same code as the command.
+
+A thread of its own reads and compares, so checkpoints go on meanwhile; it takes of the process what the command would
+take. A trim that fails is logged, and tried again when the next one is due; one that is under way when shard 0 or the
+worker goes is given up before it deletes anything.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+
+from journal.config import Settings
+from journal.errors import ConfigError, JournalError
+from journal.kafka.control import ControlRows, read_control
+from journal.kafka.ports import Clock, Kafka
+from journal.runtime import wall_ms
+from journal.trim import Trimming, archives_of
+from streams.app import WorkerShell
+from streams.source import Record
+
+log = logging.getLogger(__name__)
+
+TRIMMING_SHARD = 0
+"""Whoever serves it trims all of them."""
+
+
+class GivenUp(Exception):
+    """Raised inside a trim that is no longer this worker's to make."""
+
+
+Trim = Callable[[threading.Event], int]
+"""Trims, and says how many offsets were deleted. Raises GivenUp once the event is set."""
+
+
+def with_trims(shell: WorkerShell, kafka: Kafka, settings: Settings, rows: ControlRows) -> WorkerShell:
+    """`shell`, trimming every `trim_every_ms`, if that is set. Raises ConfigError where nothing would have what a trim
+    deletes, and nobody said that this is meant."""
+    if not settings.trim_every_ms:
+        return shell
+    if not archives_of(rows, settings.journal) and not settings.trim_without_archive:
+        raise ConfigError(
+            f"trim_every_ms is set, and journal {settings.journal} has no archive: what a trim deletes would be gone "
+            f"for good. `kafka-journal spark archive -j {settings.journal} --to PATH` makes one, trim_without_archive "
+            "does without"
+        )
+    return TrimmingShell(shell, lambda stop: trim_once(kafka, settings, stop), settings.trim_every_ms / 1000)
+
+
+def trim_once(kafka: Kafka, settings: Settings, stop: threading.Event) -> int:
+    """Trim all shards as far as can be. An archive that was begun meanwhile is waited for, whatever the settings say.
+
+    Raises TrimError, OperatingError, CorruptionError, and GivenUp.
+    """
+
+    def progress(*_: object) -> None:
+        if stop.is_set():
+            raise GivenUp
+
+    rows = read_control(kafka, settings.journal, time.monotonic, settings.request_timeout_ms / 1000)
+    without_archive = settings.trim_without_archive and not archives_of(rows, settings.journal)
+    with closing(Trimming(kafka, settings, rows, progress, without_archive=without_archive)) as trimming:
+        plan = trimming.plan(f"worker {settings.node}", wall_ms())
+        progress()
+        trimming.delete(plan)
+    return sum(each.offset - each.start for each in plan)
+
+
+class TrimmingShell(WorkerShell):
+    """A worker's shell that trims every `every_s` while it serves the trimming shard; counted from its start."""
+
+    def __init__(self, shell: WorkerShell, trim: Trim, every_s: float, clock: Clock = time.monotonic) -> None:
+        self._shell = shell
+        self._trim = trim
+        self._every_s = every_s
+        self._clock = clock
+        self._due_at = clock() + every_s
+        self._serves = False
+        self._stop = threading.Event()
+        self._running: Future[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker-trim")
+
+    def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
+        self._serves = TRIMMING_SHARD in shards
+        if not self._serves:
+            self._stop.set()
+        return self._shell.assigned(shards)
+
+    def revoked(self, shards: Collection[int]) -> None:
+        """What is under way goes on until it is known whose the shard is: it may come back."""
+        if TRIMMING_SHARD in shards:
+            self._serves = False
+        self._shell.revoked(shards)
+
+    def frames(self, shard: int, records: Sequence[Record]) -> None:
+        self._shell.frames(shard, records)
+
+    def tick(self) -> float:
+        wanted_s = self._shell.tick()
+        if self._running is not None and self._running.done():
+            running, self._running = self._running, None
+            running.result()
+        if self._serves and self._running is None and self._clock() >= self._due_at:
+            self._due_at = self._clock() + self._every_s
+            self._stop = threading.Event()
+            self._running = self._thread.submit(self._run, self._stop)
+        return wanted_s
+
+    def seeks(self) -> Mapping[int, int]:
+        return self._shell.seeks()
+
+    def applied(self) -> Mapping[int, int]:
+        return self._shell.applied()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._shell.stop()
+        self._thread.shutdown()
+
+    def _run(self, stop: threading.Event) -> None:
+        try:
+            count = self._trim(stop)
+        except GivenUp:
+            log.info("a trim was given up: shard %d or the worker went", TRIMMING_SHARD)
+        except JournalError as error:
+            log.error("the WAL was not trimmed, which is tried again in %g s: %s", self._every_s, error)
+        else:
+            log.log(logging.INFO if count else logging.DEBUG, "the WAL was trimmed: %d offsets were deleted", count)
