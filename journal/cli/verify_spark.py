@@ -62,6 +62,8 @@ def _show_tables(report: Report) -> None:
     if total > len(differences):
         typer.echo(f"{total - len(differences):,} more differences are not shown")
     for shard in report.shards:
+        if shard.base:
+            typer.echo(f"shard {shard.shard}: {shard.base}")
         for reason in shard.unchecked:
             typer.echo(f"shard {shard.shard}: cannot check: {reason}")
     typer.echo(f"not compared: {_NOT_COMPARED}")

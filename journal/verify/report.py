@@ -172,7 +172,7 @@ def verify_shard(
         differences=differences,
         findings=fold.state.findings,
         unchecked=fold.state.unchecked + unchecked,
-        base="" if base is None else f"checked from offset {base.mark.offset + 1} on: {base.told}",
+        base="" if base is None else base.begins,
     )
 
 

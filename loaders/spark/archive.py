@@ -123,7 +123,7 @@ class _Job:
 
     def open(self, *, replace_other: bool, from_trimmed: bool) -> None:
         """Read where the archive stands, and check that the journal is the one it is of. Raises as `archive`."""
-        self._identity, begun, marks = control(self._spark, self._source)
+        self._identity, begun, marks, _ = control(self._spark, self._source)
         found = self._log.newest()
         if found is not None:
             _require_same(found, self._identity, self._path)

@@ -6,7 +6,8 @@ is brought to the driver but a row a shard and the first differences of each sor
     tables' marks -> the WAL's operations, fingerprinted, put aside -> where each shard's fold ends
     -> everything of an id, folded and as its table rows have it -> differences
 
-A shard whose fold cannot reach its mark is reported, not compared: what it should hold is not known.
+A shard whose fold cannot reach its mark is reported, not compared: what it should hold is not known. Of a WAL that was
+trimmed, with no archive given, the fold begins at the trim (`audit_base`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,24 @@ from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from journal.v1.journal_pb2 import Mark
+from journal.verify.base import Base, cannot_check
 from journal.verify.differences import KEPT_MAX, Differences
 from journal.verify.report import Report, ShardReport
 from journal.verify.state import Finding, MarkState
 from loaders.spark import rows
 from loaders.spark.archived import joined
+from loaders.spark.audit_base import (
+    bases_of,
+    begins,
+    continued,
+    digest_of,
+    is_new,
+    left_of,
+    stood,
+    with_waiting,
+)
 from loaders.spark.audit_compare import (
+    OF_BASE,
     compared_records,
     compared_transactions,
     differences_of,
@@ -45,9 +58,11 @@ from loaders.spark.wire import with_frame
 
 _NONE = -1
 """No offset."""
-_OF_IDS = ("applied", "rejected", "records")
-_COUNTED = (*_OF_IDS, "staged", "prepared", "dropped")
+_OF_IDS = ("applied", "rejected", "records", *OF_BASE)
+_COUNTED = ("applied", "rejected", "records", "staged", "prepared", "dropped")
 """Fields of a mark that count operations; its frames alone tell the others."""
+_GOES_ON = ("applied", "rejected", "dropped")
+"""Those that only grow."""
 _CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
 
 
@@ -62,10 +77,11 @@ def audit(
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
     with journal_errors(source.journal):
-        # the table first: of the WAL all that a mark says is there by then
+        # a trim is of a state that the tables had before; and of the WAL all that a mark says is there by then
+        bases = bases_of(spark, source, journal) if archive is None else {}
         marks = table_marks(table)
         wal = batch(spark, source, source.wal) if archive is None else joined(spark, source, journal, archive)
-        return compare(spark, wal, table, journal, marks=marks, topic=source.wal, kept_max=kept_max)
+        return compare(spark, wal, table, journal, marks=marks, topic=source.wal, bases=bases, kept_max=kept_max)
 
 
 def table_marks(table: DataFrame) -> Mapping[int, Row]:
@@ -92,10 +108,13 @@ def compare(
     *,
     marks: Mapping[int, Row],
     topic: str,
+    bases: Mapping[int, Base] | None = None,
     kept_max: int = KEPT_MAX,
 ) -> Report:
-    """`wal` and `table` in Kafka's columns; `marks` are `table_marks`. `topic` names the WAL in the report."""
-    shards = [_Shard(shard, marks.get(shard), topic, kept_max) for shard in range(journal.shards)]
+    """`wal` and `table` in Kafka's columns; `marks` are `table_marks`. `topic` names the WAL in the report. `bases` are
+    `audit_base.bases_of`."""
+    bases = bases or {}
+    shards = [_Shard(shard, marks.get(shard), topic, kept_max, bases.get(shard)) for shard in range(journal.shards)]
     until = {each.number: each.mark.offset for each in shards}
     places = ((each.number, offset) for each in shards for offset in each.skipped)
     records = wal.withColumn("skip", is_one_of(places)).withColumn("until", by_shard(until))
@@ -104,14 +123,22 @@ def compare(
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
     # the table before the WAL: what is compacted away meanwhile is still there
-    state = put_aside(with_fingerprints(rows.changes(rows.newest(whole))))
-    flat = put_aside(flat)
-    for row in shard_facts(flat).withColumn("timestamp", F.expr("unix_millis(timestamp)")).collect():
-        shards[row["shard"]].fact = row
+    found = rows.changes(rows.newest(whole))
+    if bases:
+        found = put_aside(found)  # digests are of all the data
+    state = put_aside(with_fingerprints(found))
+    flat = put_aside(with_waiting(flat, bases) if bases else flat)
+    new = flat.where(is_new(F.col("offset"), bases)) if bases else flat
+    facts = shard_facts(new, epoch=stood("epoch", bases), number=stood("number", bases))
+    for row in facts.withColumn("timestamp", F.expr("unix_millis(timestamp)")).collect():
+        shards[row["shard"]].fact = row.asDict()
+    for each in shards:
+        each.go_on()
     good = [each for each in shards if each.reached]
     _compare_states(spark, flat, state, table, good, kept_max)
     for each in good:
         each.compare_marks()
+        each.compare_base(found)
     return Report([each.report() for each in shards])
 
 
@@ -123,11 +150,18 @@ def _compare_states(
     here = F.col("shard").isin(list(by_number))
     operations = applied_operations(flat.where(here), _cuts(spark, shards))
     of_transactions = put_aside(transacted(operations))
-    lives = folded_lives(effective(operations, of_transactions))
+    done = effective(operations, of_transactions)
+    bases = {each.number: each.base for each in shards if each.base is not None}
+    if bases:
+        behind = done.where(is_new(F.col("position")["offset"], bases))
+        lives = folded_lives(behind.union(left_of(state, bases, shards[0].topic)), begins(bases))
+        counts = transaction_counts(of_transactions, is_new(F.col("offset"), bases))
+    else:
+        lives, counts = folded_lives(done), transaction_counts(of_transactions)
     by_id = put_aside(compared_records(lives, found_records(state.where(here))))
     for row in by_id.groupBy("shard").agg(*(F.sum(name).alias(name) for name in _OF_IDS)).collect():
         by_number[row["shard"]].count(row.asDict())
-    for row in transaction_counts(of_transactions).drop("topic").collect():
+    for row in counts.drop("topic").collect():
         by_number[row["shard"]].count(row.asDict())
     parts = compared_transactions(transactions_left(of_transactions), found_transactions(state.where(here)))
     found = [differences_of(by_id), differences_of(parts), *_faulty_rows(table, shards)]
@@ -165,17 +199,24 @@ def _first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:
 class _Shard:
     """What is known of one shard, and its report."""
 
-    def __init__(self, number: int, found: Row | None, topic: str, kept_max: int) -> None:
+    def __init__(self, number: int, found: Row | None, topic: str, kept_max: int, base: Base | None) -> None:
         self.number = number
+        self.topic = topic
+        self.base = base
         self.row_offset: int = _NONE if found is None else found["row_offset"]
         self.last: int = _NONE if found is None else found["last"]
         self.skipped: list[int] = [] if found is None else found["skipped"]
         self.mark = _mark(number, None if found is None else found["mark"])
-        self.fact: Row | None = None
+        self.fact: dict[str, Any] | None = None
         self._rows: int = 0 if found is None else found["rows"]
-        self._topic = topic
         self._counts = Counter[str]()
         self._differences = Differences(number, kept_max)
+        self._not_checked: list[str] = []
+
+    def go_on(self) -> None:
+        """The fold of a shard that was trimmed goes on where that began."""
+        if self.base is not None:
+            self.fact = continued(self.fact, self.base, self.topic)
 
     @property
     def reached(self) -> bool:
@@ -212,11 +253,32 @@ class _Shard:
         if name == "shard":
             return self.number
         if name in _COUNTED:
-            return self._counts[name]
+            return self._counted(name)
         if self.fact is None:
             return getattr(MarkState(), name)
         value = self.fact[name]
         return bytes(value) if name == "nonce" else value
+
+    def _counted(self, name: str) -> int:
+        if self.base is None:
+            return self._counts[name]
+        if name == "records":
+            return self.base.mark.records + self._counts["grow"]
+        return self._counts[name] + (getattr(self.base.mark, name) if name in _GOES_ON else 0)
+
+    def compare_base(self, state: DataFrame) -> None:
+        """How many records there must be of the state that the fold began with, and what they hold if that can be
+        told."""
+        base = self.base
+        if base is None:
+            return
+        expected, found = self._counted("records"), self._counts["records"]
+        if expected != found:
+            self._differences.add("record", "how many", str(expected), str(found))
+        if self._counts["changed"]:
+            self._not_checked.append(cannot_check(base, self._counts["kept"]))
+        elif (digest := digest_of(state, self.number, base)) != base.digest:
+            self._differences.add("digest", f"at offset {base.mark.offset}", base.digest.hex(), digest.hex())
 
     def report(self) -> ShardReport:
         fact = self.fact
@@ -229,18 +291,19 @@ class _Shard:
             rows=self._rows,
             differences=self._differences,
             findings=list(self._findings()),
-            unchecked=list(self._unchecked()),
+            unchecked=[*self._unchecked(), *self._not_checked],
+            base="" if self.base is None else self.base.begins,
         )
 
     def _findings(self) -> Iterator[Finding]:
         if self._stop is not None and self.fact is not None and not self.fact["trimmed"]:
-            yield Finding(self._topic, self.number, self._stop, self.fact["stop_reason"])
+            yield Finding(self.topic, self.number, self._stop, self.fact["stop_reason"])
 
     def _unchecked(self) -> Iterator[str]:
         if self.fact is not None and self.fact["trimmed"]:
             yield (
-                f"{self._topic}[{self.number}] begins at offset {self._stop}, and what stood before it is gone: with "
-                "--archive it is read from there, and without --with-spark the check begins at the trim"
+                f"{self.topic}[{self.number}] begins at offset {self._stop}, and what stood before it is gone, with no "
+                "trim that told of the tables' state: --archive PATH reads it from an archive"
             )
         elif not self.reached:
             yield f"the tables: they stand at offset {self.mark.offset}, where the fold of the WAL did not come"

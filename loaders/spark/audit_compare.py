@@ -13,6 +13,9 @@ from pyspark.sql import functions as F
 
 from loaders.spark.fold_frames import fingerprinted
 
+OF_BASE = ("grow", "kept", "changed")
+"""What `fold.folded_lives` counts of the state that a fold begins with."""
+
 _UPDATE = ("position", "kind", "data", "replaceable", "subject")
 _TEXT_MAX = 300
 
@@ -102,12 +105,20 @@ def compared_records(lives: DataFrame, found: DataFrame) -> DataFrame:
         ),
     )
     refused = F.transform(F.coalesce("e.refused", F.array()), _refused)
-    listed = F.filter(F.array(record, updates_differ, orphans, unmarked), lambda each: each.isNotNull())
+    of_base = {name: F.lit(0) for name in OF_BASE}
+    missed = F.lit(None)
+    if "of_base" in lives.columns:
+        of_base = {name: F.coalesce(F.col("e.of_base")[name], F.lit(0)) for name in OF_BASE}
+        at_update = F.col("e.of_base")["missed"]
+        expected = F.format_string("a record, which offset %d updates", at_update)
+        missed = F.when(at_update.isNotNull(), _difference("record", F.col("id"), key, expected, F.lit("none")))
+    listed = F.filter(F.array(record, updates_differ, orphans, unmarked, missed), lambda each: each.isNotNull())
     return both.select(
         "shard",
         F.coalesce("e.applied", F.lit(0)).alias("applied"),
         F.coalesce("e.rejected", F.lit(0)).alias("rejected"),
         should.isNotNull().cast("bigint").alias("records"),
+        *(value.alias(name) for name, value in of_base.items()),
         F.concat(listed, refused).alias("differences"),
     )
 

@@ -29,6 +29,7 @@ from loaders.spark.fold_frames import (
     flattened,
     put_aside,
     shard_facts,
+    throughout,
 )
 from loaders.spark.fold_transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
 from loaders.spark.readers import check_start, read_table
@@ -110,12 +111,12 @@ def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
     return reduce(lambda one, other: one | other, found, F.lit(False))
 
 
-def by_shard(offsets: Mapping[int, int]) -> Column:
-    """The offset of a record's shard, null for one that is not named."""
+def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
+    """The offset of a record's shard (the column of that name), null for one that is not named."""
     if not offsets:
         return F.lit(None).cast("bigint")
     named = (F.lit(value).cast("bigint") for pair in sorted(offsets.items()) for value in pair)
-    return F.create_map(*named)[F.col("partition").cast("bigint")]
+    return F.create_map(*named)[F.col(shard).cast("bigint")]
 
 
 # ---- operations ----------------------------------------------------------------------------------------------
@@ -140,16 +141,31 @@ def _done(position: Column) -> list[Column]:
     return [F.col(name) for name in SHARD] + [position.alias("position")] + [F.col(name) for name in what]
 
 
-def folded_lives(operations: DataFrame) -> DataFrame:
+def folded_lives(operations: DataFrame, begins: Column | None = None) -> DataFrame:
     """One row an id that anything was done to: its `record` (position, kind, data; null for one that is not there) and
-    `updates`, how many operations were `applied` and `rejected`, the `refused` ones, and when it was `deleted` last."""
+    `updates`, how many operations were `applied` and `rejected`, the `refused` ones, and when it was `deleted` last.
+
+    `begins` is the offset behind which the fold of a row's shard begins, null for its first frame. What stands up to
+    there is what is left of the state that it begins with, and does not count; of what is not left, an operation that
+    needs a record shows that it was in that state. Then `of_base` has of an id: by how much it made the number of
+    records `grow`, whether it is `kept` of that state, whether anything was `changed` of what it had there, and which
+    update says that it must be there, although nothing is left of it (`missed`).
+    """
     of_id = (*SHARD, "id")
     kind_of = F.col("type")
     life = F.when(kind_of != "UPDATE", kind_of)
     ahead = before(*of_id, order=("position",))
-    there = F.coalesce(F.last(life, ignorenulls=True).over(ahead) == "ADD", F.lit(False))
-    stepped = operations.withColumn("allowed", F.when(kind_of == "ADD", ~there).otherwise(there))
-    allowed = F.col("allowed")
+    first = F.first(kind_of).over(throughout(*of_id, order=("position",)))
+    known_by = F.lit(False) if begins is None else begins.isNotNull() & (first != "ADD")
+    counts = F.lit(True) if begins is None else F.coalesce(F.col("position")["offset"] > begins, F.lit(True))
+    there = F.coalesce(F.last(life, ignorenulls=True).over(ahead) == "ADD", known_by)
+    stepped = operations.select(
+        "*",
+        F.when(kind_of == "ADD", ~there).otherwise(there).alias("allowed"),
+        counts.alias("counts"),
+        known_by.alias("known_by"),
+    )
+    allowed, counted = F.col("allowed"), F.col("allowed") & F.col("counts")
 
     def newest(type_: str, *what: str) -> Column:
         """Of structs that begin with it, the greatest is that of the last position."""
@@ -160,9 +176,10 @@ def folded_lives(operations: DataFrame) -> DataFrame:
         newest("ADD", "kind", "data").alias("added"),
         newest("DELETE")["position"].alias("deleted"),
         F.sort_array(F.collect_list(F.when(allowed & (kind_of == "UPDATE"), F.struct(*_UPDATE)))).alias("all_updates"),
-        F.count(F.when(allowed, 1)).alias("applied"),
+        F.count(F.when(counted, 1)).alias("applied"),
         F.count(F.when(~allowed, 1)).alias("rejected"),
         F.sort_array(F.collect_list(F.when(~allowed, F.struct("position", "type", "tx")))).alias("refused"),
+        *([] if begins is None else [_of_base(counted).alias("of_base")]),
     )
     added, deleted = F.col("added"), F.col("deleted")
     is_there = added.isNotNull() & (deleted.isNull() | (deleted < added["position"]))
@@ -171,6 +188,22 @@ def folded_lives(operations: DataFrame) -> DataFrame:
         "all_updates", F.when(is_there, since).otherwise(F.slice("all_updates", 1, 0))
     )
     return _without_replaced(lives).drop("added")
+
+
+def _of_base(counted: Column) -> Column:
+    """What an id's operations say of the state that its shard's fold begins with."""
+    kind_of = F.col("type")
+    grow = F.when(counted & (kind_of == "ADD"), 1).when(counted & (kind_of == "DELETE"), -1).otherwise(0)
+    replaces = counted & ((kind_of == "DELETE") | ((kind_of == "UPDATE") & F.col("replaceable")))
+    kept, gone = F.max(~F.col("counts")), F.max(counted & (kind_of != "UPDATE"))
+    updated = F.max(F.when(counted & (kind_of == "UPDATE"), F.col("position")["offset"]))
+    was_there = F.max("known_by")
+    return F.struct(
+        F.sum(grow).alias("grow"),
+        kept.cast("bigint").alias("kept"),
+        (was_there | (kept & F.max(replaces))).cast("bigint").alias("changed"),
+        F.when(was_there & ~gone, updated).alias("missed"),
+    )
 
 
 def _without_replaced(lives: DataFrame) -> DataFrame:

@@ -64,9 +64,14 @@ def fingerprinted(data: Column) -> Column:
     return F.when(F.length(data) <= 32, F.concat(F.lit(b"\0"), data)).otherwise(printed)
 
 
-def shard_facts(flat: DataFrame) -> DataFrame:
-    """One row a shard: what its frames alone say of its mark, where its fold ends, and where and why it stops."""
-    chained = _chained(_accepted(flat.where(F.coalesce("index", F.lit(0)) == 0)))
+def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column | None = None) -> DataFrame:
+    """One row a shard: what its frames alone say of its mark, where its fold ends, and where and why it stops.
+
+    `epoch` and `number` are those that a row's shard had before the first of its frames here; without, there were none.
+    """
+    begin_epoch, begin_number = F.lit(0) if epoch is None else epoch, F.lit(0) if number is None else number
+    heads = flat.where(F.coalesce("index", F.lit(0)) == 0)
+    chained = _chained(_accepted(heads, begin_epoch), begin_number)
     stop = F.min(F.when(F.col("reason").isNotNull(), F.col("offset"))).over(Window.partitionBy(*SHARD))
     limited = chained.withColumn("stop", stop).withColumn(
         "end", F.least(F.coalesce("until", F.lit(_FOREVER)), F.coalesce(F.col("stop") - 1, F.lit(_FOREVER)))
@@ -139,29 +144,31 @@ def throughout(*partition: str, order: Sequence[str]) -> WindowSpec:
 # ---- one shard's frames ------------------------------------------------------------------------------------
 
 
-def _accepted(frames: DataFrame) -> DataFrame:
+def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
     """Which frames are of the epoch that they stand in (`accepted`), and which of an older one (`stale`)."""
     good = F.col("fault").isNull() & ~F.col("skip")
     with_epoch = frames.withColumn("marker", F.coalesce(F.col("type") == "MARKER", F.lit(False))).withColumn(
         "epoch_before",
-        F.coalesce(F.max(F.when(good, F.col("epoch"))).over(before(*SHARD, order=("offset",))), F.lit(0)),
+        F.greatest(F.max(F.when(good, F.col("epoch"))).over(before(*SHARD, order=("offset",))), begin_epoch),
     )
     of_now = F.col("epoch") >= F.col("epoch_before")
     return with_epoch.withColumn("stale", good & ~of_now).withColumn("accepted", good & of_now)
 
 
-def _chained(frames: DataFrame) -> DataFrame:
+def _chained(frames: DataFrame, begin_number: Column) -> DataFrame:
     """Which frames move the shard's number on (`advances`), and what stops it there (`reason`).
 
     A skipped frame moves it if it follows; those few are gone through one by one.
     """
     accepted, number = F.col("accepted"), F.col("number")
-    reached = frames.withColumn("reached", _highest(number, accepted))
+    reached = frames.withColumn("reached", _highest(number, accepted, begin_number))
     of_now = F.col("skip") & F.col("fault").isNull() & (F.col("epoch") >= F.col("epoch_before"))
     left_out = F.when(of_now, F.struct("offset", "number", "previous", "reached"))
     listed = reached.withColumn("left_out", F.collect_list(left_out).over(throughout(*SHARD, order=("offset",))))
     advances = accepted | F.array_contains(_following(F.col("left_out")), F.col("offset"))
-    moved = listed.withColumn("advances", advances).withColumn("before", _highest(number, F.col("advances")))
+    moved = listed.withColumn("advances", advances).withColumn(
+        "before", _highest(number, F.col("advances"), begin_number)
+    )
     gap = accepted & (F.col("previous") != F.col("before"))
     out_of_place = accepted & (F.col("marker") != (F.col("epoch") > F.col("epoch_before")))
     what = F.when(F.col("marker"), F.lit("a second marker")).otherwise(F.lit("no marker first"))
@@ -176,8 +183,8 @@ def _chained(frames: DataFrame) -> DataFrame:
     return moved.withColumn("reason", reason).withColumn("trimmed", gap & (F.col("before") == 0))
 
 
-def _highest(number: Column, where: Column) -> Column:
-    return F.coalesce(F.max(F.when(where, number)).over(before(*SHARD, order=("offset",))), F.lit(0))
+def _highest(number: Column, where: Column, begin: Column) -> Column:
+    return F.greatest(F.max(F.when(where, number)).over(before(*SHARD, order=("offset",))), begin)
 
 
 def _following(left_out: Column) -> Column:

@@ -159,16 +159,18 @@ def transactions_left(operations: DataFrame) -> DataFrame:
     )
 
 
-def transaction_counts(operations: DataFrame) -> DataFrame:
-    """One row a shard: what the operations of transactions, and what waits in them, add to its mark."""
+def transaction_counts(operations: DataFrame, new: Column | None = None) -> DataFrame:
+    """One row a shard: what the operations of transactions, and what waits in them, add to its mark. Those that are not
+    `new` were applied before: they only wait."""
     staged, fate = F.col("type").isin(*STAGED), F.col("part")["fate"]
+    counted = F.lit(True) if new is None else new
 
     def total(where: Column) -> Column:
         return F.sum(F.when(where, 1).otherwise(0))
 
     return operations.groupBy(*SHARD).agg(
-        total(F.col("done")).alias("applied"),
-        total(~F.col("done")).alias("rejected"),
+        total(counted & F.col("done")).alias("applied"),
+        total(counted & ~F.col("done")).alias("rejected"),
         total(staged & fate.isin(OPEN, PREPARED)).alias("staged"),
         total((F.col("type") == "PREPARE") & (fate == PREPARED)).alias("prepared"),
         total(staged & (fate == DROPPED)).alias("dropped"),

@@ -153,6 +153,14 @@ def check_start(
         raise GapError(f"{source.wal} has been trimmed: {told}")
 
 
+def trimmed_starts(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> dict[int, int]:
+    """Where the WAL begins, of each shard that does not begin with its first frame any more."""
+    if _is_there(spark, source, journal):
+        return {}
+    firsts = _first_frames(spark, source, range(journal.shards), None)
+    return {shard: row["offset"] for shard, row in firsts.items() if row["offset"] and row["number"] != 1}
+
+
 def _with_archive(spark: SparkSession, source: JournalSource, path: str, *, bounded: bool) -> Wal:
     # the archive's module checks where the WAL begins with this one's
     from loaders.spark.archived import joined

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
+from copy import copy
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from typing import Any
@@ -20,10 +21,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ArchiveError, CorruptionError
+from journal.errors import ArchiveError, ConfigError, CorruptionError
 from loaders.spark.archived import as_records, newest_manifest, read_archive, read_manifests
 from loaders.spark.fold import by_shard, cut_at, is_one_of, transacted
-from loaders.spark.fold_frames import applied_operations, before, flattened, in_order, shard_facts
+from loaders.spark.fold_frames import applied_operations, before, flattened, in_order, put_aside, shard_facts
 from loaders.spark.fold_transactions import COMMITTED, PREPARED, STAGED
 from loaders.spark.manifest import Manifest
 from loaders.spark.replay_filter import of_addresses
@@ -101,19 +102,29 @@ def open_archive(spark: SparkSession, path: str, journal: str | None = None) -> 
 class Selection:
     """The operations of an archive, as its manifest has it, that a filter leaves.
 
-    What was parsed is kept by the executors (in memory, then on disk) as long as this is: every step of a replay looks
-    at it, and Spark takes longer to think about a plan that holds the parsing so often than to run it. Raises
-    CorruptionError for an archive whose fold stops before its end.
+    What was parsed is kept by the executors (in memory, then on disk) as long as this is, and so is what became of
+    transactions: every step of a replay looks at them, and Spark takes longer to think about a plan that holds the
+    parsing so often than to run it. Raises CorruptionError for an archive whose fold stops before its end.
     """
 
     def __init__(self, spark: SparkSession, path: str, manifest: Manifest, filter_: Filter) -> None:
         self.manifest = manifest
         self._filter = filter_
-        self._flat = self._flattened(spark, path).localCheckpoint()
-        self._facts = shard_facts(self._flat).collect()
+        flat = put_aside(self._flattened(spark, path))
+        self._facts = shard_facts(flat).collect()
         _require_whole(self._facts, path)
         cuts = [(row["topic"], row["shard"], row["end"], row["stale_offsets"], row["epoch"]) for row in self._facts]
-        self._cuts = spark.createDataFrame(cuts, _CUT_SCHEMA)
+        self._operations = applied_operations(flat, spark.createDataFrame(cuts, _CUT_SCHEMA))
+        self._of_transactions = put_aside(transacted(self._operations))
+
+    def with_filter(self, filter_: Filter) -> Selection:
+        """What another filter leaves of the same archive as of the same time, with the same records skipped: nothing is
+        parsed again. Raises ConfigError for another time."""
+        if (filter_.until, filter_.skip) != (self._filter.until, self._filter.skip):
+            raise ConfigError("--until and --skip are of a selection as a whole: make another one")
+        other = copy(self)
+        other._filter = filter_
+        return other
 
     @property
     def ends(self) -> dict[int, int]:
@@ -161,9 +172,8 @@ class Selection:
 
     def _living(self, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
         """Operations that were allowed, with the `life` of their id that they are of, and whether they are `new`."""
-        operations = applied_operations(self._flat, self._cuts)
-        of_transactions = transacted(operations)
-        plain = operations.where(F.col("tx") == 0)
+        of_transactions = self._of_transactions
+        plain = self._operations.where(F.col("tx") == 0)
         all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))))
         all_ = all_.union(_committed(of_transactions, reached, kept)).union(_waiting(of_transactions, kept))
         behind = F.col("in_doubt") | (F.col("position")["offset"] > F.coalesce(_reached(reached), F.lit(-1)))

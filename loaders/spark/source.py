@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import RowError, TopicError
-from journal.v1.journal_pb2 import Archive
+from journal.v1.journal_pb2 import Archive, Trim
 from loaders.spark.client_options import java_options
 from loaders.spark.failures import journal_errors
 from loaders.spark.wire import FORMAT, MAGIC, parsed
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
-ARCHIVE_KEYS = b"archive/"
+ARCHIVE_KEYS, TRIM_KEYS = b"archive/", b"trim/"
 EARLIEST, LATEST = -2, -1
 """In place of an offset: where the partition starts, where it ends."""
 
@@ -75,6 +75,8 @@ class Control(NamedTuple):
     """Whether it was ever activated."""
     archives: dict[int, Archive]
     """The archive's mark of each shard that has one."""
+    trims: dict[int, Trim]
+    """The newest trim of each shard that was trimmed, of this journal."""
 
 
 def batch(
@@ -134,7 +136,8 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
     """What the control rows say, in one look. Raises as `identity`."""
     key = F.col("key")
     of_archive = F.substring("key", 1, len(ARCHIVE_KEYS)) == F.lit(ARCHIVE_KEYS)
-    rows = control_rows(spark, source).where(key.isin(IDENTITY_KEY, EPOCH_KEY) | of_archive)
+    of_trim = F.substring("key", 1, len(TRIM_KEYS)) == F.lit(TRIM_KEYS)
+    rows = control_rows(spark, source).where(key.isin(IDENTITY_KEY, EPOCH_KEY) | of_archive | of_trim)
     with journal_errors(source.journal):
         found = {
             bytes(row["key"]): row
@@ -152,8 +155,14 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
     if told["format"] != FORMAT:
         raise fault(f"the journal has format {told['format']}, this kafka-journal reads {FORMAT}")
     archives = [Archive.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(ARCHIVE_KEYS)]
+    trims = [Trim.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(TRIM_KEYS)]
     journal = JournalIdentity(bytes(told["journal"]), told["shards"])
-    return Control(journal, EPOCH_KEY in found, {mark.shard: mark for mark in archives})
+    return Control(
+        journal,
+        EPOCH_KEY in found,
+        {mark.shard: mark for mark in archives},
+        {trim.shard: trim for trim in trims if trim.journal == journal.uuid},
+    )
 
 
 def _reading(

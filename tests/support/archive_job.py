@@ -1,56 +1,63 @@
-"""An archive job as a process that is killed at a moment.
+"""Archive jobs in one process, each of which stops at a moment; then the process is killed.
 
-`python -m tests.support.archive_job BROKERS JOURNAL PATH MOMENT`
+`python -m tests.support.archive_job BROKERS JARS (JOURNAL PATH MOMENT)...`
 
-MOMENT is `files` or `manifest`: behind which of them the second batch of the run dies, with its JVM.
+MOMENT is `files` or `manifest`: behind which of them the second batch of that job goes no further.
 """
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
+import threading
+from functools import partial
+from typing import NoReturn
+
+from pyspark.sql import SparkSession
 
 from loaders.spark import archive as archiving
 from loaders.spark.manifest import Manifest, ManifestLog
-from loaders.spark.session import make_session
 from loaders.spark.source import JournalSource
+from tests.support.spark_jobs import begin, die, die_with_parent, job_session
 
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.showConsoleProgress": "false",
-}
 BATCH_OFFSETS = 40
 
 
 def main() -> None:
-    bootstrap, journal, path, moment = sys.argv[1:]
-    batches = 0
+    bootstrap, jars, *rest = sys.argv[1:]
+    jobs = list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
+    moments = {journal: moment for journal, _, moment in jobs}
+    reached = threading.Semaphore(0)
 
-    def die(where: str) -> None:
-        if (where, batches) == (moment, 2):
-            os.killpg(0, signal.SIGKILL)
+    def go_no_further() -> NoReturn:
+        reached.release()
+        threading.Event().wait()
+        raise AssertionError
 
     class MortalLog(ManifestLog):
-        """Dies before, or behind, a manifest."""
+        """Ends before, or behind, a manifest."""
+
+        def __init__(self, spark: SparkSession, path: str, journal: str) -> None:
+            super().__init__(spark, path, journal)
+            self._moment = moments[journal]
+            self._batches = 0
 
         def commit(self, manifest: Manifest) -> None:
-            nonlocal batches
-            batches += 1
-            die("files")
+            self._batches += 1
+            if (self._moment, self._batches) == ("files", 2):
+                go_no_further()
             super().commit(manifest)
-            die("manifest")
+            if (self._moment, self._batches) == ("manifest", 2):
+                go_no_further()
 
-    setattr(archiving, "ManifestLog", MortalLog)  # noqa: B010  # what the job opens
-    settings = SETTINGS | {"spark.sql.warehouse.dir": f"{path}-warehouse"}  # a killed process cannot remove it
-    spark = make_session("an archive", master="local[1]", settings=settings)
-    source = JournalSource(bootstrap, journal)
-    archiving.archive(spark, source, path, once=True, max_offsets=BATCH_OFFSETS)
+    setattr(archiving, "ManifestLog", MortalLog)  # noqa: B010  # what the jobs open
+    spark = job_session("archives", jars, f"{jobs[0][1]}-warehouse")
+    for journal, path, _ in jobs:
+        source = JournalSource(bootstrap, journal)
+        begin(partial(archiving.archive, spark, source, path, once=True, max_offsets=BATCH_OFFSETS))
+    begin(die_with_parent)
+    for _ in jobs:
+        reached.acquire()
+    die()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from journal.v1.journal_pb2 import ADD, Mark, Position, Record, Updates
+from journal.v1.journal_pb2 import ADD, Mark, Position, Record, Transaction, Trim, Updates
+from journal.verify import ShardReport, verify_shard
+from journal.verify.base import Base, base_of, note_transactions, state_digest
+from journal.verify.differences import Differences
+from journal.verify.table_state import read_table
 from journal.wire.keys import (
     RowType,
     mark_key,
@@ -102,6 +106,42 @@ def history(shard: int, shards: int) -> Planted:
     ahead = frame(12, add(id_(11)), delete(id_(1)), epoch=2).SerializeToString()
     planted.wal.append(WalEntry(24, START_MS + 24, ahead, False))
     return planted
+
+
+def trim(planted: Planted, shards: int, mark_at: int) -> Base:
+    """Trim a shard, before anything is planted, at a mark that its tables had: what that wrote down."""
+    before = [entry for entry in planted.wal if entry.offset <= mark_at]
+    rows = fold_entries(before, JOURNAL, planted.shard, shards, updates_row_bytes_max=ROW_BYTES_MAX).rows
+    waiting: dict[bytes, bytes] = {}
+    state, _ = read_table(planted.shard, shards, note_transactions(rows.items(), waiting), Differences(planted.shard))
+    first = [part.staged[0].position[0] for part in state.transactions.values()]
+    kept_from = min([*first, mark_at + 1])
+    row = Trim(
+        shard=planted.shard,
+        offset=kept_from,
+        mark=Mark.FromString(rows[planted.mark]),
+        digest=state_digest(state),
+        transactions=[Transaction.FromString(value) for value in waiting.values()],
+        operator="me",
+    )
+    planted.wal = [entry for entry in planted.wal if entry.offset >= kept_from]
+    base = base_of(row, kept_from)
+    assert base is not None
+    return base
+
+
+def verified(planted: Planted, shards: int, base: Base) -> ShardReport:
+    """What `verify` says of the shard."""
+    rows = [*planted.rows.items(), *planted.behind]
+    return verify_shard(
+        planted.shard,
+        shards,
+        JOURNAL,
+        wal=[(entry.offset, entry.timestamp_ms, None, entry.value) for entry in planted.wal],
+        table=sorted(rows, key=lambda row: row[0] == planted.mark),
+        wal_topic=WAL,
+        base=base,
+    )
 
 
 def wal_records(planted: Planted) -> Iterator[TopicRecord]:

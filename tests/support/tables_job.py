@@ -1,33 +1,23 @@
-"""A job that keeps journal tables, as a process that says what it has done and is killed.
+"""Jobs that keep journal tables, as a process that says what it has done and is killed.
 
-`python -m tests.support.tables_job BROKERS JOURNAL PATH FORMAT` says on standard output `writing TABLE` before each
-change of a table, and `batch NUMBER` behind each batch.
+`python -m tests.support.tables_job BROKERS JOURNAL PATH JARS FORMAT...` keeps tables in each format below PATH/FORMAT,
+all at once. It says on standard output `FORMAT writing TABLE` before each change of a table, and `FORMAT batch NUMBER`
+behind each batch; and it does not end.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from pyspark.sql import DataFrame
 
-from loaders.spark.packages import Part
-from loaders.spark.session import make_session
 from loaders.spark.source import JournalSource
 from loaders.spark.table_stores import DeltaStore, Files, ParquetStore, TableFormat, TableStore
 from loaders.spark.tables import keep_tables
+from tests.support.spark_jobs import begin, die_with_parent, job_session
 
-SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-}
 BATCH_OFFSETS = 80
 
 
@@ -35,7 +25,7 @@ class TalkingDelta(DeltaStore):
     """Says what it is about to write."""
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
-        print("writing", table, flush=True)
+        print("delta writing", table, flush=True)
         super().replace(table, keys, fresh, gone)
 
 
@@ -43,7 +33,7 @@ class TalkingParquet(ParquetStore):
     """Says what it is about to write."""
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
-        print("writing", table, flush=True)
+        print("parquet writing", table, flush=True)
         super().replace(table, keys, fresh, gone)
 
 
@@ -52,18 +42,24 @@ def opened(files: Files, kept_as: TableFormat) -> TableStore:
 
 
 def main() -> None:
-    bootstrap, journal, path, kept_as = sys.argv[1:]
-    spark = make_session("tables", parts=frozenset(Part), master="local[1]", settings=SETTINGS)
-    keep_tables(
-        spark,
-        JournalSource(bootstrap, journal),
-        path,
-        kept_as=TableFormat(kept_as),
-        once=True,
-        max_offsets=BATCH_OFFSETS,
-        told=lambda batch: print("batch", batch.number, flush=True),
-        opened=opened,
-    )
+    bootstrap, journal, path, jars, *formats = sys.argv[1:]
+    spark = job_session("tables", jars, f"{path}-warehouse")
+
+    def keep(kept_as: TableFormat) -> None:
+        keep_tables(
+            spark.newSession(),  # of a name there may be one query in each
+            JournalSource(bootstrap, journal),
+            f"{path}/{kept_as.value}",
+            kept_as=kept_as,
+            once=True,
+            max_offsets=BATCH_OFFSETS,
+            told=lambda batch: print(kept_as.value, "batch", batch.number, flush=True),
+            opened=opened,
+        )
+
+    for each in formats:
+        begin(partial(keep, TableFormat(each)))
+    die_with_parent()
 
 
 if __name__ == "__main__":

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from journal.errors import ConfigError
+from journal.kafka.marks import records_between
+from journal.runtime import kafka_of
+from journal.v1.journal_pb2 import Operation
+from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from loaders.spark.analytics import Analytics, analysed
-from loaders.spark.follow import Follower
+from loaders.spark.follow import Follower, follow, to_topic
 from loaders.spark.source import JournalIdentity
-from tests.support.build import JOURNAL
+from tests.support.build import JOURNAL, START_MS, add, frame, marker, update
 from tests.support.queue_life import SHARDS, Life, Writer, rows
 from tests.support.queue_life import Row as Expected
 from tests.support.spark_frames import TopicRecord, record_table
+from tests.support.spark_history import History
 
 pytestmark = pytest.mark.timeout(400)
 
 WIDTH_MS = 2_000
+LIMIT_S = 30.0
 IDENTITY = JournalIdentity(JOURNAL, SHARDS)
 
 
@@ -91,3 +101,102 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
     expected = {key: row for key, row in rows(life, 4 * WIDTH_MS).items() if key[0] < over}
     check_rows(told, expected)
     assert len(told) == len(expected)
+
+
+def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its_own_time(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Shard 1 lags: what it has of the fourth second comes when the windows up to the tenth have been told."""
+    here, there, waits, went = 900 << 10, 901 << 10 | 1, 2 << 10 | 1, 3 << 10 | 1
+    begun = START_MS // WIDTH_MS * WIDTH_MS
+    numbers = [0, 0]
+
+    def record(shard: int, at_ms: int, *operations: Operation) -> TopicRecord:
+        numbers[shard] += 1
+        value = frame(numbers[shard], *operations).SerializeToString()
+        return TopicRecord("j.wal", shard, numbers[shard], begun + at_ms, value)
+
+    def queue(record_id: int) -> Operation:
+        return add(
+            record_id, Queue(name=f"queue {record_id & 1}", address="a").SerializeToString(), kind=RecordKind.QUEUE
+        )
+
+    def sent(message: int, to: int) -> list[Operation]:
+        return [add(message, b"body", kind=RecordKind.MESSAGE), update(message, kind=UpdateKind.ROUTE, subject=to)]
+
+    in_time = [
+        record(0, 0, marker()),
+        record(0, 0, queue(here)),
+        record(1, 0, marker()),
+        record(1, 0, queue(there)),
+        record(0, 1_000, *sent(1 << 10, here)),
+        record(0, 11_500),
+    ]
+    late = [
+        record(1, 3_000, *sent(waits, there), *sent(went, there)),
+        record(1, 4_000, update(went, kind=UpdateKind.ACKNOWLEDGE, subject=there)),
+        record(0, 15_500),
+    ]
+    follower = Follower(spark, IDENTITY, str(tmp_path), WIDTH_MS, 1_000)
+    told = [follower.windows(records_of(spark, batch), number) for number, batch in enumerate((in_time, late))]
+    first, second = (
+        {
+            (round(row["window_start"].timestamp() * 1000) - begun, row["queue"]): row.asDict()
+            for row in (each.collect() if each is not None else [])
+        }
+        for each in told
+    )
+    assert {key: row["depth"] for key, row in first.items()} == dict.fromkeys(
+        [(start, "queue 0") for start in range(0, 10_000, WIDTH_MS)], 1
+    )
+    assert first.keys().isdisjoint(second), "a window that was told is not told again"
+    counted = second[10_000, "queue 1"]
+    assert {name: counted[name] for name in ("came_in", "went_out", "late", "depth")} == {
+        "came_in": 2,
+        "went_out": 1,
+        "late": 3,
+        "depth": 1,
+    }
+    # since the third second, and after one second
+    assert (counted["oldest_age_s"], counted["p50_s"]) == (9.0, 1.0)
+    after = second[12_000, "queue 1"]
+    assert (after["came_in"], after["late"], after["depth"], after["oldest_age_s"]) == (0, 0, 1, 11.0)
+    assert {row["late"] for key, row in (first | second).items() if key[1] == "queue 0"} == {0}
+
+
+@pytest.mark.kafka
+def test_a_topic_gets_each_window_of_the_stream_once(spark: SparkSession, history: History, tmp_path: Path) -> None:
+    settings, topic = history.settings, f"{history.settings.journal}-windows"
+    cluster = kafka_of(settings).cluster()
+    cluster.create(topic, 1, 1, {}, LIMIT_S)
+    cluster.close()
+
+    def windows() -> list[dict[str, Any]]:
+        reader = kafka_of(settings).reader(topic)
+        try:
+            start, end = reader.start_and_end(0, LIMIT_S)
+            found = records_between(reader, 0, start, end, clock=time.monotonic, stall_s=LIMIT_S, name=topic)
+            return [{"key": record.key, **json.loads(record.value or b"")} for record in found]
+        finally:
+            reader.close()
+
+    with pytest.raises(ConfigError, match="is the journal's own"):
+        to_topic(history.source, history.source.table)
+    told = []
+    for _ in range(2):
+        sink = to_topic(history.source, topic)
+        follow(spark, history.source, str(tmp_path), sink, width_s=0.05, lateness_s=0.0, once=True)
+        told.append(windows())
+    assert told[0] == told[1]
+    assert len({(each["key"], each["window_start"]) for each in told[0]}) == len(told[0])
+    assert all(each["key"] == each["queue"].encode() for each in told[0])
+    by_queue = {name: [each for each in told[0] if each["queue"] == name] for name in ("orders/eu", "orders/us")}
+    waiting, gone = len(history.waiting), len(history.acknowledged)
+    came_and_went = {
+        name: (sum(each["came_in"] for each in rows_), sum(each["went_out"] for each in rows_))
+        for name, rows_ in by_queue.items()
+    }
+    assert came_and_went == {"orders/eu": (waiting, 0), "orders/us": (gone, gone)}
+    last = max(by_queue["orders/eu"], key=lambda each: each["window_start"])
+    assert (last["depth"], last["in_doubt"]) == (waiting, 1)
+    assert sum(each["redeliveries"] for each in by_queue["orders/eu"]) == 1

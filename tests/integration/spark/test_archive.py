@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ from loaders.spark.manifest import Manifest
 from loaders.spark.source import JournalSource, identity
 from tests.support.build import add, frame, marker
 from tests.support.in_process import made_journal
+from tests.support.spark_jobs import jars_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
@@ -120,8 +122,7 @@ def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
 
 
-@pytest.fixture
-def journal(bootstrap: str, tmp_path: Path) -> Written:
+def make_written(bootstrap: str, tmp_path: Path) -> Written:
     """With 30 groups in its WAL."""
     settings = made_journal(bootstrap, tmp_path, shards=SHARDS)
     made = Written(settings, str(tmp_path / "archive"), [0] * SHARDS)
@@ -130,6 +131,11 @@ def journal(bootstrap: str, tmp_path: Path) -> Written:
     producer.close()
     made.frames(30)
     return made
+
+
+@pytest.fixture
+def journal(bootstrap: str, tmp_path: Path) -> Written:
+    return make_written(bootstrap, tmp_path)
 
 
 def test_the_archive_is_what_a_consumer_reads(journal: Written, spark: SparkSession) -> None:
@@ -171,50 +177,59 @@ def test_the_archive_is_what_a_consumer_reads(journal: Written, spark: SparkSess
     assert sum(row["part"]["records"] for row in parts) == len(journal.wal())
 
 
-def _ended_job(*arguments: str) -> tuple[int, str]:
-    """An archive job's exit code and log, once it has died."""
-    job = subprocess.Popen(
+def _ended_jobs(*arguments: str) -> tuple[int, str]:
+    """The exit code of archive jobs and their log, once they have died."""
+    jobs = subprocess.Popen(
         [sys.executable, "-m", "tests.support.archive_job", *arguments],
         start_new_session=True,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
     )
-    try:
-        _, said = job.communicate(timeout=JOB_TIMEOUT_S)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-    return job.returncode, said.decode(errors="replace")
+    with ThreadPoolExecutor(1) as drain:
+        assert jobs.stderr is not None
+        reading = drain.submit(jobs.stderr.read)
+        try:
+            jobs.wait(JOB_TIMEOUT_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(jobs.pid, signal.SIGKILL)
+        return jobs.wait(), reading.result().decode(errors="replace")
 
 
 def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
-    journal: Written, spark: SparkSession
+    journal: Written, bootstrap: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    journal.frames(80)
-    source = journal.source
-    for moment, manifests in (("files", 1), ("manifest", 3)):
-        code, said = _ended_job(source.bootstrap_servers, source.journal, journal.path, moment)
-        assert code == KILLED, said
-        manifest = newest_manifest(spark, journal.path, source.journal)
-        assert manifest.number == manifests
+    other = make_written(bootstrap, tmp_path / "other")
+    jobs = {"files": journal, "manifest": other}
+    for each in jobs.values():
+        each.frames(20)
+    of_jobs = [argument for moment, of in jobs.items() for argument in (of.source.journal, of.path, moment)]
+    code, said = _ended_jobs(bootstrap, jars_of(spark), *of_jobs)
+    assert code == KILLED, said
+    for moment, of in jobs.items():
+        manifest = newest_manifest(spark, of.path, of.source.journal)
+        assert manifest.number == {"files": 1, "manifest": 2}[moment]
         # what is archived is a beginning of the WAL, whole
         ends = manifest.ends()
-        assert journal.archived(spark) == [row for row in journal.wal() if row[1] < ends[row[0]]]
-        behind = {shard: mark for shard, mark in journal.marks().items() if mark < ends[shard]}
+        assert of.archived(spark) == [row for row in of.wal() if row[1] < ends[row[0]]]
+        behind = {shard: mark for shard, mark in of.marks().items() if mark < ends[shard]}
         assert bool(behind) == (moment == "manifest")
-        journal.frames(3)
+        of.frames(3)
     files = list(Path(journal.path, "frames").rglob("*.parquet"))
+    cut_off_at = 3
 
     def cut_off(manifest: Manifest) -> None:
-        if manifest.number == 5:
+        if manifest.number == cut_off_at:
             raise ArchiveError("cut off behind the marks")
 
     with pytest.raises(ArchiveError, match="cut off"):
         journal.run(spark, max_offsets=40, told=cut_off)
-    assert journal.marks() == newest_manifest(spark, journal.path, source.journal).ends()
-    journal.run(spark)
-    assert journal.archived(spark) == journal.wal()
-    assert journal.marks() == newest_manifest(spark, journal.path, source.journal).ends()
+    assert journal.marks() == newest_manifest(spark, journal.path, journal.source.journal).ends()
+    for of in jobs.values():
+        of.run(spark)
+        assert of.archived(spark) == of.wal()
+        assert of.marks() == newest_manifest(spark, of.path, of.source.journal).ends()
     named = {
         file
         for row in read_manifests(spark, journal.path).collect()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,10 +12,13 @@ from pyspark.sql import SparkSession
 from typer import Exit
 
 from journal.cli.verify_spark import show
+from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.kafka.control import table_topic
+from journal.kafka.control import read_control, table_topic
+from journal.runtime import kafka_of, no_progress, wall_ms
+from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record
-from journal.verify import Report
+from journal.verify import Report, ShardReport
 from journal.wire.keys import record_key
 from loaders.spark.audit import audit, compare, table_marks
 from loaders.spark.source import JournalIdentity, JournalSource
@@ -25,6 +30,7 @@ from tests.support.spark_frames import record_table
 from tests.support.spark_history import write_values
 
 COMMAND_TIMEOUT_S = 300.0
+LIMIT_S = 30.0
 QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 """For one small job the quick compiler is the faster one."""
 
@@ -62,17 +68,34 @@ UNCHECKED: dict[plants.Plant, str] = {
     plants.trimmed: "planted.wal[19] begins at offset 8",
 }
 PLANTS = list(DIFFERENCES)
+NOT_TRIMMED = {plants.trimmed, plants.wal_gone, plants.empty, plants.damaged, plants.frame_gone}
+LOOKED_FOR_BESIDE = {plants.stray, plants.damaged_ahead, plants.lost_staged}
+"""What `verify` looks for before and after it folds: behind a mark, and how many rows a transaction should have."""
+MARKS_AT_TRIM = (2, 6, 12, 16, plants.STANDS_AT)
+TRIMMED = [(plant, at) for plant in PLANTS if plant not in NOT_TRIMMED | LOOKED_FOR_BESIDE for at in MARKS_AT_TRIM]
+"""The same in shards that were trimmed when their tables stood at an offset."""
 
 
 @pytest.fixture(scope="module")
-def report(spark: SparkSession) -> Report:
-    shards = [plants.history(shard, len(PLANTS)) for shard in range(len(PLANTS))]
-    for plant, shard in zip(PLANTS, shards, strict=True):
+def audited(spark: SparkSession) -> tuple[Report, list[ShardReport]]:
+    """The audit of all shards, and what `verify` says of those that were trimmed."""
+    count = len(PLANTS) + len(TRIMMED)
+    shards = [plants.history(shard, count) for shard in range(count)]
+    bases = {}
+    for shard, (_, at) in zip(shards[len(PLANTS) :], TRIMMED, strict=True):
+        bases[shard.shard] = plants.trim(shard, count, at)
+    for plant, shard in zip([*PLANTS, *(plant for plant, _ in TRIMMED)], shards, strict=True):
         plant(shard)
     wal = record_table(spark, [record for shard in shards for record in plants.wal_records(shard)])
     table = record_table(spark, [record for shard in shards for record in plants.table_records(shard)])
     journal = JournalIdentity(JOURNAL, len(shards))
-    return compare(spark, wal, table, journal, marks=table_marks(table), topic=plants.WAL)
+    found = compare(spark, wal, table, journal, marks=table_marks(table), topic=plants.WAL, bases=bases)
+    return found, [plants.verified(shard, count, bases[shard.shard]) for shard in shards[len(PLANTS) :]]
+
+
+@pytest.fixture(scope="module")
+def report(audited: tuple[Report, list[ShardReport]]) -> Report:
+    return audited[0]
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
@@ -82,6 +105,18 @@ def test_what_is_planted_is_found_and_nothing_else(plant: plants.Plant, report: 
     assert [finding.offset for finding in shard.findings] == ([STOPS[plant]] if plant in STOPS else [])
     assert len(shard.unchecked) == (plant in UNCHECKED)
     assert UNCHECKED.get(plant, "") in "".join(shard.unchecked)
+
+
+@pytest.mark.parametrize(("plant", "at"), TRIMMED, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_of_a_shard_that_was_trimmed_it_says_what_verify_says(
+    plant: plants.Plant, at: int, audited: tuple[Report, list[ShardReport]]
+) -> None:
+    place = TRIMMED.index((plant, at))
+    found, expected = audited[0].shards[len(PLANTS) + place], audited[1][place]
+    assert found.differences.counts == expected.differences.counts, [*found.lines(), *expected.lines()]
+    assert (found.findings, found.unchecked, found.base) == (expected.findings, expected.unchecked, expected.base)
+    assert (found.offset, found.records) == (expected.offset, expected.records)
+    assert found.agrees or plant is not plants.nothing
 
 
 def test_a_difference_says_what_should_be_and_what_is(report: Report) -> None:
@@ -106,31 +141,54 @@ def test_a_difference_says_what_should_be_and_what_is(report: Report) -> None:
 
 
 @pytest.mark.kafka
-def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted(
+def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behind_a_trim(
     spark: SparkSession, bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=2)
     env = command_env(bootstrap, settings.journal, tmp_path / "commands", QUICK_JAVA)
-    with running_worker(settings), BlockingJournal(settings) as journal:
-        journal.activate(Collected())
-        for number in range(1, 40):
-            journal.add(number << 10 | number % 2, 1, b"%d" % number)
-            journal.update(number << 10 | number % 2, 2, b"update")
-        for number in range(1, 20):
-            journal.delete(number << 10 | number % 2)
-        tx = journal.begin()
-        journal.add(100 << 10, 1, b"prepared", tx=tx)
-        journal.prepare(tx, b"xid").wait()
-        journal.flush().wait()
-
-    with pytest.raises(Exit) as ended:
-        show(audit(spark, JournalSource.from_settings(settings)), as_json=False)
-    assert (ended.value.exit_code, "the WAL and the tables agree" in capsys.readouterr().out) == (0, True)
+    with running_worker(settings):
+        with BlockingJournal(settings, copy_name="first") as journal:
+            journal.activate(Collected())
+            for number in range(1, 40):
+                journal.add(number << 10 | number % 2, 1, b"%d" % number)
+                journal.update(number << 10 | number % 2, 2, b"update")
+            for number in range(1, 20):
+                journal.delete(number << 10 | number % 2)
+            journal.flush().wait()
+            tx = journal.begin()
+            journal.add(100 << 10, 1, b"prepared", tx=tx)
+            journal.prepare(tx, b"xid").wait()
+        with pytest.raises(Exit) as ended:
+            show(audit(spark, JournalSource.from_settings(settings)), as_json=False)
+        assert (ended.value.exit_code, "the WAL and the tables agree\n" in capsys.readouterr().out) == (0, True)
+        with BlockingJournal(settings, copy_name="second") as journal:
+            journal.activate(Collected())
+            journal.delete(30 << 10).wait()
+        starts = trimmed(settings)
+        assert min(starts.values()) > 0
+        with BlockingJournal(settings, copy_name="third") as journal:
+            journal.activate(Collected())
+            journal.commit(tx)
+            journal.update(32 << 10, 2, b"since", replaceable=True)
+            journal.delete(34 << 10).wait()
 
     row = Record(type=ADD, id=4 << 10, kind=1, data=b"planted", position=Position(offset=1))
     write_values(settings, table_topic(settings.journal), [(0, record_key(4 << 10), row.SerializeToString())])
     command = ("verify", "--with-spark", "--master", "local[2]", "--json")
     planted = run_command(*command, env=env, timeout_s=COMMAND_TIMEOUT_S)
     assert planted.returncode == 1, planted.stdout + planted.stderr
-    found = json.loads(planted.stdout)
-    assert [shard["differences"]["counts"] for shard in found["shards"]] == [{"row": 1}, {}]
+    found = json.loads(planted.stdout)["shards"]
+    assert [shard["differences"]["counts"] for shard in found] == [{"row": 1}, {}]
+    assert [len(shard["unchecked"]) for shard in found] == [1, 0]
+    for shard, start in starts.items():
+        assert f"the WAL was trimmed to offset {start} by me at " in found[shard]["base"]
+
+
+def trimmed(settings: Settings) -> dict[int, int]:
+    """Where the WAL of each shard begins, once it was trimmed."""
+    kafka = kafka_of(settings)
+    rows = read_control(kafka, settings.journal, time.monotonic, LIMIT_S)
+    with closing(Trimming(kafka, settings, rows, no_progress, without_archive=True)) as trimming:
+        plan = trimming.plan("me", wall_ms())
+        trimming.delete(plan)
+    return {each.shard: each.offset for each in plan}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from journal.cli.activating import activated_journal
 from journal.cli.main import app
 from journal.cli.spark_replay import source_of
 from journal.config import Settings
-from journal.errors import ArchiveError, CorruptionError
+from journal.errors import ArchiveError, ConfigError, CorruptionError
 from journal.journal import BlockingJournal
 from journal.runtime import no_progress
 from journal.v1.journal_pb2 import PREPARE
@@ -32,6 +30,7 @@ from loaders.spark.archive import archive
 from loaders.spark.replaying import Filter, Selection, open_archive
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.spark_history import PLAIN, History, message_of, plain_id, wal_of
+from tests.support.spark_replay import write_replay
 from tests.support.store_node import start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
@@ -40,6 +39,7 @@ TARGET_SHARDS = 5
 KILLED = -signal.SIGKILL
 JOB_TIMEOUT_S = 300.0
 APPENDS_BEFORE_DEATH = 4
+UNTIL_IN_DOUBT = 0
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +60,16 @@ def selected(spark: SparkSession, path: str, filter_: Filter) -> Selection:
     return Selection(spark, path, open_archive(spark, path), filter_)
 
 
+@pytest.fixture(scope="module")
+def whole(spark: SparkSession, archived: str) -> Selection:
+    """All of it."""
+    return selected(spark, archived, Filter())
+
+
 def replayed(
-    spark: SparkSession, path: str, target: Settings, filter_: Filter, *, remapped: bool = False
+    selection: Selection, path: str, target: Settings, filter_: Filter, *, remapped: bool = False
 ) -> ReplayResult:
-    selection, loader = selected(spark, path, filter_), ReplayTarget()
+    loader = ReplayTarget()
     with activated_journal(target, take_over=True, progress=no_progress, loader=loader) as (journal, _):
         of = source_of(selection, path, filter_, remapped=remapped)
         replaying = Replaying(journal, target.limits, of, loader, operator="me", now_ms=lambda: 0.0)
@@ -134,7 +140,7 @@ def test_a_journal_as_of_a_time_is_what_it_was(
     second = min(record.timestamp_ms for record, (*_, frame) in zip(records, frames, strict=True) if frame.epoch == 2)
     until = datetime.fromtimestamp((second - 1) / 1000, UTC)
     with running_worker(target):
-        replayed(spark, archived, target, Filter(until=until))
+        replayed(selected(spark, archived, Filter(until=until)), archived, target, Filter(until=until))
         found = loaded(target)
     gone = {plain_id(1), plain_id(2), plain_id(50)}
     assert gone < set(found.records)
@@ -145,12 +151,13 @@ def test_a_journal_as_of_a_time_is_what_it_was(
 
 
 def test_one_queue_comes_with_its_messages_and_none_of_the_others(
-    spark: SparkSession, history: History, archived: str, target: Settings
+    history: History, archived: str, whole: Selection, target: Settings
 ) -> None:
     """With ids of the target's own. Of a transaction in doubt there is what concerns the queue and its address: what
     waits to be acknowledged, and the duplicate-detection id of the message that is another queue's."""
     with running_worker(target):
-        result = replayed(spark, archived, target, Filter(queues=("orders/eu",)), remapped=True)
+        asked = Filter(queues=("orders/eu",))
+        result = replayed(whole.with_filter(asked), archived, target, asked, remapped=True)
         found = loaded(target)
         with BlockingJournal(target, copy_name="reader") as journal, start(journal) as store:
             taken = []
@@ -172,9 +179,9 @@ def test_one_queue_comes_with_its_messages_and_none_of_the_others(
     assert taken == [message_of(number).body for number, message in in_order if message not in held]
 
 
-def test_filters_leave_what_they_say(spark: SparkSession, history: History, archived: str) -> None:
+def test_filters_leave_what_they_say(spark: SparkSession, history: History, archived: str, whole: Selection) -> None:
     def ids_of(**filter_: Any) -> list[tuple[str, int]]:
-        rows = selected(spark, archived, Filter(**filter_)).operations().where("not in_doubt").collect()
+        rows = whole.with_filter(Filter(**filter_)).operations().where("not in_doubt").collect()
         return [(row["type"], row["id"]) for row in rows]
 
     only = ids_of(ids=(plain_id(61), plain_id(61)))
@@ -190,11 +197,13 @@ def test_filters_leave_what_they_say(spark: SparkSession, history: History, arch
     with pytest.raises(ArchiveError, match="no queue nowhere"):
         ids_of(queues=("nowhere",))
     with pytest.raises(CorruptionError, match=f"{history.settings.journal}.wal"):
-        ids_of(skip=((0, 0),))  # the first marker
+        selected(spark, archived, Filter(skip=((0, 0),)))  # the first marker
+    with pytest.raises(ConfigError, match="make another one"):
+        ids_of(until=datetime(2000, 1, 1, tzinfo=UTC))
 
 
 def test_a_transaction_that_was_replayed_in_doubt_is_not_replayed_again_by_its_settled_effect(
-    spark: SparkSession, history: History, archived: str
+    history: History, whole: Selection
 ) -> None:
     prepared: dict[int, int] = {}
     tx = 0
@@ -204,20 +213,22 @@ def test_a_transaction_that_was_replayed_in_doubt_is_not_replayed_again_by_its_s
                 tx, prepared[shard] = operation.tx, offset
     assert set(prepared) == {0, 1, 2}
     ids = {plain_id(number) for number in range(61, 70)}
-    selection = selected(spark, archived, Filter())
 
     def those(kept: tuple[int, ...]) -> set[int]:
-        return {row["id"] for row in selection.operations(prepared, kept).collect()} & ids
+        return {row["id"] for row in whole.operations(prepared, kept).collect()} & ids
 
     assert those(()) == ids
     assert those((tx,)) == set()
 
 
 def test_killed_in_the_middle_and_run_again_nothing_comes_twice_or_comes_back(
-    spark: SparkSession, history: History, archived: str, target: Settings
+    history: History, archived: str, whole: Selection, target: Settings, tmp_path: Path
 ) -> None:
+    """Killed in the middle, again as soon as a transaction is in doubt, and whatever was consumed or settled then."""
+    of = source_of(whole, archived, Filter(), remapped=False)
+    write_replay(tmp_path / "replay", of, (Selected(*row) for row in whole.operations().collect()))
     with running_worker(target):
-        code, said = killed_job(target, archived)
+        code, said = killed_job(target, tmp_path / "replay", APPENDS_BEFORE_DEATH)
         assert code == KILLED, said
         there = sorted(record_id for record_id, (kind, _) in loaded(target).records.items() if kind == PLAIN)
         consumed = there[::2]
@@ -225,29 +236,31 @@ def test_killed_in_the_middle_and_run_again_nothing_comes_twice_or_comes_back(
             for record_id in consumed:
                 journal.delete(record_id)
             journal.flush().wait()
-        result = replayed(spark, archived, target, Filter())
+        code, said = killed_job(target, tmp_path / "replay", UNTIL_IN_DOUBT)
+        assert code == KILLED, said
+        in_doubt = loaded(target)
+        with activated_journal(target, take_over=True, progress=no_progress) as (journal, _):
+            journal.rollback(history.prepared[0]).wait()
+        result = replayed(whole, archived, target, Filter())
         found = loaded(target)
     assert consumed
     assert result.before > 0
+    assert (result.operations, result.in_doubt) == (0, [])
     assert set(found.records) == set(history.loaded.records) - set(consumed)
     assert {record_id: each for record_id, each in history.loaded.updates.items() if record_id in found.records} == (
         found.updates
     )
-    assert staged(found) == staged(history.loaded)
+    assert staged(in_doubt) == staged(history.loaded)
+    assert found.in_doubt == {}
 
 
-def killed_job(target: Settings, path: str) -> tuple[int, str]:
+def killed_job(target: Settings, file: Path, appends: int) -> tuple[int, str]:
     """A replay that dies in the middle: its exit code, and what it said."""
-    arguments = (target.bootstrap_servers, target.journal, str(target.directory), path, str(APPENDS_BEFORE_DEATH))
-    job = subprocess.Popen(
+    arguments = (target.bootstrap_servers, target.journal, str(target.directory), str(file), str(appends))
+    ended = subprocess.run(
         [sys.executable, "-m", "tests.support.replay_job", *arguments],
-        start_new_session=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        timeout=JOB_TIMEOUT_S,
     )
-    try:
-        _, said = job.communicate(timeout=JOB_TIMEOUT_S)
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(job.pid, signal.SIGKILL)
-    return job.returncode, said.decode(errors="replace")
+    return ended.returncode, ended.stderr.decode(errors="replace")

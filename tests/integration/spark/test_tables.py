@@ -29,6 +29,7 @@ from loaders.spark.store_columns import messages
 from loaders.spark.table_stores import TableFormat
 from loaders.spark.tables import keep_tables, read_kept
 from tests.support.spark_history import History, uuid_of, wal_of
+from tests.support.spark_jobs import jars_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
@@ -136,35 +137,45 @@ def check_tables(spark: SparkSession, settings: Settings, history: History, path
 # ---- jobs --------------------------------------------------------------------------------------------------
 
 
-def killed_job(history: History, path: Path, kept_as: TableFormat, chance: Random) -> tuple[int, list[str]]:
-    """A job's exit code and what it said, killed a random moment behind a random one of its first lines."""
+@pytest.fixture(scope="module")
+def killed(spark: SparkSession, history: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where jobs keep tables in each format that were killed, together, a random moment behind a random one of their
+    first lines."""
+    path = tmp_path_factory.mktemp("killed") / "tables"
+    seed = SystemRandom().randrange(10**6)
+    print("seed", seed)
+    chance = Random(seed)
+    source, formats = history.source, [each.value for each in TableFormat]
     job = subprocess.Popen(
         [
             *(sys.executable, "-m", "tests.support.tables_job"),
-            *(history.source.bootstrap_servers, history.source.journal, str(path), kept_as.value),
+            *(source.bootstrap_servers, source.journal, str(path), jars_of(spark), *formats),
         ],
         start_new_session=True,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     lines: list[str] = []
-    until, delay_s = chance.randint(1, LINES_MAX), chance.random() * DELAY_S_MAX
+    left, delay_s = {each: chance.randint(1, LINES_MAX) for each in formats}, chance.random() * DELAY_S_MAX
     with ThreadPoolExecutor(1) as drain:
         assert job.stdout is not None
         assert job.stderr is not None
         said = drain.submit(job.stderr.read)
         try:
-            while len(lines) < until and (line := job.stdout.readline()):
+            while max(left.values()) > 0 and (line := job.stdout.readline()):
                 lines.append(line.strip())
-            if len(lines) == until:
-                with suppress(subprocess.TimeoutExpired):
-                    job.wait(delay_s)
+                left[line.split()[0]] -= 1
+            with suppress(subprocess.TimeoutExpired):
+                job.wait(delay_s)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)
         code = job.wait()
-        return code, [*lines, *([] if len(lines) == until else said.result().splitlines()[-40:])]
+        print("killed behind", lines)
+        assert (code, max(left.values()) <= 0) == (-signal.SIGKILL, True), said.result().splitlines()[-40:]
+    return path
 
 
 def command(history: History, path: Path, kept_as: TableFormat) -> Result:
@@ -175,17 +186,13 @@ def command(history: History, path: Path, kept_as: TableFormat) -> Result:
 
 @pytest.mark.parametrize("kept_as", TableFormat, ids=lambda each: each.value)
 def test_tables_are_what_the_readers_give_though_the_job_that_keeps_them_is_killed(
-    spark: SparkSession, history: History, tmp_path: Path, kept_as: TableFormat
+    spark: SparkSession, history: History, killed: Path, kept_as: TableFormat
 ) -> None:
-    seed = SystemRandom().randrange(10**6)
-    print("seed", seed)
-    code, lines = killed_job(history, tmp_path / "tables", kept_as, Random(seed))
-    print("killed behind", lines)
-    assert code == -signal.SIGKILL, lines
-    ended = command(history, tmp_path / "tables", kept_as)
+    path = killed / kept_as.value
+    ended = command(history, path, kept_as)
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
-    check_tables(spark, history.settings, history, tmp_path / "tables")
+    check_tables(spark, history.settings, history, path)
     rows = {
         "messages": len(history.waiting),
         "in_doubt": 1,
@@ -196,9 +203,9 @@ def test_tables_are_what_the_readers_give_though_the_job_that_keeps_them_is_kill
     assert "is in the tables" in ended.stderr
 
     # nothing new, and not for another format
-    assert keep_tables(spark, history.source, str(tmp_path / "tables"), kept_as=kept_as, once=True).batches == 0
+    assert keep_tables(spark, history.source, str(path), kept_as=kept_as, once=True).batches == 0
     other = next(each for each in TableFormat if each is not kept_as)
-    refused = command(history, tmp_path / "tables", other)
+    refused = command(history, path, other)
     assert (refused.exit_code, f"--format {kept_as.value}" in refused.stderr) == (2, True), refused.output
 
 
