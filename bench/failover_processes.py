@@ -5,6 +5,7 @@ What they tell has the time of this machine's clock, which all of them share.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -135,6 +136,7 @@ class NodeProcess(Told):
     def __init__(self, settings: Settings, name: str, *flags: str) -> None:
         directory = settings.directory / settings.journal / name
         directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
         self.name = name
         self.flags = flags
         self.acknowledged: list[float] = []
@@ -144,6 +146,15 @@ class NodeProcess(Told):
         super().__init__(
             ["bench.failover_node", name, *flags], _environment(settings, directory), directory.with_suffix(".log")
         )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        # the worker of a node that was killed gives its shards back before it ends, and writes until then
+        for lock in self._directory.rglob("worker-*.lock"):
+            with lock.open() as held:
+                fcntl.flock(held, fcntl.LOCK_EX)
 
     def _take(self, event: Event) -> None:
         if event["event"] == "acknowledged":
