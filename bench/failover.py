@@ -24,9 +24,10 @@ from bench import limits
 from bench.failover_group import Group
 from bench.failover_processes import OPERATIONS_A_MESSAGE, Event, NodeProcess, wait_for_members
 from bench.rounds import Comparison, Figures, Outcome, Series, alternate, rounded, say
-from bench.scene import Memory, Scene, worker
+from bench.scene import TIMEOUT_S, Marks, Memory, Scene, worker
 from journal.config import Settings
-from journal.kafka.control import node_group, worker_group
+from journal.kafka.control import node_group, wal_topic, worker_group
+from journal.runtime import kafka_of
 
 LOAD_OPERATIONS_PER_S = 5000
 SHARDS = 8
@@ -238,6 +239,18 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
     outcome.figures |= warm.figures(len(limit)) | cold.figures(len(limit))
 
 
+def _wait_until_applied(settings: Settings) -> None:
+    """Until every shard's worker has applied what is in the WAL now: one that got its shards a moment ago recovers
+    them first. The load goes on, and takes every shard's mark beyond where its WAL ends now."""
+    wal, marks = kafka_of(settings).reader(wal_topic(settings.journal)), Marks(settings)
+    try:
+        ends = {shard: wal.start_and_end(shard, TIMEOUT_S)[1] for shard in range(settings.shards)}
+        marks.wait_for(ends, TIMEOUT_S)
+    finally:
+        wal.close()
+        marks.close()
+
+
 # ---- hand-over and kill ----------------------------------------------------------------------------------------------
 
 
@@ -256,6 +269,7 @@ def _gaps(scene: Scene, outcome: Outcome, *, with_worker: bool) -> None:
         def settle() -> None:
             wait_for_members(scene.bootstrap, node_group(settings.journal), 2)
             wait_for_members(scene.bootstrap, worker_group(settings.journal), 2 if with_worker else 1)
+            _wait_until_applied(settings)
 
         def gap_s() -> float:
             settle()
