@@ -23,7 +23,7 @@ from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wal import WalReader
 from journal.wire.frames import decode_frame
 from journal.wire.ids import sequence_of
-from journal.wire.keys import RECORD_KEY_BYTES, record_id_of
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of
 from streams.divert.replay_range import ReplayRange, moment
 
 _STAGED_PREFIX_BYTES = 11
@@ -56,7 +56,7 @@ class _Living:
 
     def write(self, changes: Iterable[Change]) -> None:
         for key, value in changes:
-            if key[:1] == b"r" and len(key) == RECORD_KEY_BYTES:
+            if key[:1] == RECORD_TAG and len(key) == RECORD_KEY_BYTES:
                 (self._records.discard if value is None else self._records.add)(record_id_of(key))
             elif key[:1] == b"x":
                 self._stage(key, value)

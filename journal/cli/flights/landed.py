@@ -16,11 +16,10 @@ from typing import NamedTuple
 from journal.cli.flights.data import Flight
 from journal.cli.flights.expected import DIFFERENCES_MAX
 from journal.cli.flights.plan import FlightOperation, Verb, line_of
-from journal.errors import DeadlineError
+from journal.kafka.marks import records_between
 from journal.kafka.ports import Kafka, LogRecord
 
 _PREFIX = "landed."
-_READ_S = 120.0
 
 
 def landed_topic(journal: str) -> str:
@@ -124,15 +123,11 @@ def compare_landings(
 def read_committed(kafka: Kafka, topic: str, partitions: int, timeout_s: float) -> list[LogRecord]:
     """All committed records of a topic, each partition's in their order. Raises DeadlineError."""
     reader = kafka.reader(topic)
-    records: list[LogRecord] = []
-    until = time.monotonic() + _READ_S
     try:
-        bounds = reader.bounds(range(partitions), timeout_s)
-        reader.seek({partition: start for partition, (start, _) in bounds.items()})
-        while any(reader.position(partition) < end for partition, (_, end) in bounds.items()):
-            if time.monotonic() > until:
-                raise DeadlineError(f"topic {topic} could not be read to its end in {_READ_S:g} s")
-            records += reader.poll(timeout_s)
+        return [
+            record
+            for part, (start, end) in reader.bounds(range(partitions), timeout_s).items()
+            for record in records_between(reader, part, start, end, clock=time.monotonic, stall_s=timeout_s, name=topic)
+        ]
     finally:
         reader.close()
-    return records
