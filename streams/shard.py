@@ -251,8 +251,8 @@ class ShardWorker:
             left = until - self._clock()
             if left <= 0:
                 raise HangingTransactionError(
-                    f"{topic}[{self.shard}] holds a transaction that nobody ends: kafka-transactions.sh find-hanging "
-                    "--topic finds it, abort ends it"
+                    f"{topic}[{self.shard}] holds a transaction that nobody ends: `kafka-transactions.sh find-hanging "
+                    f"--topic {topic}` finds it, and `abort` ends it"
                 )
             replica.poll(left)
 
