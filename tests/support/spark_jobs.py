@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -43,15 +42,13 @@ def job_session(name: str, jars: str, warehouse: str) -> SparkSession:
 
 def begin(job: Callable[[], object]) -> None:
     """Run a job beside others; an error of one ends the process."""
+    threading.excepthook = _end
+    threading.Thread(target=job, daemon=True).start()
 
-    def run() -> None:
-        try:
-            job()
-        except Exception:  # noqa: BLE001  # a process's edge
-            traceback.print_exc()
-            os._exit(1)
 
-    threading.Thread(target=run, daemon=True).start()
+def _end(ended: threading.ExceptHookArgs) -> None:
+    threading.__excepthook__(ended)
+    os._exit(1)
 
 
 def die() -> NoReturn:
