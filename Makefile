@@ -55,7 +55,7 @@ model: venv  ## the fencing model, every bound and every removal (about 6 minute
 
 .PHONY: model
 
-demo: venv  ## a year of real flights through the journal, with a failover half way (about 3 minutes)
+demo: venv  ## a year of real flights through the journal, with a failover half way (about 4 minutes)
 	$(BIN)/kafka-journal demo
 
 .PHONY: demo
