@@ -21,6 +21,7 @@ from typing import Protocol
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
+from journal.beside import InBackground, at_once
 from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError, StateError
 from journal.fencing import Claim, Fence, Standing, Timing
 from journal.following import Following
@@ -39,6 +40,9 @@ from journal.writer import Joining, Writer, WriterConfig
 log = logging.getLogger(__name__)
 
 _READY_SHARD = 0
+
+FENCE_STEP = "fence"
+"""The first step's name: told before anything is done, so that whoever is told may still prevent it."""
 
 Progress = Callable[[str, int, int], None]
 """Called with a step's name, what is done of it, and how much there is (0: not known)."""
@@ -100,8 +104,10 @@ class Activation:
         gate_s: float,
         wall_ms: Callable[[], float],
         progress: Progress,
+        beside: InBackground = at_once,
     ) -> None:
-        """`claim_as` makes the claim for an epoch, with a nonce of its own."""
+        """`claim_as` makes the claim for an epoch, with a nonce of its own. `beside` runs what need not be waited for
+        before the next thing is asked."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -112,6 +118,7 @@ class Activation:
         self._gate_s = gate_s
         self._wall_ms = wall_ms
         self._progress = progress
+        self._beside = beside
         self._fence = Fence(kafka, config.journal, timing)
         self.report = ActivationReport()
 
@@ -121,6 +128,7 @@ class Activation:
         `state` is a loader to be filled, or one that follows `replica`.
         """
         clock, report = self._timing.clock, self.report
+        self._progress(FENCE_STEP, 0, 0)
         times = [clock()]
         producer = self._fence.initialise(clock() + self._timing.recovery_s)
         times.append(clock())
@@ -164,19 +172,20 @@ class Activation:
                 return Writer(self._kafka, self._config, claim, self._fence, producer, last, ends, self._timing)
 
     def _read_claim(self, producer: TransactionalProducer) -> tuple[Claim, list[Tail]]:
-        """The next epoch and each shard's last frame, both read after the init of `producer`."""
+        """The next epoch and each shard's last frame, both asked for after the init of `producer`, and together."""
         config, timing = self._config, self._timing
         try:
-            rows = self._fence.rows()
+            reading = self._beside(self._fence.rows)
+            reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock, wait_ms=LOOK_MS)
+            try:
+                tails = reader.tails(timing.request_s)
+            finally:
+                reader.close()
+            rows = reading.result()
             # a standby's connections and its look at the topics may be older than the topics
             if rows.identity is not None and rows.identity.journal != config.uuid:
                 raise StateError(f"journal {config.journal} was made anew: close this one, and start another")
-            claim = self._claim_as(rows.epoch.epoch + 1)
-            reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock, wait_ms=LOOK_MS)
-            try:
-                return claim, reader.tails(timing.request_s)
-            finally:
-                reader.close()
+            return self._claim_as(rows.epoch.epoch + 1), tails
         except BaseException:
             producer.close()
             raise

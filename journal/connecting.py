@@ -8,7 +8,7 @@ from journal.config import Settings
 from journal.errors import TopicError
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import table_topic
-from journal.kafka.ports import Kafka
+from journal.kafka.ports import Cluster, Kafka
 from journal.local.ports import LocalStore
 from journal.replica import Replica, copy_identity
 from journal.v1.journal_pb2 import Identity
@@ -29,10 +29,8 @@ def kafka_of(settings: Settings) -> KafkaClients:
     )
 
 
-def identity_of_copy(kafka: Kafka, settings: Settings, identity: Identity) -> bytes:
+def identity_of_copy(cluster: Cluster, settings: Settings, identity: Identity, timeout_s: float) -> bytes:
     """What a copy made now is a copy of. Raises TopicError if the table is not there."""
-    timeout_s = settings.request_timeout_ms / 1000
-    cluster = kafka.cluster()
     topic = table_topic(settings.journal)
     table = cluster.describe([topic], timeout_s).get(topic)
     if table is None:
@@ -42,17 +40,18 @@ def identity_of_copy(kafka: Kafka, settings: Settings, identity: Identity) -> by
 
 def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: LocalStore) -> Replica:
     """A replica of all shards in `store`, seeking to where the copy stands."""
+    timeout_s = settings.request_timeout_ms / 1000
     replica = Replica(
         kafka,
         table_topic(settings.journal),
         range(identity.shards),
         store,
-        identity_of_copy(kafka, settings, identity),
+        identity_of_copy(kafka.cluster(), settings, identity, timeout_s),
         clock=time.monotonic,
         wall_ms=wall_ms,
         delete_retention_ms=settings.delete_retention_ms,
         min_compaction_lag_ms=settings.min_compaction_lag_ms,
         held_bytes_max=settings.limits.held_bytes_max,
     )
-    replica.open(settings.request_timeout_ms / 1000)
+    replica.open(timeout_s)
     return replica

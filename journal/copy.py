@@ -157,8 +157,10 @@ class TableCopy:
             tables = self._require_tables()
             if self._lent:
                 raise StateError("another journal uses the local copy: close that one first")
-            self._stop_follower()
+            follower = self._stop_follower()
             try:
+                if follower is not None:
+                    follower.compare_before_use(self._settings.request_timeout_ms / 1000)
                 tables.mend()
             except BaseException:
                 self._stand_by(tables)
@@ -201,10 +203,11 @@ class TableCopy:
         self._follower = follower
         follower.start()
 
-    def _stop_follower(self) -> None:
-        if self._follower is not None:
-            self._follower.stop()
-            self._follower = None
+    def _stop_follower(self) -> Follower | None:
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.stop()
+        return follower
 
     def _require_tables(self) -> LocalTables:
         if self._tables is None or self._closed:

@@ -1,19 +1,21 @@
 """Follower: the thread that keeps an open copy of the tables up to date while no activation uses it.
 
 A standby's also keeps the state warm (`Following`), and knows whether it could take over. Whatever goes wrong costs no
-more than time: it reads again from where the copy stands, and builds anew what is damaged.
+more than time: it reads again from where the copy stands, and builds anew what is damaged, or of a table that was made
+anew: that is looked at now and then, and before anything else by a process that was stopped for a while.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from journal.errors import CorruptionError, LocalDamageError, OperatingError
+from journal.errors import CorruptionError, LocalDamageError, OperatingError, TopicError
 from journal.following import Following
 from journal.local_tables import Condition, LocalTables
 from journal.v1.journal_pb2 import Mark
@@ -25,6 +27,9 @@ STANDBY_POLL_S = 0.01
 ACTIVE_POLL_S = 0.5
 _LOOK_EVERY_S = 1.0
 _LOOK_S = 1.0
+_COMPARE_EVERY_S = 5.0
+"""Whoever was away for so long may have slept through the end of the table that it had a copy of."""
+_COMPARED_COUNTS_S = 30.0
 _AGAIN_S = 0.5
 _LATER_S = 5.0
 """Before a loader that raised, or a table that holds what it must not hold, is tried again."""
@@ -78,6 +83,7 @@ class Follower:
         self._looked_at = 0.0
         self._known = False
         """Whether the last look was answered."""
+        self._turned_at = self._compare_at = -math.inf
         self._whole_at = time.monotonic()
         self.fitness = Fitness(False, "the copy is not followed yet", 0, 0)
 
@@ -88,6 +94,13 @@ class Follower:
         """Waits for what it is doing: at most a scan of the copy, or a request to Kafka."""
         self._stop.set()
         self._thread.join()
+
+    def compare_before_use(self, timeout_s: float) -> None:
+        """Once it is stopped, and before another uses the copy: if it was away (the process was suspended), or has not
+        been told for long whether the table is the same, find out. Raises OperatingError if that cannot be."""
+        now, tables = time.monotonic(), self._tables
+        if now - self._turned_at >= _COMPARE_EVERY_S or now - tables.compared_at >= _COMPARED_COUNTS_S:
+            tables.compare(timeout_s)
 
     # ---- its thread ------------------------------------------------------------------------------------------------
 
@@ -114,6 +127,9 @@ class Follower:
 
     def _turn(self) -> None:
         tables = self._tables
+        now = self._turned_at = time.monotonic()
+        if now - tables.compared_at >= _COMPARE_EVERY_S and now >= self._compare_at:
+            self._compare(now)
         if tables.condition is not Condition.SOUND:
             tables.mend()
             self._met_at = tables.replica.marks()
@@ -127,6 +143,15 @@ class Follower:
         if self._following is not None:
             self._keep_warm(self._following)
             self._look()
+
+    def _compare(self, now: float) -> None:
+        self._compare_at = now + _COMPARE_EVERY_S
+        try:
+            self._tables.compare(_LOOK_S)
+        except TopicError:
+            raise
+        except OperatingError as error:
+            log.debug("whether the table is the same is not known: %s", error)
 
     def _keep_warm(self, following: Following) -> None:
         if following.failure is None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from journal.config import Settings
 from journal.connecting import identity_of_copy, open_replica
-from journal.errors import LocalDamageError, LocalStorageError
+from journal.errors import LocalDamageError, LocalStorageError, TopicError
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
@@ -40,8 +40,12 @@ class LocalTables:
         """Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory."""
         self._kafka = kafka
         self._settings = settings
+        self._timeout_s = settings.request_timeout_ms / 1000
+        self._cluster = kafka.cluster()
         self._listener: CopyListener | None = None
         self.condition = Condition.SOUND
+        self.compared_at = time.monotonic()
+        """Since when no look has told whether the table is the same."""
         self.rows = self._open_journal()
         slot = hold(directory)
         if slot is None:
@@ -59,8 +63,7 @@ class LocalTables:
             raise
 
     def _open_journal(self) -> ControlRows:
-        timeout_s = self._settings.request_timeout_ms / 1000
-        return open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=timeout_s)
+        return open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=self._timeout_s)
 
     def _opened_replica(self) -> Replica:
         try:
@@ -92,6 +95,21 @@ class LocalTables:
         elif self.condition is Condition.SOUND:
             self.condition = Condition.STALE
 
+    def compare(self, timeout_s: float) -> None:
+        """Look whether the table is still the topic that this is a copy of; `mend` then does what follows from that.
+
+        A topic that was made anew may hold the offset that a copy of the former one goes on from: its reader meets no
+        error. Raises OperatingError if that cannot be known now.
+        """
+        if not self._is_same(timeout_s):
+            self.suspect(TopicError(f"the table of {self._settings.journal} was made anew"))
+
+    def _is_same(self, timeout_s: float) -> bool:
+        now = time.monotonic()
+        identity = identity_of_copy(self._cluster, self._settings, self.identity, timeout_s)
+        self.compared_at = now
+        return identity == self.replica.identity
+
     def mend(self) -> None:
         """Make the copy one that can be followed on. Raises what opening it raises."""
         if self.condition is Condition.SOUND:
@@ -106,8 +124,8 @@ class LocalTables:
         self.condition = Condition.SOUND
 
     def _reopen(self) -> None:
-        if identity_of_copy(self._kafka, self._settings, self.identity) == self.replica.identity:
-            self.replica.open(self._settings.request_timeout_ms / 1000)
+        if self._is_same(self._timeout_s):
+            self.replica.open(self._timeout_s)
             return
         log.warning("the topics of %s were made anew, and so is the local copy", self._settings.journal)
         self.rows = self._open_journal()
@@ -121,4 +139,5 @@ class LocalTables:
     def close(self) -> None:
         self.replica.close()
         self.store.close()
+        self._cluster.close()
         self._slot.release()

@@ -21,6 +21,9 @@ from journal.v1.journal_pb2 import Identity
 log = logging.getLogger(__name__)
 
 _EVERY_S = 2.0
+"""How often connections are used, so that they stay."""
+_LOOK_S = 0.2
+"""How often it is looked whether a client was taken: the next activation may come soon."""
 _CONNECT_S = 2.0
 _CHECK_EVERY_S = 60.0
 _CHECK_COUNTS_S = 180.0
@@ -68,15 +71,18 @@ class Readiness:
 
     def _run(self) -> None:
         check_at = time.monotonic() + _CHECK_EVERY_S
+        keep_at, was_whole = 0.0, False
         while not self._stop.is_set():
             try:
-                self.clients.keep(_CONNECT_S)
+                if time.monotonic() >= keep_at or (was_whole and self.clients.lacks_some):
+                    self.clients.keep(_CONNECT_S)
+                    keep_at, was_whole = time.monotonic() + _EVERY_S, not self.clients.lacks_some
                 if time.monotonic() >= check_at:
                     check_at = time.monotonic() + _CHECK_EVERY_S
                     self._check()
             except JournalError as error:
                 log.debug("this node is not ready to activate at once: %s", error)
-            self._stop.wait(_EVERY_S)
+            self._stop.wait(_LOOK_S)
 
     def _check(self) -> None:
         identity, began = self._identity(), time.monotonic()

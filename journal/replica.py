@@ -384,7 +384,7 @@ class Replica:
 
     def ends(self, timeout_s: float) -> dict[int, int]:
         """Where the table ends now, by shard; asks the brokers."""
-        return {shard: self._reader.start_and_end(shard, timeout_s)[1] for shard in self._numbers}
+        return self._reader.ends(self._numbers, timeout_s)
 
     def behind(self, ends: Mapping[int, int]) -> int:
         """Offsets before `ends` that this copy has not read."""

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from journal.activation import Activated, Activation, ActivationReport, Progress
+from journal.beside import in_thread
 from journal.config import Settings
 from journal.connecting import kafka_of, open_replica, wall_ms
 from journal.copy import TableCopy
@@ -186,6 +187,7 @@ class JournalRuntime:
             gate_s=settings.gate_timeout_ms / 1000,
             wall_ms=wall_ms,
             progress=self._progress,
+            beside=in_thread,
         )
 
     def _write(self) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from journal.errors import DeadlineError, FrameError
+from journal.errors import DeadlineError, FrameError, GapError
 from journal.kafka.control import wal_topic
 from journal.kafka.ports import READ_MS, Clock, Kafka, LogRecord
 from journal.v1.journal_pb2 import Frame
@@ -63,25 +63,32 @@ class WalReader:
         """The last committed frame of every shard. All shards are read at once; one whose last offsets hold no frame
         (markers and aborted groups alone) is then looked at on its own."""
         until = self._clock() + timeout_s
-        bounds = self._reader.bounds(range(self._shards), timeout_s)
-        newest: list[Frame | None] = [None] * self._shards
-        self._reader.seek({shard: max(start, end - _TAIL_OFFSETS) for shard, (start, end) in bounds.items()})
-        while any(self._reader.position(shard) < end for shard, (_, end) in bounds.items()):
+        ends = self._reader.ends(range(self._shards), timeout_s)
+        try:
+            newest = self._newest_of({shard: max(0, end - _TAIL_OFFSETS) for shard, end in ends.items()}, ends, until)
+        except GapError:  # a log was trimmed nearly to its end
+            newest = {}
+        return [
+            Tail(newest[shard].number, newest[shard].group, end)
+            if shard in newest
+            else self.tail_until(shard, end, until - self._clock())
+            for shard, end in ends.items()
+        ]
+
+    def _newest_of(self, starts: Mapping[int, int], ends: Mapping[int, int], until: float) -> dict[int, Frame]:
+        """The last frame of the newest epoch in each shard, where there is one between these offsets."""
+        newest: dict[int, Frame] = {}
+        self._reader.seek(starts)
+        while any(self._reader.position(shard) < end for shard, end in ends.items()):
             left = until - self._clock()
             if left <= 0:
                 raise DeadlineError("the last frames of the WAL could not be read in time")
             for record in self._reader.poll(left):
                 shard = record.partition
-                frame = self._decode(record) if record.offset < bounds[shard][1] else None
-                before = newest[shard]
-                if frame is not None and (before is None or frame.epoch >= before.epoch):
+                frame = self._decode(record) if record.offset < ends[shard] else None
+                if frame is not None and (shard not in newest or frame.epoch >= newest[shard].epoch):
                     newest[shard] = frame
-        return [
-            self.tail_until(shard, bounds[shard][1], until - self._clock())
-            if frame is None
-            else Tail(frame.number, frame.group, bounds[shard][1])
-            for shard, frame in enumerate(newest)
-        ]
+        return newest
 
     def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:
         """The last committed frame of the newest epoch before `end`."""

@@ -49,6 +49,10 @@ class _Kept(Generic[_T]):
         self._client: _T | None = None
         self._closed = False
 
+    @property
+    def waits(self) -> bool:
+        return self._client is not None
+
     def take(self) -> _T | None:
         with self._lock:
             client, self._client = self._client, None
@@ -112,6 +116,11 @@ class AheadClients:
             lambda: kafka.reader(topic, committed=committed, wait_ms=LOOK_MS),
             lambda reader, timeout_s: bool(reader.bounds(partitions(), timeout_s)),
         )
+
+    @property
+    def lacks_some(self) -> bool:
+        """Whether there is something for `keep` to make, now that whoever took a client has had its rest."""
+        return self._clock() >= self._rests_until and not all(kept.waits for kept in self._all)
 
     def keep(self, timeout_s: float) -> None:
         """Have every client made and connected, each within `timeout_s`; just after one was taken, none."""

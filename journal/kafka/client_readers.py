@@ -161,6 +161,14 @@ class KafkaReader:
             for part in partitions
         }
 
+    def ends(self, partitions: Sequence[int], timeout_s: float) -> dict[int, int]:
+        until = self._clock() + timeout_s
+        ends = self._offsets(_END, partitions, until)
+        return {
+            part: ends[part] if part in ends else self.start_and_end(part, max(0.001, until - self._clock()))[1]
+            for part in partitions
+        }
+
     def _offsets(self, which: int, partitions: Sequence[int], until: float) -> dict[int, int]:
         """Offsets as far as the leaders that librdkafka knows of tell them in time."""
         asked = [TopicPartition(self._topic, part, which) for part in partitions]

@@ -184,6 +184,9 @@ class Reader(Protocol):
     def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
         """`start_and_end` of many partitions, asked for together: each as of a moment after the call."""
 
+    def ends(self, partitions: Sequence[int], timeout_s: float) -> dict[int, int]:
+        """The ends alone, in half the time."""
+
     def close(self) -> None: ...
 
 
@@ -194,6 +197,8 @@ class TopicState(NamedTuple):
     partitions: int
     replication: int
     config: Mapping[str, str]
+    may_write: bool = True
+    """As far as the cluster says it; a transaction finds out otherwise too late to tell which topic it was."""
 
 
 class GroupMember(NamedTuple):

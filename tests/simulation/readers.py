@@ -74,6 +74,9 @@ class SimulatedReader:
     def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
         return {partition: self.start_and_end(partition, timeout_s) for partition in partitions}
 
+    def ends(self, partitions: Sequence[int], timeout_s: float) -> dict[int, int]:
+        return {partition: self.start_and_end(partition, timeout_s)[1] for partition in partitions}
+
     def close(self) -> None:
         self._requests = None
 

@@ -196,6 +196,8 @@ def the_bounds_of_many_partitions_are_those_of_each(env: Environment) -> None:
     for _ in range(2):
         assert committed.bounds(range(3), LIMIT_S) == {0: (0, 2), 1: (0, 0), 2: (1, 2)}
         assert unfiltered.bounds([2, 0], LIMIT_S) == {0: (0, 2), 2: (1, 3)}
+        assert committed.ends(range(3), LIMIT_S) == {0: 2, 1: 0, 2: 2}
+        assert unfiltered.ends([2, 0], LIMIT_S) == {0: 2, 2: 3}
 
 
 def the_position_passes_markers_and_aborted_tails(env: Environment) -> None:

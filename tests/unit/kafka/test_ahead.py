@@ -126,10 +126,13 @@ def test_whoever_takes_one_is_not_disturbed_by_the_making_of_the_next() -> None:
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)
     clients.transactional_producer(WRITER)
+    assert not clients.lacks_some
     clients.keep(LIMIT_S)
     assert len(kafka.producers) == 1
     kafka.broker.timeline.pass_to(kafka.broker.timeline.now() + 5.0)
+    assert clients.lacks_some
     clients.keep(LIMIT_S)
+    assert not clients.lacks_some
     assert len(kafka.producers) == 2
     assert clients.transactional_producer(WRITER) is kafka.producers[1]
 

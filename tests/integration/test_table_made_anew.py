@@ -1,0 +1,128 @@
+"""A standby that was suspended while the table was deleted, made anew from the WAL, and grew beyond where it had read:
+its next poll meets no error, for the offset that it goes on from is there, and holds something else."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from journal.config import Settings
+from journal.journal import BlockingJournal
+from journal.kafka.control import table_topic
+from journal.kafka.topics import init_journal
+from journal.runtime import kafka_of, wall_ms
+from tests.support.in_process import Collected, made_journal, running_worker
+from tests.support.processes import command_env
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+DEADLINE_S = 60.0
+
+
+class Standby:
+    """A `tests.support.standby_process`."""
+
+    def __init__(self, settings: Settings, log: Path) -> None:
+        env = command_env(settings.bootstrap_servers, settings.journal, settings.directory)
+        env |= {"KAFKA_JOURNAL_SHARDS": str(settings.shards)}
+        with log.open("wb") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.support.standby_process"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                env=env,
+            )
+        self._log = log
+
+    def next(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self._log.read_text()
+        return dict(json.loads(line))
+
+    def wait_fit(self) -> None:
+        while self.next() != {"fit": True}:
+            continue
+
+    def activate(self) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write("activate\n")
+        self.process.stdin.flush()
+        while "records" not in (told := self.next()):
+            continue
+        return told
+
+
+@pytest.fixture
+def settings(bootstrap: str, tmp_path: Path) -> Settings:
+    return made_journal(bootstrap, tmp_path, shards=1)
+
+
+@pytest.fixture
+def standby(settings: Settings, tmp_path: Path) -> Iterator[Standby]:
+    found = Standby(settings, tmp_path / "standby.log")
+    yield found
+    found.process.kill()
+    found.process.wait()
+
+
+def table_end(settings: Settings) -> int:
+    reader = kafka_of(settings).reader(table_topic(settings.journal))
+    try:
+        return reader.start_and_end(0, DEADLINE_S)[1]
+    finally:
+        reader.close()
+
+
+def make_table_anew(settings: Settings) -> None:
+    """Empty, with another id; the WAL has everything."""
+    topic, admin = table_topic(settings.journal), AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    admin.delete_topics([topic])[topic].result(DEADLINE_S)
+    until = time.monotonic() + DEADLINE_S
+    while topic in admin.list_topics(timeout=DEADLINE_S).topics:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    times = {"clock": time.monotonic, "wall_ms": wall_ms}
+    init_journal(kafka_of(settings), settings, lambda: uuid.uuid4().bytes, timeout_s=DEADLINE_S, **times)
+
+
+def append(journal: BlockingJournal, records: int) -> list[int]:
+    """Adds of new records, each a group of its own."""
+    ids = [journal.new_id(0) for _ in range(records)]
+    for record_id in ids:
+        journal.add(record_id, 45, b"%d" % record_id).wait(DEADLINE_S)
+    return ids
+
+
+def test_a_standby_that_slept_through_the_tables_end_builds_its_copy_anew(settings: Settings, standby: Standby) -> None:
+    with BlockingJournal(settings, copy_name="active") as active:
+        with running_worker(settings):
+            active.activate()
+            for record_id in append(active, 200)[::2]:
+                active.delete(record_id).wait(DEADLINE_S)
+            standby.wait_fit()
+        end = table_end(settings)
+        standby.process.send_signal(signal.SIGSTOP)
+        make_table_anew(settings)
+        with running_worker(settings):
+            while table_end(settings) <= end:
+                append(active, 50)
+            active.close()
+            standby.process.send_signal(signal.SIGCONT)
+            found = standby.activate()
+    expected = Collected()
+    with running_worker(settings), BlockingJournal(settings, copy_name="fresh") as journal:
+        journal.activate(expected)
+    assert found["records"] == {str(each): record[1].hex() for each, record in expected.records.items()}

@@ -1,0 +1,60 @@
+"""A standby in a process of its own, which tests stop and let go on: `python -m tests.support.standby_process`.
+
+Settings come from the environment. It tells JSON lines: `{"fit": …}` whenever that changes, and on `activate` (on its
+standard input) what it then has: whether it was warm, and its records by id. It ends with its input.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from contextlib import closing
+
+from journal.config import load_settings
+from journal.copy import TableCopy
+from journal.journal import BlockingJournal
+from tests.support.followed import KeptState
+
+_LOOK_S = 0.02
+
+
+def main() -> None:
+    settings = load_settings(None)
+    words: list[str] = []
+    said = threading.Event()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            words.append(line.strip())
+            said.set()
+        words.append("end")
+        said.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    told = None
+    with closing(TableCopy(settings, copy_name="standby")) as copy:
+        copy.open()
+        copy.follow(KeptState)
+        while "end" not in words:
+            fit = copy.fitness().fit
+            if fit != told:
+                told = fit
+                print(json.dumps({"fit": fit}), flush=True)
+            if words:
+                words.clear()
+                said.clear()
+                print(json.dumps(activated(BlockingJournal(settings, copy=copy))), flush=True)
+            said.wait(_LOOK_S)
+
+
+def activated(journal: BlockingJournal) -> dict[str, object]:
+    with journal:
+        report = journal.activate()
+        state = journal.loader
+        assert isinstance(state, KeptState)
+        return {"warm": report.warm, "records": {str(each): found[1].hex() for each, found in state.records.items()}}
+
+
+if __name__ == "__main__":
+    main()
