@@ -61,6 +61,9 @@ class StandbyFacts:
     others_fit: Sequence[str] = ()
     active_preferred: bool = False
     request: Request | None = None
+    activating: str = ""
+    """Another node that says that it is activating, and is there: it may wait for workers, or load, for long, and
+    writes nothing meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +125,8 @@ class Duty:
     def _vacancy(self, facts: StandbyFacts) -> str:
         """Why no node is active; empty while one may be."""
         newest = facts.newest
+        if facts.activating:
+            return ""
         if newest is None:
             return "no node was ever active"
         if newest.released:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from journal.activation import Progress
+from journal.activation import FENCE_STEP, Progress
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError
@@ -38,6 +38,12 @@ _TURN_S = 0.05
 _REPORT_END_S = 5.0
 _SUCCESSOR_S = 3.0
 _RETRY_DOUBLINGS_MAX = 5
+_DECIDED_COUNTS_S = 1.0
+"""A decision to activate that is older is made again before it has effect."""
+
+
+class _OvertakenError(JournalError):
+    """What a node was to activate for is no more, before it has fenced anybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,9 @@ class NodeLife:
         """A hand-over asked for here: of which epoch, to whom, and when."""
         self._failures = 0
         self._rest_until = 0.0
+        self._decided_at = 0.0
+        self._decided_fit = False
+        """When it was last decided to activate, and whether it was fit: a copy that is lent is not."""
         self._report_at = 0.0
         self._active: ActiveNode | None = None
         self._critical: list[JournalError] = []
@@ -145,18 +154,21 @@ class NodeLife:
                     request=self._request(),
                 )
             )
-        return self._duty.standby(
-            StandbyFacts(
-                newest=newest,
-                still_s=outlook.look_at_wal(),
-                member=membership is not None,
-                granted=membership is not None and membership.granted,
-                fit=self._copy.fitness().fit,
-                rested=time.monotonic() >= self._rest_until,
-                others_fit=others_fit,
-                active_preferred=outlook.active_preferred,
-                request=self._request(),
-            )
+        return self._duty.standby(self._standby_facts(fit=self._copy.fitness().fit))
+
+    def _standby_facts(self, *, fit: bool) -> StandbyFacts:
+        outlook, membership = self._outlook, self._membership
+        return StandbyFacts(
+            newest=outlook.newest,
+            still_s=outlook.look_at_wal(),
+            member=membership is not None,
+            granted=membership is not None and membership.granted,
+            fit=fit,
+            rested=time.monotonic() >= self._rest_until,
+            others_fit=outlook.others_fit,
+            active_preferred=outlook.active_preferred,
+            request=self._request(),
+            activating=outlook.activating,
         )
 
     def _request(self) -> Request | None:
@@ -223,7 +235,7 @@ class NodeLife:
     def _activate(self, reason: str) -> None:
         silence_ms = self._outlook.look_at_wal() * 1000
         self._become(Role.ACTIVATING, reason)
-        self._outlook.forget_wal()
+        self._decided_at, self._decided_fit = time.monotonic(), self._copy.fitness().fit
         self._critical = []
         journal = BlockingJournal(
             self._settings, copy=self._copy, on_critical=self._critical.append, progress=self._show
@@ -243,22 +255,40 @@ class NodeLife:
             self._fail(journal, error)
             return
         callback_ms = (time.monotonic() - began) * 1000
+        self._outlook.forget_wal()
         self._standing.took_over(failover_of(report, reason, silence_ms, callback_ms, wall_ms()))
         self._active = active
         self._failures = 0
         self._become(Role.ACTIVE, reason, report.epoch)
 
     def _show(self, step: str, done: int, total: int) -> None:
-        """Progress of an activation; a node that is to end activates no further."""
+        """Progress of an activation; a node that is to end activates no further, and others see that it goes on."""
         if self._stop.is_set():
             raise ClosedError("the node is closing")
+        if step == FENCE_STEP:
+            self._require_vacancy()
+        if time.monotonic() >= self._report_at:
+            self._report()
         self._owner.progress(step, done, total)
+
+    def _require_vacancy(self) -> None:
+        """The local copy may have been busy for long: before this fences anybody, look again who is active."""
+        if time.monotonic() - self._decided_at < _DECIDED_COUNTS_S:
+            return
+        self._outlook.wait(0.0)
+        facts = self._standby_facts(fit=self._decided_fit)
+        if self._duty.standby(facts).act is not Act.ACTIVATE:
+            raise _OvertakenError("this node had to wait for its local copy, and is not to activate any more")
 
     def _fail(self, journal: BlockingJournal, error: Exception) -> None:
         """A standby again; the next try comes after a pause, unless another node was faster."""
         journal.close()
         if self._stop.is_set():
             return
+        if isinstance(error, _OvertakenError):
+            self._stand_by(str(error))
+            return
+        self._outlook.forget_wal()
         if isinstance(error, FencedError):
             self._stand_by(f"another node activated first: {error}")
             return

@@ -167,6 +167,20 @@ class Outlook:
         )
 
     @property
+    def activating(self) -> str:
+        """Another node that is about to be active, as far as its reports and the group say; empty: none."""
+        now_ms, own = self._wall_ms(), self._settings.node
+        found = (
+            name
+            for name, row in self.rows.nodes.items()
+            if row.status.role == Role.ACTIVATING.value
+            and name != own
+            and not is_gone(row, now_ms)
+            and not self._roll.has_left(name)
+        )
+        return next(found, "")
+
+    @property
     def active_preferred(self) -> bool:
         newest = self.newest
         row = self.rows.nodes.get(newest.node) if newest is not None else None

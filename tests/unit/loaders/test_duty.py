@@ -32,6 +32,19 @@ STANDBY = {
     "so does one that holds the duty": (GRANTED, Act.WAIT),
     "whoever holds the duty takes over from a silent node": (replace(GRANTED, still_s=2.0), Act.ACTIVATE),
     "others do not": (replace(FIT, still_s=2.0), Act.WAIT),
+    "nor it while another one is activating, which loads for long": (
+        replace(GRANTED, still_s=2.0, activating=THIRD),
+        Act.WAIT,
+    ),
+    "that takes the journal from one that left, too": (replace(GRANTED, newest=LEFT, activating=THIRD), Act.WAIT),
+    "or was named, and waits for workers": (
+        replace(GRANTED, newest=LEFT_TO_THIRD, still_s=5.0, activating=THIRD),
+        Act.WAIT,
+    ),
+    "but a named successor does what it was named for": (
+        replace(FIT, newest=LEFT_TO_ME, activating=THIRD),
+        Act.ACTIVATE,
+    ),
     "a journal that was never active is activated at once": (replace(GRANTED, newest=None), Act.ACTIVATE),
     "but not without the duty": (replace(FIT, newest=None), Act.WAIT),
     "a journal whose node left is activated at once": (replace(GRANTED, newest=LEFT), Act.ACTIVATE),
@@ -125,8 +138,8 @@ def test_an_active_node(case: str) -> None:
 def every_standby() -> list[StandbyFacts]:
     flags = (False, True)
     return [
-        StandbyFacts(newest, still_s, member, granted, fit, rested, others, preferred, request)
-        for newest, still_s, member, granted, fit, rested, others, preferred, request in itertools.product(
+        StandbyFacts(newest, still_s, member, granted, fit, rested, others, preferred, request, activating)
+        for newest, still_s, member, granted, fit, rested, others, preferred, request, activating in itertools.product(
             (None, ACTIVE, LEFT, LEFT_TO_ME, LEFT_TO_THIRD, MINE),
             (0.0, 2.0, 5.0, 20.0),
             flags,
@@ -136,6 +149,7 @@ def every_standby() -> list[StandbyFacts]:
             ((), (THIRD,)),
             flags,
             (None, ASKED),
+            ("", OTHER),
         )
         if member or not granted
     ]
@@ -148,14 +162,14 @@ def test_whatever_it_knows_a_standby_never_activates_while_another_node_writes_o
             assert facts.rested
             assert decision.reason
             named = facts.newest is not None and facts.newest.to == ME
-            assert facts.granted or named
+            assert named or (facts.granted and not facts.activating)
             assert facts.newest is None or facts.newest.released or facts.still_s >= SILENCE_S
 
 
 def test_alone_with_the_duty_and_nobody_active_it_always_activates() -> None:
     for facts in every_standby():
         nobody = facts.newest is None or facts.newest == LEFT or facts.still_s >= HANDOVER_S
-        if facts.granted and nobody and facts.rested and not facts.others_fit:
+        if facts.granted and nobody and facts.rested and not facts.others_fit and not facts.activating:
             assert duty().standby(facts).act is Act.ACTIVATE, facts
 
 

@@ -122,6 +122,19 @@ def test_a_standby_is_fit_while_it_reports_and_is_in_the_group(watching: Watchin
     assert outlook.others_fit == []
 
 
+def test_one_that_activates_is_seen_while_it_reports_and_has_not_left(watching: Watching) -> None:
+    outlook = watching.outlook
+    watching.see(standby("one"), NodeStatus(name=SETTINGS.node, role="activating", report_ms=5000))
+    assert outlook.activating == ""
+    watching.see(NodeStatus(name="two", role="activating", report_ms=5000))
+    assert outlook.activating == "two"
+    watching.group.gone = {"two"}
+    assert outlook.activating == ""
+    watching.group.gone = set()
+    watching.turn(11.0)
+    assert outlook.activating == ""
+
+
 def test_one_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching: Watching) -> None:
     outlook = watching.outlook
     assert not outlook.others_standing_by
