@@ -10,6 +10,7 @@ import threading
 import time
 
 from journal.cli.main import main
+from journal.local.slots import announce_end
 
 IN_ORDER_S = 10.0
 """A worker whose node was killed checkpoints and leaves its group, for its shards are what the next node waits for at
@@ -28,6 +29,7 @@ def _wait_for_end(in_order_s: float) -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
     if in_order_s:
+        announce_end()  # a node that is started again meanwhile has its worker wait for this one's copies
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(in_order_s)
     os._exit(1)

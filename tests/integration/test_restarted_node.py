@@ -1,0 +1,38 @@
+"""A node that is started again at once: its worker has the copies of the former one, which was still ending."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.machines import Machine, node
+from tests.support.processes import new_journal
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+
+def test_the_worker_of_a_node_that_is_started_again_has_the_copies_of_the_former_one(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    journal = new_journal(bootstrap, 2, directory=tmp_path / "command")
+    with ExitStack() as ending:
+
+        def start() -> Machine:
+            machine = Machine(bootstrap, journal, tmp_path, "one", {})
+            ending.callback(machine.process.kill)
+            return machine
+
+        first = start()
+        first.wait("active", lambda status: node(status, "one")["role"] == "active" and bool(status["workers"]))
+        worker = first.worker_pid()
+        first.process.kill()
+        first.process.wait()
+        second = start()
+        second.wait("another worker", lambda status: second.worker_pid() != worker and bool(status["workers"]))
+        second.wait("active", lambda status: node(status, "one")["role"] == "active")
+        copies = [line for line in second.log_file.read_text().splitlines() if ", local copies in " in line]
+        assert len(copies) == 2
+        assert all(line.endswith("/worker-0") for line in copies)
+        assert not list(tmp_path.rglob("worker-1"))
