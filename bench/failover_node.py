@@ -26,7 +26,7 @@ from journal.cli.common import Chosen
 from journal.cli.node_handover import wait_for_successor
 from journal.cli.node_worker import running_worker
 from journal.config import load_settings
-from journal.errors import FullError, JournalError, StateError
+from journal.errors import DeadlineError, FullError, JournalError, StateError
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.roles import Role
 from journal.store.model import Message, QueueConfig
@@ -225,7 +225,8 @@ def _tell_take_overs(node: Node) -> None:
         while True:
             node.wait_for(Role.ACTIVATING, _FOREVER_S)
             began = time.time()
-            node.wait_for(Role.ACTIVE, _FOREVER_S)
+            if not _becomes_active(node):
+                continue  # that try failed
             active = time.time()
             parts = MessageToDict(
                 node.status().last_failover, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -234,6 +235,18 @@ def _tell_take_overs(node: Node) -> None:
             node.wait_for(Role.STANDBY, _FOREVER_S)
     except StateError:
         return  # it ended
+
+
+def _becomes_active(node: Node) -> bool:
+    """Whether a node that is activating does become active; returns as soon as it does."""
+    while True:
+        try:
+            node.wait_for(Role.ACTIVE, _LOOK_S)
+        except DeadlineError:
+            if node.role is not Role.ACTIVATING:
+                return node.role is Role.ACTIVE
+        else:
+            return True
 
 
 def main() -> None:
