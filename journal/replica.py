@@ -25,6 +25,7 @@ import struct
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import chain
 from typing import Protocol, cast
 
 from google.protobuf.message import DecodeError
@@ -149,7 +150,6 @@ class Replica:
             self._lose()
             self._store.clear()
             self._store.write((), {_IDENTITY: self.identity, _BUILDING: _YES})
-            self._store.flush()
         self._whole_ms = self._last_whole_ms(ends)
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
         marks = self._stored_marks()
@@ -220,11 +220,11 @@ class Replica:
             self.open(self._timeout_s)  # whoever was not asked, or stopped, for so long may have to be dropped
         runs = self._reader.poll_runs(timeout_s)
         self._old_ms = self._wall_ms() - self._young_ms
-        direct: list[Change] = []
+        direct: list[Iterable[Change]] = []
         for run in runs:
             self._take_run(run, direct)
         if direct:
-            self._store.write(direct, {}, durable=False)
+            self._store.write(chain.from_iterable(direct), {}, durable=False)
         self._note_ends()
         if any(not copy.proved and self._reader.position(shard) >= copy.end for shard, copy in self._shards.items()):
             log.warning("%s lacks the mark that a local copy of it stands at: the copy is built anew", self._topic)
@@ -233,8 +233,9 @@ class Replica:
             self._whole_ms = began
         return sum(len(run.offsets) for run in runs)
 
-    def _take_run(self, run: RecordRun, direct: list[Change]) -> None:
-        """Hot path: what lies between the marks of a shard that is building goes to `direct` as it is."""
+    def _take_run(self, run: RecordRun, direct: list[Iterable[Change]]) -> None:
+        """Hot path: what lies between the marks of a shard that is building goes to `direct` as it is; zipped, as that
+        makes no tuple for a row that the store takes one by one."""
         copy = self._shards[run.partition]
         first = 0
         if copy.state is CopyState.BUILDING and run.offsets[0] >= copy.position:
@@ -242,7 +243,7 @@ class Replica:
             others = [n for n, key in enumerate(keys) if not key or key[0] != tag or not short <= len(key) <= long]
             for place in [*others, len(keys)]:
                 if place > first:
-                    direct += cast(Iterable[Change], zip(keys[first:place], values[first:place], strict=True))
+                    direct.append(cast(Iterable[Change], zip(keys[first:place], values[first:place], strict=True)))
                     copy.at_mark = False
                 first = place + 1
                 for record in run.records(place, first):
@@ -252,7 +253,7 @@ class Replica:
         for record in run.records(first):
             self._take(record, direct)
 
-    def _take(self, record: LogRecord, direct: list[Change]) -> None:
+    def _take(self, record: LogRecord, direct: list[Iterable[Change]]) -> None:
         copy = self._shards[record.partition]
         key = record.key
         if record.offset < copy.position:
@@ -270,9 +271,9 @@ class Replica:
         if is_mark:
             self._take_mark(copy, record)
         if copy.state is CopyState.BUILDING:
-            direct.append((key, record.value))
+            direct.append([(key, record.value)])
             if is_mark and record.offset + 1 >= copy.end:
-                self._store.write(direct, {}, durable=False)
+                self._store.write(chain.from_iterable(direct), {}, durable=False)
                 direct.clear()
                 self._note_ends({record.partition: record.offset + 1})
             return
@@ -283,7 +284,7 @@ class Replica:
         elif self._held_bytes > self._held_bytes_max:
             raise self._row_error(record, f"more than {self._held_bytes_max} bytes of rows without a mark")
 
-    def _take_old(self, copy: _Shard, record: LogRecord, direct: list[Change]) -> None:
+    def _take_old(self, copy: _Shard, record: LogRecord, direct: list[Iterable[Change]]) -> None:
         """Build on from the last state, if there is a mark to build up to.
 
         None is there for rows that nobody had written when the end was captured, not long ago, and for the newest.
@@ -298,7 +299,7 @@ class Replica:
         self._unnoted.pop(record.partition, None)
         copy.state = CopyState.BUILDING
         copy.proved = True  # there is a newer mark to build up to
-        direct += copy.held
+        direct.append(list(copy.held))
         self._forget_held(copy)
 
     def _is_long_since(self, moment: tuple[float, float]) -> bool:

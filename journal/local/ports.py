@@ -35,6 +35,6 @@ class LocalStore(Base, Protocol):
     def snapshot(self) -> Snapshot: ...
 
     def clear(self) -> None:
-        """Drop everything: the store is as new."""
+        """Drop everything: the store is as new, and made for being filled rather than read until the next `flush`."""
 
     def close(self) -> None: ...

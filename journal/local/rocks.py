@@ -19,6 +19,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     DbClosedError,
+    MemtableFactory,
     Options,
     Rdict,
     RdictIter,
@@ -41,9 +42,8 @@ _CACHE_BYTES = 128 * 1024 * 1024
 _WRITE_BUFFER_BYTES = 32 * 1024 * 1024
 _BLOOM_BITS = 10
 _MEMORY_FILTER_SHARE = 0.05
-_COMPACTED_FILES = 4
 _COMPACTED_FILES_FILLING = 16
-"""While a copy is built its newest files are merged less often. From twenty of them on, RocksDB slows writes down."""
+"""Instead of RocksDB's 4. From twenty such files on it slows writes down."""
 _FIRST_CHUNK_ROWS = 16
 _CHUNK_ROWS = 1024
 
@@ -53,7 +53,12 @@ def _block_cache() -> Cache:
     return Cache(_CACHE_BYTES)
 
 
-def _options() -> Options:
+def _options(*, filling: bool = False) -> Options:
+    """Of a column family; `filling`: of one that is filled and then opened anew, and hardly read before.
+
+    Rows then lie in memory as they come (a vector, which the flush sorts, in a thread of RocksDB's): a row costs 0.1
+    to 0.25 microseconds instead of 0.8 in a skip list with its filter. Files are merged less often.
+    """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
@@ -61,10 +66,14 @@ def _options() -> Options:
     options.set_max_write_buffer_number(3)
     options.set_keep_log_file_num(2)
     options.set_max_background_jobs(2)
-    options.set_level_zero_file_num_compaction_trigger(_COMPACTED_FILES)
-    # a row that is not there is asked for as often as one that is: filters, for what is still in memory too
-    options.set_memtable_whole_key_filtering(True)
-    options.set_memtable_prefix_bloom_ratio(_MEMORY_FILTER_SHARE)
+    if filling:
+        options.set_memtable_factory(MemtableFactory.vector())
+        options.set_allow_concurrent_memtable_write(False)
+        options.set_level_zero_file_num_compaction_trigger(_COMPACTED_FILES_FILLING)
+    else:
+        # a row that is not there is asked for as often as one that is: filters, for what is still in memory too
+        options.set_memtable_whole_key_filtering(True)
+        options.set_memtable_prefix_bloom_ratio(_MEMORY_FILTER_SHARE)
     blocks = BlockBasedOptions()
     blocks.set_bloom_filter(_BLOOM_BITS, False)
     blocks.set_block_cache(_block_cache())
@@ -210,9 +219,9 @@ class RocksStore:
         self._is_open = False
         self._open()
 
-    def _open(self) -> None:
-        options = _options()
-        families = dict.fromkeys((_TABLE, _XA, _NAMED), options)
+    def _open(self, *, filling: bool = False) -> None:
+        options = _options(filling=filling)
+        families = {_TABLE: options, _XA: options, _NAMED: _options()}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._db = Rdict(str(self._directory), options, column_families=families)
@@ -230,7 +239,8 @@ class RocksStore:
         self._synced.sync = True
         self.get: Callable[[bytes], bytes | None] = _reading(self._table.get)
         self._is_open = True
-        self._failed = self._filling = False
+        self._failed = False
+        self._filling = filling
 
     def _fail(self, doing: str, error: Exception) -> LocalStorageError:
         self._failed = True
@@ -248,8 +258,6 @@ class RocksStore:
         options = self._synced if synced else None if durable else self._lossy
         # the batch has no name here: with an error's traceback it would live on, and hold the directory's lock
         try:
-            if not durable:
-                self._fill(True)
             self._db.write(self._batch(rows, named), options)
         except DbClosedError:
             raise
@@ -301,16 +309,11 @@ class RocksStore:
         try:
             for family in (self._table, self._xa):
                 family.flush()
-            self._fill(False)
         except Exception as error:  # as above
             raise self._fail("flush", error) from error
-
-    def _fill(self, filling: bool) -> None:
-        """Whether many rows are on their way that nobody can read before the next flush."""
-        if filling is not self._filling:
-            files = _COMPACTED_FILES_FILLING if filling else _COMPACTED_FILES
-            self._table.set_options({"level0_file_num_compaction_trigger": str(files)})
-            self._filling = filling
+        if self._filling:
+            self.close()
+            self._open()
 
     def snapshot(self) -> RocksSnapshotStore:
         return RocksSnapshotStore(self._table, self._xa)
@@ -322,7 +325,7 @@ class RocksStore:
             shutil.rmtree(self._directory)
         except OSError as error:
             raise self._fail("clear", error) from error
-        self._open()
+        self._open(filling=True)
 
     def close(self) -> None:
         if not self._is_open:

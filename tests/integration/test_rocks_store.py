@@ -137,6 +137,53 @@ def test_clear_leaves_a_store_as_new(tmp_path: Path) -> None:
     assert dict(RocksStore(tmp_path / "a").scan(b"r")) == {record_key(2): b"two"}
 
 
+def test_a_cleared_store_is_filled_in_any_order_and_gives_the_last_of_every_key_before_and_after_its_flush(
+    tmp_path: Path,
+) -> None:
+    store = RocksStore(tmp_path / "a")
+    store.clear()
+    expected: dict[bytes, bytes] = {}
+    for turn in range(20):
+        rows = [(record_key(1 + number * 7919 % 5000), b"%d/%d" % (turn, number)) for number in range(1000)]
+        gone = [record_key(1 + (turn * 31 + number) % 5000) for number in range(100)]
+        store.write([*rows, *((key, None) for key in gone)], {}, durable=False)
+        expected |= dict(rows)
+        for key in gone:
+            expected.pop(key, None)
+    sample = [record_key(number) for number in range(1, 5000, 97)]
+    for flushed in (False, True):
+        if flushed:
+            store.flush()
+        assert [store.get(key) for key in sample] == [expected.get(key) for key in sample]
+        assert store.highest_record() == max(int.from_bytes(key[1:], "big") for key in expected)
+        assert list(store.scan(b"r")) == sorted(expected.items())
+    store.close()
+
+
+FILLING = """
+import os, signal, sys
+from pathlib import Path
+from journal.local.rocks import RocksStore
+from journal.wire.keys import record_key
+store = RocksStore(Path(sys.argv[1]))
+store.clear()
+store.write((), {b"identity": b"mine"})
+for number in range(1, 400):
+    store.write([(record_key(number), bytes(200_000))], {}, durable=False)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_store_killed_while_it_is_filled_opens_again_with_its_named_values_and_goes_on(tmp_path: Path) -> None:
+    ended = subprocess.run([sys.executable, "-c", FILLING, str(tmp_path / "a")], check=False)
+    assert ended.returncode == -signal.SIGKILL
+    store = RocksStore(tmp_path / "a")
+    assert store.named(b"identity") == b"mine"
+    store.write([(record_key(number), b"again") for number in range(1, 400)], {b"position": b"1"})
+    store.close()
+    assert set(dict(RocksStore(tmp_path / "a").scan(b"r")).values()) == {b"again"}
+
+
 def test_a_directory_that_another_store_holds_is_refused(tmp_path: Path) -> None:
     held = RocksStore(tmp_path / "a")
     with pytest.raises(LocalStorageError, match="cannot open"):
