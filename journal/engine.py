@@ -149,12 +149,8 @@ class Fold:
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
         added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
-        known, updated, put_update, drop_updates = (
-            present.records,
-            present.updated,
-            self._updates.put,
-            self._updates.drop,
-        )
+        known, updated, spilled, updates = present.records, present.updated, present.spilled, self._updates
+        lone, heads, lone_bytes_max = updates.lone, updates.heads, updates.row_bytes_max
         highest, told_added, position = present.highest, self._told_added, position_in_frame(offset)
         applied = records = 0
         for index, op in enumerate(frame.operations):
@@ -173,15 +169,29 @@ class Fold:
                 added[record_id] = op.SerializeToString() + position(index)
                 records += 1
             elif kind == UPDATE:
-                put_update(op, offset, index, 0, fresh=is_added or (is_known and record_id not in updated))
+                value = op.SerializeToString() + position(index)
+                fresh = is_added or (is_known and record_id not in updated)
+                if (
+                    fresh
+                    and not op.replaceable
+                    and record_id not in lone
+                    and record_id not in heads
+                    and len(value) <= lone_bytes_max
+                ):
+                    lone[record_id] = value
+                else:
+                    updates.put(op, value, offset, index, 0, fresh)
             elif kind == DELETE:
+                if record_id in lone:
+                    del lone[record_id]
+                elif record_id in heads:
+                    updates.forget(record_id)
                 if is_added:
                     del added[record_id]
-                    drop_updates(record_id, fresh=True)
                 else:
                     deleted.add(record_id)
-                    is_plain = is_known and record_id not in updated
-                    drop_updates(record_id, fresh=is_plain, compact=is_known and record_id not in present.spilled)
+                    if not is_known or record_id in updated:
+                        updates.tombstone(record_id, is_known and record_id not in spilled)
                 records -= 1
             else:
                 continue
@@ -208,23 +218,23 @@ class Fold:
 
     def _update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
         record_id = op.id
-        if record_id in self._added:
-            self._updates.put(op, offset, index, ordinal, fresh=True)
-            return True
-        if not self._in_base(record_id):
+        is_added = record_id in self._added
+        if not is_added and not self._in_base(record_id):
             return False
-        self._updates.put(op, offset, index, ordinal, fresh=self._present.is_plain(record_id))
+        value = op.SerializeToString() + position_bytes(offset, index, ordinal)
+        self._updates.put(op, value, offset, index, ordinal, is_added or self._present.is_plain(record_id))
         return True
 
     def _delete(self, record_id: int) -> bool:
         if self._added.pop(record_id, None) is not None:
-            self._updates.drop(record_id, fresh=True)
+            self._updates.forget(record_id)
             return True
         if not self._in_base(record_id):
             return False
         self._deleted.add(record_id)
-        present = self._present
-        self._updates.drop(record_id, fresh=present.is_plain(record_id), compact=present.is_compact(record_id))
+        self._updates.forget(record_id)
+        if not self._present.is_plain(record_id):
+            self._updates.tombstone(record_id, self._present.is_compact(record_id))
         return True
 
     # ---- transactions ------------------------------------------------------------------------------------------

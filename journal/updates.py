@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from journal.v1.journal_pb2 import Operation, Update, Updates
 from journal.wire.keys import record_key, spilled_key, spilled_replaceable_key, updates_key
 from journal.wire.operations import varint
-from journal.wire.rows import position_bytes
 
 if TYPE_CHECKING:
     from journal.engine import Base, Change
@@ -100,34 +99,33 @@ class UpdateTable:
 
     def __init__(self, base: Base, row_bytes_max: int) -> None:
         self._base = base
-        self._row_bytes_max = row_bytes_max
-        self._heads: dict[int, Head] = {}
-        self._lone: dict[int, bytes] = {}
-        """The only update, not replaceable, of records that have no row of updates in the base: most have."""
+        self.row_bytes_max = row_bytes_max
+        self.heads: dict[int, Head] = {}
+        self.lone: dict[int, bytes] = {}
+        """The only update, not replaceable, of records that have no row of updates in the base: most have. None of them
+        has a head. The fold looks, and puts most of them, here itself: a call costs more than that."""
         self._puts: dict[bytes, bytes] = {}
         """Rows that `changes` gave last."""
         self._recent = _Recent()
         self._spilled: dict[int, dict[bytes, bytes]] = {}
         self._tombstones: set[bytes] = set()
 
-    def put(self, op: Operation, offset: int, index: int, ordinal: int, *, fresh: bool) -> None:
-        """Keep an update of a record that exists; `fresh` if the base cannot have a row of its updates."""
+    def put(self, op: Operation, value: bytes, offset: int, index: int, ordinal: int, fresh: bool) -> None:
+        """Keep an update of a record that exists. `value` is its row's, with the position; `fresh` says that the base
+        cannot have a row of the record's updates."""
         record_id = op.id
-        head = self._heads.get(record_id)
+        head = self.heads.get(record_id)
         if head is None:
-            lone = self._lone.pop(record_id, None)
-            if lone is None and fresh and not op.replaceable:
-                value = op.SerializeToString() + position_bytes(offset, index, ordinal)
-                if len(value) <= self._row_bytes_max:
-                    self._lone[record_id] = value
-                    return
-            head = self._heads[record_id] = Head(None if fresh else self._row_in_base(updates_key(record_id)))
+            lone = self.lone.pop(record_id, None)
+            if lone is None and fresh and not op.replaceable and len(value) <= self.row_bytes_max:
+                self.lone[record_id] = value
+                return
+            head = self.heads[record_id] = Head(None if fresh else self._row_in_base(updates_key(record_id)))
             if lone is not None:
                 head.add(lone)
         if op.replaceable:
             head.remove(op.kind, op.subject)
-        value = op.SerializeToString() + position_bytes(offset, index, ordinal)
-        if not head.spilled and head.size + len(value) <= self._row_bytes_max:
+        if not head.spilled and head.size + len(value) <= self.row_bytes_max:
             head.add(value)
             return
         head.spilled = True
@@ -137,17 +135,14 @@ class UpdateTable:
             key = spilled_key(record_id, offset, index, ordinal)
         self._spilled.setdefault(record_id, {})[key] = value
 
-    def drop(self, record_id: int, *, fresh: bool, compact: bool = False) -> None:
-        """The record is deleted: drop what the overlay has of it, and tombstone the rows that the base has.
+    def forget(self, record_id: int) -> None:
+        """The record is deleted: drop what the overlay has of its updates."""
+        self.heads.pop(record_id, None)
+        self.lone.pop(record_id, None)
+        self._spilled.pop(record_id, None)
 
-        `fresh` if it cannot have any; `compact` if none can be a spilled one, so that nothing needs to be read.
-        """
-        self._heads.pop(record_id, None)
-        self._lone.pop(record_id, None)
-        if self._spilled:
-            self._spilled.pop(record_id, None)
-        if fresh:
-            return
+    def tombstone(self, record_id: int, compact: bool) -> None:
+        """And the rows that the base has; `compact` if none can be a spilled one, so that nothing needs to be read."""
         key = updates_key(record_id)
         if compact:
             self._recent.drop(key)
@@ -168,9 +163,9 @@ class UpdateTable:
             updates_key(record_id): _pack_row_id(_ROW_ID_TAG, record_id) + _ELEMENT_HEADS[len(element)] + element
             if len(element) < _ELEMENT_HEADS_END
             else _row_of(record_id) + _element(element)
-            for record_id, element in self._lone.items()
+            for record_id, element in self.lone.items()
         }
-        for record_id, head in self._heads.items():
+        for record_id, head in self.heads.items():
             puts[updates_key(record_id)] = head.row(record_id)
             puts.update(self._spilled.get(record_id, {}))
         changes: list[Change] = [(key, None) for key in sorted(self._tombstones) if key not in puts]
@@ -179,15 +174,15 @@ class UpdateTable:
 
     def in_base(self) -> tuple[list[int], list[int]]:
         """Once the base has the changes: records that have an updates row there, and those that have spilled ones."""
-        spilled = [record_id for record_id, head in self._heads.items() if head.spilled]
-        return [*self._lone, *self._heads], spilled
+        spilled = [record_id for record_id, head in self.heads.items() if head.spilled]
+        return [*self.lone, *self.heads], spilled
 
     def checkpointed(self) -> None:
         """The base now has the changes."""
         self._recent.keep(self._puts)
         self._puts = {}
-        self._heads.clear()
-        self._lone.clear()
+        self.heads.clear()
+        self.lone.clear()
         self._spilled.clear()
         self._tombstones.clear()
 

@@ -32,24 +32,24 @@ def mark_first() -> list[Patch]:
 def updates_row_stays() -> list[Patch]:
     """A delete leaves the record's updates row."""
 
-    def drop(self: Any, record_id: int, **how: Any) -> None:
-        original(self, record_id, **how)
+    def tombstone(self: Any, *which: Any) -> None:
+        original(self, *which)
         self._tombstones = {key for key in self._tombstones if len(key) != RECORD_KEY_BYTES + 1}
 
-    original = UpdateTable.drop
-    return [(UpdateTable, "drop", drop)]
+    original = UpdateTable.tombstone
+    return [(UpdateTable, "tombstone", tombstone)]
 
 
 @mutation
 def spilled_rows_stay() -> list[Patch]:
     """A delete leaves the record's spilled updates."""
 
-    def drop(self: Any, record_id: int, **how: Any) -> None:
-        original(self, record_id, **how)
+    def tombstone(self: Any, *which: Any) -> None:
+        original(self, *which)
         self._tombstones = {key for key in self._tombstones if len(key) <= RECORD_KEY_BYTES + 1}
 
-    original = UpdateTable.drop
-    return [(UpdateTable, "drop", drop)]
+    original = UpdateTable.tombstone
+    return [(UpdateTable, "tombstone", tombstone)]
 
 
 @mutation
