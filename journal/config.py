@@ -69,6 +69,9 @@ class Settings(BaseSettings):
     commit_pause_ms: float = Field(default=0.25, ge=0)
     """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
 
+    commit_pause_max_ms: float = Field(default=4.0, ge=0)
+    """As long as that pause becomes by itself while brokers take longer over their markers."""
+
     group_join_ms: float = Field(default=1.0, ge=0)
     """How long a transaction waits for a second group: as long as librdkafka waits before it registers partitions."""
 

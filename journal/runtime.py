@@ -177,6 +177,7 @@ class JournalRuntime:
                 identity.journal,
                 identity.shards,
                 settings.commit_pause_ms / 1000,
+                settings.commit_pause_max_ms / 1000,
                 settings.group_join_ms / 1000,
             ),
             settings.limits,

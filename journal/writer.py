@@ -28,6 +28,7 @@ from journal.fencing import Claim, Fence, Standing, Timing
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import control_topic, wal_topic
 from journal.kafka.ports import AbortableProducerError, Consumed, Kafka, Sent, TransactionalProducer
+from journal.pacing import Pace
 from journal.v1.journal_pb2 import MARKER
 from journal.wal import WalReader
 
@@ -46,6 +47,8 @@ class WriterConfig:
     shards: int
     pace_s: float
     """At least this long between a commit's answer and the next produce: docs/ARCHITECTURE.md, Pacing."""
+    pace_max_s: float
+    """As long as it becomes while transactions meet the last one's markers."""
     join_s: float
     """How long after its first group a transaction waits for a second one to join it."""
 
@@ -137,7 +140,7 @@ class Writer:
         self._timing = timing
         self._topic = wal_topic(config.journal)
         self._origin = Origin(config.uuid, claim.epoch, claim.node)
-        self._answered_at = timing.clock() - config.pace_s
+        self._pace = Pace(config.pace_s, config.pace_max_s)
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
         """Commit a group, and one that joins it; tell their completions.
@@ -214,7 +217,7 @@ class Writer:
             self.close()
             self._recover(transaction, error)
             return
-        self._answered_at = timing.clock()
+        self._pace.answered(timing.clock())
         transaction.delivered(offsets)
         for (shard, _), offset in zip(transaction.places, offsets, strict=True):
             self._ends[shard] = max(self._ends[shard], offset + 1)
@@ -223,18 +226,21 @@ class Writer:
             self.close()
 
     def _keep_pace(self) -> None:
-        wait_s = self._answered_at + self._config.pace_s - self._timing.clock()
+        wait_s = self._pace.left_s(self._timing.clock())
         if wait_s > 0:
             self._timing.pause(wait_s)
 
     def _send(self, producer: TransactionalProducer, transaction: _Transaction, joining: Joining) -> list[int]:
         """Produce the frames; one abort and a second try before the outcome is left to recovery."""
+        began = self._timing.clock()
         try:
-            return producer.send(self._joined(transaction, joining), self._timing.request_s)
+            offsets = producer.send(self._joined(transaction, joining), self._timing.request_s)
         except AbortableProducerError as error:
             log.warning("a group is sent again: %s", error)
             producer.abort_transaction(self._timing.request_s)
             return producer.send([*transaction.records, *transaction.beside], self._timing.request_s)
+        self._pace.sent(self._timing.clock() - began)
+        return offsets
 
     def _joined(self, transaction: _Transaction, joining: Joining) -> Iterator[Sent]:
         """The records of a transaction's first group; then, after a while in which they set out, those of a second."""

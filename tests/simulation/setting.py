@@ -128,7 +128,7 @@ class Setting:
 
     @property
     def writer_config(self) -> WriterConfig:
-        return WriterConfig(JOURNAL, UUID, self.shards, self.pace_s, self.join_s)
+        return WriterConfig(JOURNAL, UUID, self.shards, self.pace_s, 4 * self.pace_s, self.join_s)
 
     def shard_config(self, copy_identity: bytes) -> ShardConfig:
         return ShardConfig(
