@@ -72,10 +72,13 @@ _COMMON: Mapping[str, object] = {
 }
 
 _PRODUCER: Mapping[str, object] = {
-    # `send` flushes, and a flush sends at once whatever lingers: a long batch without a delay.
-    "linger.ms": 5,
     "compression.type": "lz4",
 }
+
+LINGER_MS = 5
+"""`send` flushes, and a flush sends at once whatever lingers: a long batch without a delay."""
+SPREAD_LINGER_MS = 200
+"""For records that go to many partitions, which fill their batches so much more slowly."""
 
 _READER: Mapping[str, object] = {
     "fetch.min.bytes": 1,
@@ -101,6 +104,7 @@ class ClientSettings:
     batch_bytes_max: int = Limits().message_bytes_max
     """The smallest limit of any topic of the journal, so that only a single record can be above it."""
     fetch_bytes_max: int = Limits().fetch_bytes_max
+    linger_ms: int = LINGER_MS
     transaction_timeout_ms: int = 10_000
     unavailable_after_s: float = 30.0
     on_throttle: Callable[[float], None] | None = None
@@ -162,7 +166,7 @@ class ClientSettings:
         return self._common({})
 
     def _producer(self) -> dict[str, object]:
-        return self._common(_PRODUCER) | {
+        return self._common({**_PRODUCER, "linger.ms": self.linger_ms}) | {
             "acks": "all",
             "enable.idempotence": True,
             "message.timeout.ms": self.delivery_timeout_ms,

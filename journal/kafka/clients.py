@@ -18,7 +18,7 @@ from dataclasses import replace
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
 from journal.kafka.client_readers import KafkaReader
-from journal.kafka.client_settings import ClientSettings
+from journal.kafka.client_settings import SPREAD_LINGER_MS, ClientSettings
 from journal.kafka.membership import Membership
 from journal.kafka.ports import READ_MS, Clock
 from journal.limits import Limits
@@ -60,9 +60,15 @@ class KafkaClients:
         )
 
     def sized(self, *, record_bytes_max: int, batch_bytes_max: int) -> KafkaClients:
-        """The same, but for the sizes of what its producers send: for topics that are not the journal's own."""
+        """The same, but for producers that send records of these sizes to many partitions: to topics that are not the
+        journal's own."""
         clients = copy(self)
-        clients._settings = replace(self._settings, message_bytes_max=record_bytes_max, batch_bytes_max=batch_bytes_max)
+        clients._settings = replace(
+            self._settings,
+            message_bytes_max=record_bytes_max,
+            batch_bytes_max=batch_bytes_max,
+            linger_ms=SPREAD_LINGER_MS,
+        )
         return clients
 
     def transactional_producer(self, transactional_id: str) -> KafkaTransactionalProducer:

@@ -72,6 +72,23 @@ _ENCODERS: Mapping[str, tuple[str, Callable[[Any], bytes]]] = {
     "binary": ("bytes", bytes),
 }
 
+DESTINATION_HEADER, MESSAGE_ID_HEADER = "jms.string.JMSDestination", "jms.long.JMSMessageID"
+
+
+def of_fields(message: pb.Message) -> list[Header]:
+    """A message's fields but its address, each if it says something."""
+    out: list[Header] = []
+    if timestamp := message.timestamp:
+        out.append(("jms.long.JMSTimestamp", pack_long(timestamp)))
+    if (priority := message.priority) != PRIORITY_DEFAULT:
+        out.append(("jms.int.JMSPriority", _INT.pack(priority)))
+    if expires := message.expires:
+        out.append(("jms.long.JMSExpiration", pack_long(expires)))
+    if due := message.due:
+        out.append(("jms.long.JMSDeliveryTime", pack_long(due)))
+    return out
+
+
 _Entry = tuple[str, Callable[[Any], bytes]] | None
 
 
@@ -88,17 +105,10 @@ class HeaderNames:
         Hot path. Raises RowError.
         """
         out: list[Header] = [
-            ("jms.string.JMSDestination", address),
-            ("jms.long.JMSMessageID", pack_long(message_id)),
+            (DESTINATION_HEADER, address),
+            (MESSAGE_ID_HEADER, pack_long(message_id)),
+            *of_fields(message),
         ]
-        if timestamp := message.timestamp:
-            out.append(("jms.long.JMSTimestamp", pack_long(timestamp)))
-        if (priority := message.priority) != PRIORITY_DEFAULT:
-            out.append(("jms.int.JMSPriority", _INT.pack(priority)))
-        if expires := message.expires:
-            out.append(("jms.long.JMSExpiration", pack_long(expires)))
-        if due := message.due:
-            out.append(("jms.long.JMSDeliveryTime", pack_long(due)))
         for values, known in ((message.headers, self._of_headers), (message.properties, self._of_properties)):
             if values:
                 # a protobuf map has no order of its own, and equal messages are to give equal records
@@ -116,10 +126,22 @@ class HeaderNames:
                         out.append((entry[0], entry[1](content)))
         return out
 
-    def kafka_names(self, name: str) -> frozenset[str]:
-        """What a property of that name may be called in Kafka; none if it does not go out."""
-        entries = (self._named(name, kind, self._of_properties) for kind in _ENCODERS)
-        return frozenset(entry[0] for entry in entries if entry is not None)
+    def kafka_name(self, name: str, kind: str, place: str) -> str | None:
+        """What a header or property is called in Kafka; None if it does not go out."""
+        known = self._of_headers if place == "headers" else self._of_properties
+        entry = known[name, kind] if (name, kind) in known else self._named(name, kind, known)
+        return None if entry is None else entry[0]
+
+    def kafka_names(self, name: str, *, text: bool) -> frozenset[str]:
+        """What a header or property of that name may be called in Kafka, as a `text` alone or as any type.
+
+        None if headers of that name do not go out.
+        """
+        kinds = ["text"] if text else list(_ENCODERS)
+        if any(self.kafka_name(name, kind, "headers") is None for kind in kinds):
+            return frozenset()
+        found = (self.kafka_name(name, kind, place) for kind in kinds for place in ("headers", "properties"))
+        return frozenset(each for each in found if each is not None)
 
     def _named(self, name: str, kind: str | None, known: dict[tuple[str, str | None], _Entry]) -> _Entry:
         if kind is None:

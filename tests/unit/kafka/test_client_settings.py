@@ -7,7 +7,13 @@ import logging
 import pytest
 
 from journal.errors import ConfigError
-from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings
+from journal.kafka.client_settings import (
+    LINGER_MS,
+    REPEATED_AFTER_S,
+    SPREAD_LINGER_MS,
+    ClientEvents,
+    ClientSettings,
+)
 from journal.kafka.clients import KafkaClients
 
 NOWHERE = "127.0.0.1:1"
@@ -19,6 +25,16 @@ def test_a_users_property_replaces_a_default_and_reaches_every_client() -> None:
         assert config["security.protocol"] == "ssl"
     assert settings.transactional("id")["compression.type"] == "zstd"
     assert settings.reader("group", committed=True, wait_ms=10)["security.protocol"] == "ssl"
+
+
+@pytest.mark.parametrize(("properties", "linger"), [({}, SPREAD_LINGER_MS), ({"linger.ms": "7"}, "7")])
+def test_producers_for_many_partitions_wait_longer_for_their_batches(
+    properties: dict[str, str], linger: object
+) -> None:
+    clients = KafkaClients(NOWHERE, properties)
+    spread = clients.sized(record_bytes_max=2000, batch_bytes_max=1000).settings.transactional("id")
+    assert (spread["linger.ms"], spread["message.max.bytes"], spread["batch.size"]) == (linger, 2000, 1000)
+    assert clients.settings.transactional("id")["linger.ms"] == properties.get("linger.ms", LINGER_MS)
 
 
 @pytest.mark.parametrize(

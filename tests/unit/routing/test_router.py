@@ -42,6 +42,11 @@ def test_a_message_of_no_route_gives_nothing_whatever_its_address(address: str) 
     assert sent(router(route(address="#")).route(1, stored(address))) == [("r", "t")]
 
 
+def test_an_address_that_is_no_text_is_damage() -> None:
+    with pytest.raises(RowError, match="no text"):
+        router(route()).route(1, stored("a").replace(b"\x01a", b"\x01\xff"))
+
+
 def test_what_is_no_message_is_damage() -> None:
     with pytest.raises(RowError):
         router(route()).route(1, b"\xff\xff")

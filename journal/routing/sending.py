@@ -1,0 +1,137 @@
+"""A message on its way to its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from journal.errors import RowError
+from journal.routing import headers as convention
+from journal.routing.config import RoutingConfig
+from journal.routing.headers import HeaderNames
+from journal.routing.outcomes import Header, Reason, RefusedError
+from journal.routing.quick import QuickHeaders
+from journal.routing.view import MessageView
+from journal.v1 import store_pb2 as pb
+
+_COUNT_MAX = 2**31 - 2
+
+Body = Callable[[Sequence[int]], bytes | None]
+"""A large message's body by the ids of its chunks; None if it is not to be had."""
+
+
+class Context(NamedTuple):
+    """What all routes and messages of a journal share."""
+
+    config: RoutingConfig
+    journal: str
+    own_topics: frozenset[str]
+    bytes_max: Mapping[str, int]
+    """Topics' max.message.bytes."""
+    body: Body | None
+    replayed: bool
+    names: HeaderNames
+    quick: QuickHeaders
+    trail: list[Header]
+    """Of a message that has none yet."""
+
+
+class Sending:
+    """A message on its way to its targets: what they share is made once."""
+
+    __slots__ = (
+        "_context",
+        "_data",
+        "_large_body",
+        "_view",
+        "came_from",
+        "headers",
+        "hops",
+        "message_id",
+        "size",
+        "small_body",
+        "trail",
+    )
+
+    headers: list[Header]
+    """All but the trail."""
+    small_body: bytes | None
+    """None: it is a large one's."""
+    came_from: str
+    trail: list[Header]
+    hops: int
+
+    def __init__(self, message_id: int, data: bytes, context: Context) -> None:
+        self.message_id = message_id
+        self.size = len(data)
+        self._data = data
+        self._context = context
+        self._view: MessageView | None = None
+        self._large_body: bytes | None = None
+
+    def make(self, destination: Header, address_end: int) -> None:
+        """Before it is shown to a target: what all of them need. `destination` is its address, which ends there in its
+        data. Raises RowError."""
+        context = self._context
+        quick = None
+        if self._view is None:
+            quick = context.quick.encoded(destination, self.message_id, self._data, address_end)
+        if quick is not None:
+            self.small_body, self.headers = quick
+            self.came_from, self.trail, self.hops = "", context.trail, 1
+        else:
+            view = self.view
+            message = view.message
+            self.small_body = None if message.body_bytes else message.body
+            self.headers = context.names.encoded(self.message_id, destination[1] or b"", message)
+            self.came_from = view.came_from()
+            self.trail, self.hops = trail_of(message, context.journal)
+        if context.replayed:
+            self.trail = [*self.trail, (convention.REPLAYED, b"true")]
+
+    @property
+    def view(self) -> MessageView:
+        """The message, parsed. Raises RowError."""
+        if self._view is None:
+            self._view = MessageView(self.message_id, parsed(self._data))
+        return self._view
+
+    def body(self, bytes_max: int) -> bytes:
+        """Raises RefusedError for a large one that is too large for the target, or not to be had."""
+        if self.small_body is not None:
+            return self.small_body
+        message = self.view.message
+        size = message.body_bytes
+        if size > bytes_max:
+            raise RefusedError(Reason.TOO_LARGE, f"a body of {size} bytes, and the topic takes {bytes_max}")
+        if self._large_body is None:
+            read = self._context.body
+            self._large_body = read(message.chunks) if read is not None else None
+        if self._large_body is None:
+            raise RefusedError(Reason.NO_BODY, f"the large body of {size} bytes cannot be read")
+        return self._large_body
+
+
+def trail_of(message: pb.Message, journal: str) -> tuple[list[Header], int]:
+    """Where it came from and how often it was sent out, this time included."""
+    own, counts, origin = convention.hops_name(journal), {}, journal
+    values = message.headers
+    for name in values:
+        if name == convention.ORIGIN:
+            origin = values[name].text or journal
+        elif convention.is_hops(name):
+            counts[name] = min(max(values[name].integer, 0), _COUNT_MAX)  # any client could have set it
+    counts[own] = counts.get(own, 0) + 1
+    trail: list[Header] = [(convention.ORIGIN, origin.encode())]
+    trail += [(name, convention.pack_hops(count)) for name, count in sorted(counts.items())]
+    return trail, sum(counts.values())
+
+
+def parsed(data: bytes) -> pb.Message:
+    """Raises RowError."""
+    try:
+        return pb.Message.FromString(data)
+    except DecodeError as error:
+        raise RowError(f"{len(data)} bytes are not a message: {error}") from None

@@ -1,0 +1,141 @@
+"""A target of a route: a message on its way to the record that is sent, or to a refusal."""
+
+from __future__ import annotations
+
+from journal.errors import ConfigError
+from journal.routing import headers as convention
+from journal.routing.config import RouteConfig, TargetConfig, is_internal, is_topic, parse_key
+from journal.routing.dead_letters import record_bytes, refusal
+from journal.routing.outcomes import Header, Outgoing, Reason, Refusal, RefusedError, Request
+from journal.routing.partitions import parse_rule
+from journal.routing.patterns import NamePatterns
+from journal.routing.sending import Context, Sending
+from journal.routing.templates import Template, text_of
+from journal.routing.values import EventFacts, converter
+
+_SMALL_FACTOR = 8
+"""Headers and their names are at most so much longer than what they are in the message's data."""
+_new = tuple.__new__  # a named tuple's own takes twice as long
+
+
+class Target:
+    """A target, ready."""
+
+    def __init__(self, config: TargetConfig, route: RouteConfig, context: Context) -> None:
+        self._config = config
+        self._context = context
+        self._route = route
+        self._name = route.name
+        self._topic = Template(config.topic)
+        self._fixed = self._topic.fixed
+        self._keys = [parse_key(key) for key in config.key]
+        self._text_keys = config.key_format == "text"
+        kind, of = self._keys[0]
+        self._key_names = context.names.kafka_names(of, text=self._text_keys) if kind == "header" else frozenset[str]()
+        """Kafka headers whose bytes are the key: the first of them, as a message's headers go before its properties."""
+        self._kept = NamePatterns(config.headers)
+        self._rule = parse_rule(config.partitioner)
+        source = config.event_source or f"/kafka-journal/{context.journal}"
+        self._convert = converter(config.value, self._kept, EventFacts(source, config.event_type, config.content_type))
+        self._dead_letter_topic = route.dead_letter_topic or context.config.dead_letter_topic
+        for topic in (self._fixed, self._dead_letter_topic, config.reply_topic):
+            if topic and is_internal(topic, context.own_topics):
+                raise ConfigError(f"route {route.name}: {topic} is a topic of the journal's or Kafka's own")
+
+    def outcome(self, sending: Sending) -> Outgoing | Refusal:
+        topic = self._fixed or ""
+        try:
+            topic = topic or self._filled(sending)
+            return self._record(topic, sending)
+        except RefusedError as error:
+            return self._refusal(error, topic, sending)
+
+    def _record(self, topic: str, sending: Sending) -> Outgoing:
+        config = self._context.config
+        if topic == sending.came_from:
+            raise RefusedError(Reason.RETURNED, f"it came from topic {topic}")
+        if sending.hops > config.hops_max:
+            raise RefusedError(Reason.HOPS, f"it has gone out {sending.hops - 1} times: hops_max is {config.hops_max}")
+        bytes_max = self._bytes_max(topic)
+        value = sending.body(bytes_max)
+        key = None
+        if names := self._key_names:
+            for name, content in sending.headers:
+                if name in names:
+                    key = content
+                    break
+        if key is None:
+            key = self._key(sending)
+        headers = sending.headers if self._kept.all else convention.kept(sending.headers, self._kept)
+        headers = headers + sending.trail
+        request = self._request(sending, headers) if self._config.reply_topic else None
+        if self._convert is not None:
+            value, further = self._convert(sending.message_id, sending.view.message, value)
+            headers += further
+        if len(value) + _SMALL_FACTOR * sending.size + 4096 > bytes_max:
+            size = record_bytes(key, value, headers)
+            if size > bytes_max:
+                raise RefusedError(Reason.TOO_LARGE, f"a record of {size} bytes, and topic {topic} takes {bytes_max}")
+        return _new(Outgoing, (self._name, topic, key, value, headers, self._rule, sending.message_id, request))
+
+    def _filled(self, sending: Sending) -> str:
+        topic = self._topic.fill(sending.view.value)
+        if not is_topic(topic) or is_internal(topic, self._context.own_topics):
+            raise RefusedError(
+                Reason.BAD_TOPIC, f"{topic[:300]!r}, of template {self._topic.text!r}, is no topic for it"
+            )
+        return topic
+
+    def _key(self, sending: Sending) -> bytes | None:
+        for kind, of in self._keys:
+            if kind == "message-id":
+                number = sending.message_id
+                return str(number).encode() if self._text_keys else convention.pack_long(number)
+            if kind == "none":
+                return None
+            if kind == "constant":
+                return of.encode()
+            value = sending.view.value(of)
+            if type(value) is str:
+                return value.encode()
+            if value is not None:
+                text = text_of(value) if self._text_keys else None
+                return text.encode() if text is not None else convention.encoded_value(value)
+        names = " or ".join(of for kind, of in self._keys)
+        raise RefusedError(Reason.NO_KEY, f"the message has no header {names} for the key")
+
+    def _request(self, sending: Sending, headers: list[Header]) -> Request | None:
+        """With what a reply needs among the headers; None for a message that asks for none."""
+        view = sending.view
+        address = view.value(convention.REPLY_TO)
+        if not isinstance(address, str) or not address:
+            return None
+        value = view.value(convention.CORRELATION_ID)
+        correlation_id = str(view.id) if value is None else text_of(value)
+        if correlation_id is None:
+            raise RefusedError(Reason.BAD_HEADER, f"{convention.CORRELATION_ID} is bytes that are no text")
+        asked = {
+            f"jms.string.{convention.CORRELATION_ID}": correlation_id,
+            f"jms.string.{convention.REPLY_TO}": address,
+            convention.REPLY_TOPIC: self._config.reply_topic,
+        }
+        headers[:] = [each for each in headers if each[0] not in asked]
+        headers += [(name, text.encode()) for name, text in asked.items()]
+        return Request(correlation_id, address)
+
+    def _bytes_max(self, topic: str) -> int:
+        return self._context.bytes_max.get(topic, self._context.config.record_bytes_max)
+
+    def _refusal(self, error: RefusedError, topic: str, sending: Sending) -> Refusal:
+        return refusal(
+            error,
+            route=self._name,
+            topic=topic,
+            message=sending.message_id,
+            on_error=self._route.on_error,
+            dead_letter_topic=self._dead_letter_topic,
+            key=convention.pack_long(sending.message_id),
+            value=sending.small_body,
+            headers=sending.headers + sending.trail,
+            bytes_max=self._bytes_max(self._dead_letter_topic),
+        )
