@@ -17,6 +17,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them without saying so
+    AclOperation,
     AdminClient,
     ConfigEntry,
     ConfigResource,
@@ -67,6 +68,7 @@ class KafkaCluster:
                 len(topic.partitions),
                 min(len(part.replicas) for part in topic.partitions),
                 configs[name],
+                topic.authorized_operations is None or AclOperation.WRITE in topic.authorized_operations,
             )
             for name, topic in described.items()
             if name in configs
@@ -204,7 +206,9 @@ class KafkaCluster:
         """Those that exist."""
         if not topics:
             return {}
-        asked = self._admin().describe_topics(TopicCollection(topics), request_timeout=_positive(timeout_s))
+        asked = self._admin().describe_topics(
+            TopicCollection(topics), request_timeout=_positive(timeout_s), include_authorized_operations=True
+        )
         found = {}
         for name, future in asked.items():
             try:

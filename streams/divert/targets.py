@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from journal.config import Settings
-from journal.errors import OperatingError, TopicError
-from journal.kafka.ports import Kafka, TopicState
+from journal.errors import KafkaRefusedError, OperatingError, TopicError
+from journal.kafka.ports import Cluster, Kafka, TopicState
 from journal.routing.config import RoutingConfig
 from journal.routing.partitions import FIXED, parse_rule
 from journal.routing.templates import Template
@@ -70,13 +70,13 @@ class Targets:
             return
         cluster = self._kafka.cluster()
         try:
-            found = cluster.describe(wanted, self._timeout_s)
+            found, hidden = self._describe(cluster, wanted)
         finally:
             cluster.close()
         with self._lock:
             for topic in wanted:
                 state = found.get(topic)
-                fault = self._fault(topic, state)
+                fault = hidden.get(topic) or self._fault(topic, state)
                 if fault:
                     self._faults[topic] = fault
                 else:
@@ -86,6 +86,28 @@ class Targets:
                     self.bytes_max[topic] = int(state.config["max.message.bytes"])
             compacted = {topic for topic, state in found.items() if _is_compacted(state)}
             self._compacted = (self._compacted - set(wanted)) | compacted
+
+    def _describe(self, cluster: Cluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, str]]:
+        """Those that there are, and what is wrong with those that the cluster does not let us see."""
+        try:
+            return cluster.describe(topics, self._timeout_s), {}
+        except KafkaRefusedError as error:
+            if len(topics) == 1:
+                may = "--operation Describe --operation DescribeConfigs --operation Write"
+                return {}, {topics[0]: f"{error}: {self._allow(topics[0], may)}"}
+        found: dict[str, TopicState] = {}
+        hidden: dict[str, str] = {}
+        for topic in topics:
+            seen, unseen = self._describe(cluster, [topic])
+            found |= seen
+            hidden |= unseen
+        return found, hidden
+
+    def _allow(self, topic: str, what: str) -> str:
+        return (
+            f"kafka-acls --bootstrap-server {self._settings.bootstrap_servers} --add --allow-principal User:NAME "
+            f"{what} --topic {topic}"
+        )
 
     def refresh(self) -> None:
         """Ask again for all that are known. Raises OperatingError."""
@@ -151,6 +173,8 @@ class Targets:
                 f"topic {topic} is not there, or nobody may see it: "
                 f"kafka-topics {command} --create --topic {topic} --replication-factor {settings.replication}"
             )
+        if not state.may_write:
+            return f"topic {topic} may not be written to: {self._allow(topic, '--operation Write')}"
         if state.replication < settings.replication:
             return (
                 f"topic {topic} has {state.replication} replicas, and the journal's own {settings.replication}: "

@@ -1,0 +1,122 @@
+"""A target that the brokers forbid a worker stops the shard, and the shard goes on once it is allowed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-exports them
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from journal.config import Settings
+from journal.connecting import kafka_of
+from journal.errors import TopicError
+from journal.kafka.control import read_control
+from journal.kafka.embedded import EmbeddedKafka
+from journal.routing.config import RoutingConfig
+from journal.store.model import Message, QueueConfig
+from tests.integration.test_divert import values
+from tests.support.brokers import JVM_OPTIONS
+from tests.support.in_process import made_journal, running_worker
+from tests.support.sources import DEADLINE_S, create_topic, new_name, wait_until
+from tests.support.stream_apps import active_store
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+EVERYBODY = "User:*"
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker that lets everybody do what no ACL is about."""
+    directory = tmp_path_factory.mktemp("guarded")
+    with EmbeddedKafka(directory, attached=True, jvm_options=JVM_OPTIONS, properties=AUTHORIZER) as running:
+        yield running.bootstrap_servers
+
+
+class Acls:
+    """What everybody may do with a topic."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._client = AdminClient({"bootstrap.servers": bootstrap})
+        self._topic = topic
+
+    def say(self, operation: AclOperation, permission: AclPermissionType) -> None:
+        place = (ResourceType.TOPIC, self._topic, ResourcePatternType.LITERAL, EVERYBODY, "*")
+        for made in self._client.create_acls([AclBinding(*place, operation, permission)]).values():
+            made.result(DEADLINE_S)
+
+    def forget(self) -> None:
+        topic, literal = ResourceType.TOPIC, ResourcePatternType.LITERAL
+        wanted = AclBindingFilter(topic, self._topic, literal, EVERYBODY, "*", AclOperation.ANY, AclPermissionType.ANY)
+        for deleted in self._client.delete_acls([wanted]).values():
+            deleted.result(DEADLINE_S)
+
+    def forbid_writing(self) -> None:
+        self.say(AclOperation.ALL, AclPermissionType.ALLOW)
+        self.say(AclOperation.WRITE, AclPermissionType.DENY)
+
+    def hide(self) -> None:
+        self.say(AclOperation.ALL, AclPermissionType.DENY)
+
+
+def stopped(settings: Settings) -> str:
+    """Why a route has stopped the shard, as its worker reports it; empty: none has."""
+    rows = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S)
+    return rows.diverts[0].stopped if 0 in rows.diverts else ""
+
+
+@pytest.mark.parametrize(
+    ("forbid", "what"), [(Acls.forbid_writing, "may not be written to"), (Acls.hide, "Topic authorization failed")]
+)
+def test_a_target_that_is_forbidden_stops_the_shard_until_it_is_allowed(
+    guarded: str, tmp_path: Path, forbid: Callable[[Acls], None], what: str
+) -> None:
+    topic = create_topic(guarded, new_name())
+    acls = Acls(guarded, topic)
+    routing = RoutingConfig.model_validate({"routes": [{"name": "r", "targets": [{"topic": topic}]}]})
+    settings = made_journal(guarded, tmp_path, shards=1).model_copy(update={"routing": routing})
+    with running_worker(settings), active_store(settings) as store:
+        store.create_address("a")
+        store.create_queue(QueueConfig("q", "a")).wait()
+        store.send(Message("a", b"before"), ["q"]).wait()
+        wait_until(lambda: values(guarded, topic) == [b"before"])
+        forbid(acls)
+        for body in (b"one", b"two"):
+            store.send(Message("a", body), ["q"]).wait()
+        wait_until(lambda: bool(stopped(settings)))
+        said = stopped(settings)
+        assert f"topic {topic}" in said
+        assert what in said
+        assert f"kafka-acls --bootstrap-server {guarded} --add" in said
+        assert f"routes resume -j {settings.journal} 0 --skip" in said
+        acls.forget()
+        wait_until(lambda: len(values(guarded, topic)) >= 3, lambda: stopped(settings))
+        assert values(guarded, topic) == [b"before", b"one", b"two"]
+        wait_until(lambda: not stopped(settings))
+
+
+def test_a_worker_does_not_start_with_a_target_that_it_may_not_write_to(guarded: str, tmp_path: Path) -> None:
+    topic = create_topic(guarded, new_name())
+    acls = Acls(guarded, topic)
+    routing = RoutingConfig.model_validate({"routes": [{"name": "r", "targets": [{"topic": topic}]}]})
+    settings = made_journal(guarded, tmp_path, shards=1).model_copy(update={"routing": routing})
+    acls.forbid_writing()
+    with pytest.raises(TopicError, match=f"route r: topic {topic} may not be written to"), running_worker(settings):
+        pass
+    acls.forget()
+    with running_worker(settings):
+        pass
