@@ -116,7 +116,8 @@ def _route_row(row: RouteCounts) -> Sequence[object]:
 
 
 def _shard_row(row: DivertStatus, lag: int) -> Sequence[object]:
-    state = f"STOPPED before {row.stopped_at}" if row.stopped else "running"
+    since = f" since {moment(row.stopped_since)}" if row.stopped_since else ""
+    state = f"STOPPED before {row.stopped_at}{since}" if row.stopped else "running"
     latency = (f"{row.latency_ms:,.0f}", f"{row.latency_ms_max:,.0f}")
     return row.shard, state, f"{lag:,} offsets", *latency, row.worker, moment(row.since), moment(row.timestamp)
 
@@ -138,6 +139,7 @@ def _shard_json(row: DivertStatus, lag: int) -> dict[str, Any]:
         "state": "stopped" if row.stopped else "running",
         "stopped": row.stopped,
         "stopped_at": row.stopped_at if row.stopped else None,
+        "stopped_since_ms": row.stopped_since or None,
         "lag_offsets": lag,
         "latency_ms": row.latency_ms,
         "latency_ms_max": row.latency_ms_max,

@@ -12,14 +12,16 @@ from journal.v1.journal_pb2 import DivertStatus
 def route_stop(reported: DivertStatus | None, mark_offset: int, waits_since: int) -> dict[str, Any] | None:
     """What `--json` prints of a shard; None: no route has stopped it, or it has passed the place since.
 
-    `waits_since` is when the oldest frame behind the mark was appended, ms since 1970; 0: there is none.
+    `waits_since` is when the oldest frame behind the mark was appended, ms since 1970; 0: there is none. It is when the
+    shard stopped, too, for all that a worker of an older release tells.
     """
     if reported is None or not reported.stopped or reported.stopped_at <= mark_offset:
         return None
     return {
         "offset": reported.stopped_at,
         "reason": reported.stopped,
-        "since_ms": waits_since or reported.timestamp,
+        "since_ms": reported.stopped_since or waits_since or reported.timestamp,
+        "waits_since_ms": waits_since or None,
         "worker": reported.worker,
         "reported_ms": reported.timestamp,
     }

@@ -1091,6 +1091,7 @@ class DivertStatus(_message.Message):
     LATENCY_MS_MAX_FIELD_NUMBER: _builtins.int
     STOPPED_FIELD_NUMBER: _builtins.int
     STOPPED_AT_FIELD_NUMBER: _builtins.int
+    STOPPED_SINCE_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     shard: _builtins.int
     worker: _builtins.str
@@ -1107,6 +1108,8 @@ class DivertStatus(_message.Message):
     """why the shard is stopped; empty: it is not"""
     stopped_at: _builtins.int
     """the WAL offset that it is stopped before"""
+    stopped_since: _builtins.int
+    """when this worker first stopped there, ms since 1970; 0: it is not stopped"""
     @_builtins.property
     def routes(self) -> _containers.RepeatedCompositeFieldContainer[Global___RouteCounts]: ...
     def __init__(
@@ -1123,10 +1126,11 @@ class DivertStatus(_message.Message):
         latency_ms_max: _builtins.float = ...,
         stopped: _builtins.str = ...,
         stopped_at: _builtins.int = ...,
+        stopped_since: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal", b"journal", "latency_ms", b"latency_ms", "latency_ms_max", b"latency_ms_max", "offset", b"offset", "routes", b"routes", "shard", b"shard", "since", b"since", "stopped", b"stopped", "stopped_at", b"stopped_at", "timestamp", b"timestamp", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["journal", b"journal", "latency_ms", b"latency_ms", "latency_ms_max", b"latency_ms_max", "offset", b"offset", "routes", b"routes", "shard", b"shard", "since", b"since", "stopped", b"stopped", "stopped_at", b"stopped_at", "stopped_since", b"stopped_since", "timestamp", b"timestamp", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from journal.kafka.ports import Clock
 from journal.v1.journal_pb2 import DivertStatus, RouteCounts
 
 
@@ -43,14 +44,16 @@ class _Route:
 class ShardCounts:
     """Thread-safe: the shard's thread counts, others report."""
 
-    def __init__(self, routes: Iterable[str], since_ms: int) -> None:
+    def __init__(self, routes: Iterable[str], wall_ms: Clock) -> None:
+        self._wall_ms = wall_ms
         self._lock = threading.Lock()
         self._routes = {name: _Route() for name in routes}
-        self._since = since_ms
+        self._since = int(wall_ms())
         self._offset = -1
         self._latency_ms = 0.0
         self._latency_ms_max = 0.0
-        self._stopped, self._stopped_at = "", 0
+        self._stopped, self._stopped_at, self._stopped_since = "", -1, 0
+        """The last two stay when it goes on: it may only be trying again."""
         self.changed = True
         """Since it was last reported."""
 
@@ -76,7 +79,9 @@ class ShardCounts:
         """Why the shard is stopped and before which WAL offset; empty: it is not."""
         with self._lock:
             self.changed |= stopped != self._stopped
-            self._stopped, self._stopped_at = stopped, offset
+            self._stopped = stopped
+            if stopped and offset != self._stopped_at:
+                self._stopped_at, self._stopped_since = offset, int(self._wall_ms())
 
     def status(self, journal: bytes, shard: int, worker: str, now_ms: int) -> DivertStatus:
         with self._lock:
@@ -91,7 +96,8 @@ class ShardCounts:
                 latency_ms=self._latency_ms,
                 latency_ms_max=self._latency_ms_max,
                 stopped=self._stopped,
-                stopped_at=self._stopped_at,
+                stopped_at=self._stopped_at if self._stopped else 0,
+                stopped_since=self._stopped_since if self._stopped else 0,
             )
 
 

@@ -69,7 +69,7 @@ class Diverter:
     def outgoing(self, shard: int) -> ShardOutgoing:
         """A shard's routes, from now on counted anew."""
         routes = [route.name for route in self._settings.routing.routes]
-        counts = self._counts[shard] = ShardCounts(routes, int(self._wall_ms()))
+        counts = self._counts[shard] = ShardCounts(routes, self._wall_ms)
         return ShardOutgoing(shard, self._settings.journal, self._router, self.targets, counts, routes)
 
     def producer(self, transactional_id: str, sizes: Sizes) -> TransactionalProducer:

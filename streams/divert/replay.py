@@ -217,7 +217,7 @@ class RouteReplay:
         def router(body: Body) -> Router:
             return self._router(self._targets.bytes_max, body)
 
-        counts = ShardCounts([self._route], 0)
+        counts = ShardCounts([self._route], self._clock)
         return ShardOutgoing(shard, self._settings.journal, router, self._targets, counts, [self._route], words=words)
 
     def _router(self, bytes_max: dict[str, int], body: Body | None) -> Router:

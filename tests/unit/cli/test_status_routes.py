@@ -15,6 +15,7 @@ def test_a_stopped_shard_says_since_when_why_and_who_reported_it() -> None:
         "offset": 41,
         "reason": "route r: no-key",
         "since_ms": SINCE,
+        "waits_since_ms": SINCE,
         "worker": "w1",
         "reported_ms": 1_700_000_060_000,
     }
@@ -33,3 +34,10 @@ def test_a_frame_that_cannot_be_asked_for_counts_from_the_report() -> None:
     stop = route_stop(REPORTED, 40, 0)
     assert stop is not None
     assert stop["since_ms"] == REPORTED.timestamp
+
+
+def test_the_moment_that_the_worker_tells_goes_before_that_of_the_frame() -> None:
+    told = DivertStatus(worker="w1", stopped="route r: no-key", stopped_at=41, stopped_since=SINCE + 5)
+    stop = route_stop(told, 40, SINCE)
+    assert stop is not None
+    assert (stop["since_ms"], stop["waits_since_ms"]) == (SINCE + 5, SINCE)

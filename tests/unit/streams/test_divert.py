@@ -233,6 +233,30 @@ def test_a_topic_that_a_template_makes_and_that_is_missing_stops_the_shard_until
     assert (scene.sent("of-x"), scene.sent("of-y")) == ([b"1"], [b"2"])
 
 
+def test_a_stop_began_when_the_shard_first_stopped_there_however_often_it_has_tried_since() -> None:
+    scene = world([message(1, b"1", "x")], [message(2, b"2", "y")], routes=[one_route(topic="of-{address}")])
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+
+    def stopped_since() -> tuple[int, int]:
+        worker.recover()
+        scene.drive(worker, 1)
+        (status,) = diverter.statuses().values()
+        return status.stopped_at, status.stopped_since
+
+    scene.timeline.wait(100.0, lambda: False)
+    first = stopped_since()
+    assert first == (2, int(scene.wall_ms()))
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    assert stopped_since() == first
+    scene.broker.create_topic("of-x", 1, 1, TOPIC)
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    assert stopped_since() == (4, int(scene.wall_ms()))
+    scene.broker.create_topic("of-y", 1, 1, TOPIC)
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    assert stopped_since() == (0, 0)
+
+
 def test_a_topic_that_is_deleted_meanwhile_stops_the_shard() -> None:
     scene = world([message(1, b"1")], [message(2, b"2")])
     worker = scene.worker()
