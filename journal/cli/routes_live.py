@@ -1,4 +1,5 @@
-"""A message that is in a journal, for `routes test --id`: as the tables and the WAL behind them have it."""
+"""A message that is in a journal, for `routes test --id`: as the tables and the WAL behind them have it, or a running
+node."""
 
 from __future__ import annotations
 
@@ -7,11 +8,16 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress
+from journal.cli.control_socket.client import find_node
+from journal.cli.operations.message import missing_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
+from journal.connecting import kafka_of
 from journal.engine import Base
-from journal.errors import InvalidOperationError, RecordMissingError
+from journal.errors import InvalidOperationError
+from journal.kafka.ports import Kafka
 from journal.routing.router import Body
+from journal.store.records import decode_message, encode_message
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE
 from journal.wire.keys import record_key
@@ -27,25 +33,23 @@ class LiveMessage(NamedTuple):
 
 
 @contextmanager
-def live_message(settings: Settings, message_id: int) -> Iterator[LiveMessage]:
-    """At the WAL's committed end, needing no worker and disturbing nobody.
+def live_message(settings: Settings, message_id: int, node: str | None) -> Iterator[LiveMessage]:
+    """At the WAL's committed end, needing no worker and disturbing nobody; or as the running `node` has it.
 
     Raises RecordMissingError if no record of that id lives, InvalidOperationError for one that is no message.
     """
+    if node is not None:
+        yield _of_a_node(settings, message_id, node)
+        return
     with (
         opened_journal(settings) as (kafka, rows),
         StepProgress(after_s=PROGRESS_AFTER_S) as progress,
         loaded_snapshot(settings, kafka, rows, now=True, progress=progress) as state,
     ):
         progress.hide()
-        targets = Targets(kafka, settings)
-        targets.look_up(fixed_topics(settings.routing))
         record = _record(state.base, message_id)
         if record is None:
-            raise RecordMissingError(
-                f"no message {message_id} lives in journal {settings.journal}; of one that was deleted "
-                f"`kafka-journal routes replay ROUTE --ids {message_id} --dry-run` tells"
-            )
+            raise missing_message(message_id, settings.journal)
         if record.kind != MESSAGE:
             raise InvalidOperationError(f"record {message_id} is no message: kafka-journal explain {message_id}")
 
@@ -53,7 +57,23 @@ def live_message(settings: Settings, message_id: int) -> Iterator[LiveMessage]:
             parts = [_record(state.base, chunk) for chunk in chunks]
             return b"".join(part.data for part in parts if part is not None) if None not in parts else None
 
-        yield LiveMessage(record.data, body, targets.bytes_max)
+        yield LiveMessage(record.data, body, _limits(kafka, settings))
+
+
+def _of_a_node(settings: Settings, message_id: int, node: str) -> LiveMessage:
+    """What routes read of a large one is its size and its body, so its chunks need no ids."""
+    with find_node(settings, node) as client:
+        data, is_large, pieces = client.message(message_id)
+        body = b"".join(pieces)
+    if is_large:
+        data = encode_message(decode_message(data), chunks=(message_id,), body_bytes=len(body))
+    return LiveMessage(data, lambda chunks: body, _limits(kafka_of(settings), settings))
+
+
+def _limits(kafka: Kafka, settings: Settings) -> Mapping[str, int]:
+    targets = Targets(kafka, settings)
+    targets.look_up(fixed_topics(settings.routing))
+    return targets.bytes_max
 
 
 def _record(base: Base, record_id: int) -> Record | None:

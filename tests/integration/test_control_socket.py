@@ -87,6 +87,28 @@ def test_tables_for_people_are_printed_of_what_a_node_tells(
     assert "kafka-journal queues -j" in cli.fails("messages", "no-such-queue", "--node")
 
 
+def test_a_node_tells_a_message_for_routes_as_the_tables_do(
+    cli: Cli, left: Left, node: subprocess.Popen[bytes]
+) -> None:
+    target = {"topic": "no-such-topic", "key": ["header:colour", "message-id"]}
+    routing = json.dumps({"routes": [{"name": "r", "address": "orders", "targets": [target]}]})
+
+    def tested(*arguments: str | int) -> Any:
+        ended = cli("routes", "test", *arguments, "--json", KAFKA_JOURNAL_ROUTING=routing)
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    for name, value in (("in both", "in both"), ("large", "x" * 2500)):
+        asked = tested("--id", left.ids[name], "--node")
+        assert asked == tested("--id", left.ids[name]), name
+        assert asked["outcomes"][0]["value"] == value
+    said = cli.fails("routes", "test", "--id", left.ids["chunk"], f"--node={NODE}", KAFKA_JOURNAL_ROUTING=routing)
+    assert f"no message {left.ids['chunk']} lives" in said
+    assert "a node is asked for a message that it has: --id" in cli.fails(
+        "routes", "test", "--address", "a", "--node", code=2, KAFKA_JOURNAL_ROUTING=routing
+    )
+
+
 def test_messages_go_in_and_out_through_a_node_as_they_do_without(
     cli: Cli, settings: Settings, node: subprocess.Popen[bytes]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,15 @@ from journal.cli.control_socket.lines import Lines, SocketLimits, encode_line, r
 from journal.cli.control_socket.paths import connect, node_of, socket_path, sockets_directory, sockets_of
 from journal.cli.control_socket.requests import SEND_MESSAGES_MAX, order_params
 from journal.cli.control_socket.server import HELLO
-from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, SendOrder, Sent, TransactionFound
+from journal.cli.operations.ports import (
+    Json,
+    MessageRead,
+    MessagesFound,
+    QueuesFound,
+    SendOrder,
+    Sent,
+    TransactionFound,
+)
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, InvalidOperationError, JournalError, NodeSocketError
 from journal.runtime import no_progress
@@ -59,6 +68,11 @@ class NodeClient:
     def messages(self, queue: str, limit: int) -> MessagesFound:
         parts = self._parts("messages", {"queue": queue, "limit": limit})
         return MessagesFound(int(next(parts)), parts)
+
+    def message(self, message_id: int) -> MessageRead:
+        parts = self._parts("message", {"id": message_id})
+        first = next(parts)
+        return MessageRead(base64.b64decode(first["data"]), bool(first["large"]), map(base64.b64decode, parts))
 
     def explain(self, record_id: int) -> Json:
         return dict(self._call("explain", id=record_id))

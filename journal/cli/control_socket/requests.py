@@ -141,6 +141,13 @@ class Requests:
             part(line)
         return None
 
+    def _message(self, params: Params, part: Part) -> Any:
+        found = self._operations.message(params.number("id"))
+        part({"data": encode_data(found.data), "large": found.is_large})
+        for piece in found.pieces:
+            part(encode_data(piece))
+        return None
+
     def _explain(self, params: Params, part: Part) -> Any:
         return self._operations.explain(params.number("id"))
 
@@ -186,6 +193,7 @@ _METHODS: Mapping[str, Callable[[Requests, Params, Part], Any]] = {
     "resume_source": Requests._resume_source,
     "queues": Requests._queues,
     "messages": Requests._messages,
+    "message": Requests._message,
     "explain": Requests._explain,
     "in_doubt": Requests._in_doubt,
     "transaction": Requests._transaction,

@@ -20,7 +20,17 @@ from journal.cli.control_socket.paths import socket_path
 from journal.cli.control_socket.server import ControlSocketServer
 from journal.cli.operations.acting import WAIT_S, Served, StoreActing
 from journal.cli.operations.looking import Rows, RowsOf, ServedStates, StateLooking, rows_of_a_load
-from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, Receiving, SendOrder, Sent, TransactionFound
+from journal.cli.operations.message import read_message
+from journal.cli.operations.ports import (
+    Json,
+    MessageRead,
+    MessagesFound,
+    QueuesFound,
+    Receiving,
+    SendOrder,
+    Sent,
+    TransactionFound,
+)
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError, NotActiveError
 from journal.roles import Role
@@ -94,6 +104,9 @@ class NodeService:
 
     def messages(self, queue: str, limit: int) -> MessagesFound:
         return self._looking().messages(queue, limit)
+
+    def message(self, message_id: int) -> MessageRead:
+        return read_message(self._served().store, message_id, self._journal)
 
     def explain(self, record_id: int) -> Json:
         return self._looking().explain(record_id)

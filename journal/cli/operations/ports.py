@@ -47,6 +47,14 @@ class MessagesFound(NamedTuple):
     lines: Iterator[Json]
 
 
+class MessageRead(NamedTuple):
+    """A message as its record has it, and a large one's body, which the record has not, piece by piece."""
+
+    data: bytes
+    is_large: bool
+    pieces: Iterator[bytes]
+
+
 class TransactionFound(NamedTuple):
     """A transaction in doubt: its line, its messages, its operations."""
 
@@ -104,6 +112,9 @@ class NodeOperations(Looking, Acting, Protocol):
     """What a running node does for commands."""
 
     def status(self) -> Mapping[str, Any]: ...
+
+    def message(self, message_id: int) -> MessageRead:
+        """A message that is there now, whatever becomes of it. Raises RecordMissingError, NotActiveError."""
 
     def hand_over(self, to: str) -> Mapping[str, Any]:
         """Have another node (empty: any) become active; what the node says of it."""

@@ -1,0 +1,29 @@
+"""One message as a store at work has it."""
+
+from __future__ import annotations
+
+from journal.cli.operations.ports import MessageRead
+from journal.errors import MessageMissingError, RecordMissingError
+from journal.store.records import encode_message
+from journal.store.store import MessageStore
+
+
+def read_message(store: MessageStore, message_id: int, journal: str) -> MessageRead:
+    """Reads the local copy. Raises RecordMissingError."""
+    try:
+        entry = store.describe(message_id)
+        if not entry.durable:
+            raise RecordMissingError(f"message {message_id} is not durable: it is in no journal, and no route sends it")
+        message = store.message(message_id, body=False)
+        pieces = iter(store.body_stream(message_id)) if entry.chunks else iter(())
+    except MessageMissingError as error:
+        raise missing_message(message_id, journal) from error
+    return MessageRead(encode_message(message), bool(entry.chunks), pieces)
+
+
+def missing_message(message_id: int, journal: str) -> RecordMissingError:
+    """Says where to look."""
+    return RecordMissingError(
+        f"no message {message_id} lives in journal {journal}; of one that was deleted "
+        f"`kafka-journal routes replay ROUTE --ids {message_id} --dry-run` tells"
+    )
