@@ -22,14 +22,15 @@ from tests.support.processes import command_env
 from tests.support.sources import create_topic, wait_until
 from tests.support.stream_apps import active_store
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]
-
 LONG = os.environ.get("KAFKA_JOURNAL_TEST_LONG") == "1"
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(7200 if LONG else 1800)]
+
 MESSAGES = 100_000 if LONG else 3_000
 KILLS = 60 if LONG else 4
 SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "20261"))
 PARTITIONS = 3
-DEADLINE_S = 180.0
+DEADLINE_S = 900.0 if LONG else 180.0
 
 
 class Child:

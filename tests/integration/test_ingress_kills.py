@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -23,9 +24,15 @@ from tests.support.ingress_crash_node import POINTS, crash_at
 from tests.support.processes import COMMAND, command_env
 from tests.support.sources import DEADLINE_S, bodies, committed, create_topic, new_name, produce, taking, wait_until
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(400)]
+LONG = os.environ.get("KAFKA_JOURNAL_TEST_LONG") == "1"
+ROUNDS = 8 if LONG else 1
+RECORDS_MIN = 100_000 if LONG else 0
+BURST = 14 if LONG else 7
+SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "6"))
 
-FAILOVER_S = 120.0
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(7200 if LONG else 400)]
+
+FAILOVER_S = 600.0 if LONG else 120.0
 PARTITIONS = 3
 ENV = {
     "KAFKA_JOURNAL_FENCE_CHECK_MS": "1500",
@@ -81,6 +88,18 @@ class Machine:
         if self._process is not None:
             self._process.send_signal(number)
 
+    def start_again(self) -> None:
+        """Start it as the other's standby."""
+        before = self.said("standby")
+        self.start()
+        self.wait_for("standby", before)
+
+    def wake(self) -> None:
+        """Have it go on that was stopped, as the other's standby."""
+        before = self.said("standby")
+        self.send(signal.SIGCONT)
+        self.wait_for("standby", before)
+
     def end(self, number: signal.Signals) -> None:
         """Send it a signal that ends it, and wait for that."""
         if self._process is not None and self._process.poll() is None:
@@ -100,12 +119,14 @@ class Stream(threading.Thread):
 
     def run(self) -> None:
         while not self._end.wait(0.02):
-            for _ in range(7):
+            for _ in range(BURST):
                 self._producer.produce(self._topic, b"%d" % self.count, partition=self.count % PARTITIONS)
                 self.count += 1
             self._producer.poll(0)
 
     def finish(self) -> None:
+        """After `RECORDS_MIN` at least."""
+        wait_until(lambda: self.count >= RECORDS_MIN)
         self._end.set()
         self.join()
         assert self._producer.flush(DEADLINE_S) == 0
@@ -113,6 +134,16 @@ class Stream(threading.Thread):
 
 def taken_in(settings: Settings) -> int:
     return sum(committed(settings).values())
+
+
+def fail_over(active: Machine, standby: Machine, number: signal.Signals) -> None:
+    """Kill or stop the active node, and wait for the other."""
+    before = standby.said("active")
+    if number is signal.SIGKILL:
+        active.end(number)
+    else:
+        active.send(number)
+    standby.wait_for("active", before)
 
 
 def let_pass(settings: Settings, chance: random.Random) -> None:
@@ -123,42 +154,41 @@ def let_pass(settings: Settings, chance: random.Random) -> None:
 
 
 def test_every_record_is_a_message_once_whatever_becomes_of_the_active_node(bootstrap: str, tmp_path: Path) -> None:
-    chance = random.Random(6)
+    print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
+    chance = random.Random(SEED)
     topic = create_topic(bootstrap, new_name(), PARTITIONS)
     settings = made_journal(bootstrap, tmp_path / "own", shards=2)
     routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": [topic], "address": "orders"}]})
-    first, second = (Machine(settings, tmp_path, name, routing) for name in ("first", "second"))
+    active, standby = (Machine(settings, tmp_path, name, routing) for name in ("first", "second"))
     stream = Stream(bootstrap, topic)
     with running_worker(settings):
         with taking(settings, [QueueConfig("orders", "orders")]):
             pass
         try:
-            first.start()
-            first.wait_for("active")
+            active.start()
+            active.wait_for("active")
             stream.start()
-            second.start()
-            second.wait_for("standby")
-            let_pass(settings, chance)
-            first.end(signal.SIGKILL)
-            second.wait_for("active")
-            first.start()
-            first.wait_for("standby", after=1)
-            let_pass(settings, chance)
-            second.send(signal.SIGSTOP)  # a zombie
-            first.wait_for("active", after=1)
-            let_pass(settings, chance)
-            second.send(signal.SIGCONT)
-            second.wait_for("standby", after=1)
-            let_pass(settings, chance)
-            first.end(signal.SIGKILL)
-            second.wait_for("active", after=1)
+            standby.start()
+            standby.wait_for("standby")
+            for _ in range(ROUNDS):
+                let_pass(settings, chance)
+                fail_over(active, standby, signal.SIGKILL)
+                active.start_again()
+                active, standby = standby, active
+                let_pass(settings, chance)
+                fail_over(active, standby, signal.SIGSTOP)
+                let_pass(settings, chance)
+                active.wake()  # it was a zombie
+                active, standby = standby, active
+                let_pass(settings, chance)
+            fail_over(active, standby, signal.SIGKILL)
             let_pass(settings, chance)
             stream.finish()
-            wait_until(lambda: taken_in(settings) >= stream.count, lambda: second.log()[-4000:])
+            wait_until(lambda: taken_in(settings) >= stream.count, lambda: standby.log()[-4000:])
         finally:
-            second.send(signal.SIGCONT)
-            first.end(signal.SIGKILL)
-            second.end(signal.SIGTERM)
+            for machine in (active, standby):
+                machine.send(signal.SIGCONT)
+                machine.end(signal.SIGKILL)
         with taking(settings) as node:
             found = [int(body) for body in bodies(node.store, "orders")]
     assert len(found) == stream.count
