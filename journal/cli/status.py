@@ -20,6 +20,7 @@ from journal.cli.reading import opened_journal
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
 from journal.cli.status_routes import route_notes, route_stop
 from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.cli.status_trims import trim_json, trim_notes
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.control import ControlRows, node_group, table_topic, wal_topic, worker_group
@@ -47,6 +48,8 @@ class ShardStatus:
     stop: Stop | None
     route_stop: dict[str, Any] | None = None
     """As `--json` prints it; None: no route has stopped it."""
+    trim: dict[str, Any] | None = None
+    """As `--json` prints it; None: its WAL has its beginning."""
 
     @property
     def lag_frames(self) -> int:
@@ -140,6 +143,7 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
                     ahead_since=ahead.since,
                     stop=ahead.stop,
                     route_stop=route_stop(rows.diverts.get(shard), mark.offset, ahead.since),
+                    trim=trim_json(rows.trims.get(shard), identity.journal, start),
                 )
             )
     finally:
@@ -201,6 +205,7 @@ def _shard_json(shard: ShardStatus, now_ms: float) -> dict[str, Any]:
         "skipped": mark.skipped,
         "stopped": None if shard.stop is None else {"offset": shard.stop.offset, "reason": shard.stop.reason},
         "stopped_by_route": shard.route_stop,
+        "trimmed": shard.trim,
     }
 
 
@@ -241,7 +246,7 @@ def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
 
 
 def notes(found: JournalStatus) -> list[str]:
-    """What the table does not say, a line each: the node, the workers, what is stopped and how to mend it."""
+    """What the table does not say, a line each: the node, the workers, trims, what is stopped and how to mend it."""
     lines = [_node_line(found)]
     failover = failover_note(found.nodes, found.now_ms)
     if failover is not None:
@@ -256,6 +261,8 @@ def notes(found: JournalStatus) -> list[str]:
         lines += source_notes(found.journal, found.ingress, active)
     routes = {shard.shard: shard.route_stop for shard in found.shards if shard.route_stop is not None}
     lines += route_notes(routes, found.now_ms)
+    trims = {shard.shard: shard.trim for shard in found.shards if shard.trim is not None}
+    lines += trim_notes(trims, found.now_ms)
     for shard in found.shards:
         stop = shard.stop
         if stop is None:

@@ -80,12 +80,15 @@ def test_what_is_trimmed_is_gone_and_everything_goes_on(journal: Trimmed, tmp_pa
     assert (whole["agrees"], [shard["base"] for shard in whole["shards"]]) == (True, ["", ""])
     dry = journal.json("trim", "--without-archive", "--dry-run")
     assert not dry["deleted"]
-    assert journal.starts() == [0, 0]
+    assert [(shard["wal_start"], shard["trimmed"]) for shard in journal.json("status")["shards"]] == [(0, None)] * 2
     done = journal.json("trim", "--without-archive", "--yes")
     assert [shard["offset"] for shard in done["shards"]] == [shard["offset"] for shard in dry["shards"]]
     assert {shard["held_by"] for shard in done["shards"]} == {"the marker of epoch 2"}
     assert journal.starts() == [shard["offset"] for shard in done["shards"]]
     assert all(start > 0 for start in journal.starts())
+    told = [shard["trimmed"] for shard in journal.json("status")["shards"]]
+    assert [(trim["offset"], trim["archived"]) for trim in told] == [(start, False) for start in journal.starts()]
+    assert "no archive has what was deleted" in journal.command("status")
     assert journal.dump() == before
     report = journal.json("verify")
     assert (report["agrees"], report["complete"]) == (True, True)
