@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_facts, print_json, print_table
-from journal.cli.spark_session import SMALL, spark_session, stopped_by_signals
+from journal.cli.spark_session import SMALL, further_parts, spark_session, stopped_by_signals
 from journal.errors import ConfigError
 from loaders.spark.packages import READING, Part
 
@@ -84,7 +84,7 @@ def analytics(
     if state is not None and not follow:
         raise ConfigError("--state is where --follow goes on: it has no use without")
     settings = chosen.settings()
-    parts = READING | {Part.DELTA} if (to or "").startswith(_DELTA) else READING
+    parts = READING | further_parts(from_archive) | ({Part.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
         # starts quickly without: only these commands need PySpark
         from loaders.spark.source import JournalSource
@@ -129,7 +129,7 @@ def report(
 ) -> None:
     """One HTML page with plots: depth, throughput, time in queue, ages, failovers as marks."""
     settings = chosen.settings()
-    with spark_session(f"report {settings.journal}", master, READING, SMALL) as spark:
+    with spark_session(f"report {settings.journal}", master, READING | further_parts(from_archive), SMALL) as spark:
         from loaders.spark.analytics import analytics as analyse
         from loaders.spark.source import JournalSource
 

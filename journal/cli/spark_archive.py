@@ -1,4 +1,4 @@
-"""`kafka-journal spark archive`: the journal's WAL to Parquet, once or for good."""
+"""`kafka-journal spark archive`: the journal's WAL to Parquet or Delta Lake, once or for good."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json
 from journal.cli.spark_session import spark_session, stopped_by_signals
+from journal.cli.spark_tables import KeptAs
+from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:
     from loaders.spark.archive import ArchiveResult
@@ -25,6 +27,9 @@ def archive(
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="A directory, or a URL that Spark's Hadoop knows.")],
     once: Annotated[bool, typer.Option("--once", help="To the committed end as of now, then end.")] = False,
     every_s: Annotated[float, typer.Option("--every", min=0, metavar="SECONDS", help="A batch so often.")] = 60.0,
+    kept_as: Annotated[
+        KeptAs, typer.Option("--format", help="Parquet files, or a table of Delta Lake: for good.")
+    ] = KeptAs.PARQUET,
     replace: Annotated[bool, typer.Option("--replace", help="This archive takes the place of another one.")] = False,
     from_trimmed: Annotated[
         bool, typer.Option("--from-trimmed", help="Begin an archive with what is left of a trimmed WAL.")
@@ -32,16 +37,18 @@ def archive(
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Archive the committed WAL to Parquet files, every record once, until Ctrl-C.
+    """Archive the committed WAL, every record once, until Ctrl-C.
 
     A run that is killed, or loses all that Spark keeps, goes on where the archive's manifest ends. `trim` deletes only
     what is in the archive.
     """
     settings = chosen.settings()
-    with spark_session(f"archive {settings.journal}", master) as spark, stopped_by_signals() as stop:
+    parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
+    with spark_session(f"archive {settings.journal}", master, parts) as spark, stopped_by_signals() as stop:
         # starts quickly without: only this command needs it
         from loaders.spark.archive import archive as archive_wal
         from loaders.spark.source import JournalSource
+        from loaders.spark.table_stores import TableFormat
 
         result = archive_wal(
             spark,
@@ -51,6 +58,7 @@ def archive(
             every_s=every_s,
             replace_other=replace,
             from_trimmed=from_trimmed,
+            kept_as=TableFormat(kept_as.value),
             told=_tell,
             stop=stop,
         )

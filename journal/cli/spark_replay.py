@@ -23,7 +23,7 @@ from journal.cli.common import (
     print_json,
     print_table,
 )
-from journal.cli.spark_session import spark_session
+from journal.cli.spark_session import further_parts, spark_session
 from journal.errors import ConfigError, StateError
 from loaders.spark.packages import Part
 
@@ -89,7 +89,8 @@ def replay(
     }
     settings = chosen.settings()
     uuid = _target_uuid(settings)
-    with spark_session(f"replay into {settings.journal}", master, {Part.PROTOBUF}) as spark:
+    parts = {Part.PROTOBUF} | further_parts(path)
+    with spark_session(f"replay into {settings.journal}", master, parts) as spark:
         # starts quickly without: only this command needs them
         from loaders.replay_state import require_other_journal
         from loaders.spark.replaying import Filter, Selection, open_archive

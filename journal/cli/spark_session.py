@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loaders.spark.packages import READING, Part
@@ -42,6 +43,20 @@ def spark_session(
     finally:
         if spark.sparkContext.appName == name:
             spark.stop()
+
+
+def further_parts(archive: str | None) -> frozenset[Part]:
+    """What a session of this command alone needs beside, to read the archive at a path: Delta Lake, if it is kept so.
+
+    Before Spark runs that is known only of one in this machine's files; one that is elsewhere may be.
+    """
+    from loaders.spark.session import running_session
+
+    if archive is None or running_session() is not None:
+        return frozenset()
+    local = archive.removeprefix("file://")
+    may_be = "://" in local or Path(local, "frames", "_delta_log").exists()
+    return frozenset({Part.DELTA}) if may_be else frozenset()
 
 
 @contextmanager

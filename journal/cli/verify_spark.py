@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import NoReturn
 
 import typer
 from pyspark.sql import SparkSession
 
 from journal.cli.common import print_json, print_table
+from journal.cli.spark_session import further_parts, spark_session
 from journal.config import Settings
 from journal.verify import Report
 from loaders.spark.audit import audit
-from loaders.spark.chatter import starting_spark
-from loaders.spark.session import make_session
+from loaders.spark.packages import READING
 from loaders.spark.source import JournalSource
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -23,14 +22,11 @@ _NOT_COMPARED = "the loaded state: `verify` without --with-spark loads and compa
 
 
 def audited(settings: Settings, master: str | None, archive: str | None) -> Report:
-    """What the audit finds, in a Spark of this command alone. Raises as `make_session` and `audit`."""
-    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
-        spark = make_session("kafka-journal verify", master=master, settings=_SETTINGS)
-    try:
+    """What the audit finds, in the Spark that is there or one of this command alone. Raises as `make_session` and
+    `audit`."""
+    with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
         _fit_to_machine(spark)
         return audit(spark, JournalSource.from_settings(settings), archive=archive)
-    finally:
-        spark.stop()
 
 
 def _fit_to_machine(spark: SparkSession) -> None:

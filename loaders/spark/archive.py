@@ -1,13 +1,13 @@
-"""The archive: a streaming job that writes a journal's committed WAL to Parquet, every record once.
+"""The archive: a streaming job that writes a journal's committed WAL to Parquet or Delta Lake, every record once.
 
-    <path>/frames/journal=NAME/day=YYYY-MM-DD/shard=N/batch=B/*.parquet
+    <path>/frames/…                     the records: `archive_frames`
     <path>/manifest/NAME/<number>.json
 
-A batch first writes its files, into directories that nobody else has; then its manifest, which makes them count; then
-the archive's mark per shard into the control rows, which lets `trim` delete. A job that starts reads the newest
-manifest and nothing else to know where to go on: it has no state of its own, Spark's checkpoint is thrown away with
-each run. Killed before the manifest, it leaves files that nobody reads, and the next run writes that part again; killed
-behind it, the next run writes the marks.
+A batch first writes its records, where no other batch's are; then its manifest, which makes them count; then the
+archive's mark per shard into the control rows, which lets `trim` delete. A job that starts reads the newest manifest
+and nothing else to know where to go on: it has no state of its own, Spark's checkpoint is thrown away with each run.
+Killed before the manifest, it leaves files that nobody reads, and the next run writes that part again (a batch that is
+in a Delta table gets its manifest from the next run); killed behind it, the next run writes the marks.
 """
 
 from __future__ import annotations
@@ -19,39 +19,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import Column, DataFrame, Observation, Row, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, CorruptionError, GapError, JournalError
 from journal.v1.journal_pb2 import Archive
+from loaders.spark.archive_frames import Written, open_frames
 from loaders.spark.failures import journal_errors, translated
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
 from loaders.spark.readers import check_start
 from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, control, identity, stream
-from loaders.spark.wire import FORMAT, MAGIC, computed_once, parsed
+from loaders.spark.table_stores import TableFormat
+from loaders.spark.wire import table_of
 
 BATCH_OFFSETS_MAX = 200_000
 """Of all shards, in one batch: a batch that is cut off is written again."""
 _LOOK_EVERY_S = 1
-_DAY_MS = 86_400_000
-_DAYS_NAMED_MAX = 100
-_HEAD: Mapping[str, object] = {
-    "epoch": 0,
-    "node": "",
-    "group": 0,
-    "number": 0,
-    "previous": 0,
-    "last": False,
-    "count": 0,
-    "issued": 0,
-}
-"""A frame's columns with protobuf's defaults."""
-ARCHIVE_SCHEMA = (
-    "offset bigint, appended timestamp, key binary, value binary, bytes int, uuid binary, epoch bigint, node string, "
-    "`group` bigint, number bigint, previous bigint, last boolean, count int, issued bigint, "
-    "journal string, day date, shard int, batch string"
-)
-"""The archive's columns; the last four are the names of its directories."""
 
 
 @dataclass(slots=True)
@@ -81,6 +64,7 @@ def archive(
     max_offsets: int = BATCH_OFFSETS_MAX,
     replace_other: bool = False,
     from_trimmed: bool = False,
+    kept_as: TableFormat = TableFormat.PARQUET,
     told: Callable[[Manifest], None] | None = None,
     stop: threading.Event | None = None,
 ) -> ArchiveResult:
@@ -88,12 +72,13 @@ def archive(
     batch every `every_s`, until `stop` is set. `told` is called behind each batch.
 
     `replace_other`: the journal has been archived elsewhere; from now on it is this archive that `trim` waits for.
-    `from_trimmed`: begin a new archive with what is left of a trimmed WAL.
+    `from_trimmed`: begin a new archive with what is left of a trimmed WAL. `kept_as` is for good.
 
-    Raises ArchiveError for an archive of another journal or another job's, TopicError for a journal that does not
-    exist, GapError when records have been trimmed that are not in the archive; it names them.
+    Raises ArchiveError for an archive of another journal or another job's, ConfigError for one that is kept in another
+    format, TopicError for a journal that does not exist, GapError when records have been trimmed that are not in the
+    archive; it names them.
     """
-    job = _Job(spark, source, path, told or (lambda _manifest: None), stop or threading.Event())
+    job = _Job(spark, source, path, kept_as, told or (lambda _manifest: None), stop or threading.Event())
     job.open(replace_other=replace_other, from_trimmed=from_trimmed)
     return job.run(once=once, every_s=every_s, max_offsets=max_offsets)
 
@@ -106,13 +91,14 @@ class _Job:
         spark: SparkSession,
         source: JournalSource,
         path: str,
+        kept_as: TableFormat,
         told: Callable[[Manifest], None],
         stop: threading.Event,
     ) -> None:
         self._spark = spark
         self._source = source
         self._path = path.rstrip("/")
-        self._frames = f"{self._path}/frames"
+        self._kept_as = kept_as
         self._told = told
         self._stop = stop
         self._log = ManifestLog(spark, self._path, source.journal)
@@ -128,17 +114,22 @@ class _Job:
         if found is not None:
             _require_same(found, self._identity, self._path)
         _require_own(marks, found, self._path, replace_other=replace_other)
-        unread = EARLIEST if from_trimmed else 0
-        self._starting = None if found is None else {shard: end or unread for shard, end in found.ends().items()}
-        if found is not None or not from_trimmed:
-            _check_start(self._spark, self._source, self._identity, self._starting, self._path, begun=begun)
-        self._from_trimmed = from_trimmed
-        no_parts = {shard: ShardPart(shard, 0, 0) for shard in range(self._identity.shards)}
         uuid = self._identity.uuid
+        self._frames = open_frames(self._spark, self._path, self._source.journal, uuid, self._kept_as)
+        no_parts = {shard: ShardPart(shard, 0, 0) for shard in range(self._identity.shards)}
         self._manifest = found or Manifest(secrets.token_bytes(16), self._source.journal, uuid, 0, "", 0, no_parts)
-        self.result.ends = self._manifest.ends()
-        if found is not None and _behind(marks, found):
-            self._write_marks(found)
+        self._from_trimmed = from_trimmed
+        left_over = self._frames.left_over(self._manifest.number + 1)
+        if left_over is not None:
+            self._keep(*left_over, left_over=True)
+        newest = self._manifest
+        unread = EARLIEST if from_trimmed else 0
+        self._starting = {shard: end or unread for shard, end in newest.ends().items()} if newest.number else None
+        if newest.number or not from_trimmed:
+            _check_start(self._spark, self._source, self._identity, self._starting, self._path, begun=begun)
+        self.result.ends = newest.ends()
+        if newest.number and left_over is None and _behind(marks, newest):
+            self._write_marks(newest)
 
     # ---- the query -------------------------------------------------------------------------------------------------
 
@@ -172,33 +163,28 @@ class _Job:
             self._error = error
 
     def _archive(self, records: DataFrame) -> None:
+        number = self._manifest.number + 1
+        batch = self._frames.new_batch(number)
+        written = self._frames.write(records, number, batch)
+        if written is not None:
+            self._keep(batch, written)
+
+    def _keep(self, batch: str, written: Written, *, left_over: bool = False) -> None:
+        """A batch that is written gets its manifest, and counts."""
         before = self._manifest
-        number = before.number + 1
-        batch = f"{number:012d}-{secrets.token_hex(4)}"
-        seen = Observation()
-        counted = records.observe(
-            seen,
-            F.count("*").alias("records"),
-            F.expr("min(unix_millis(timestamp))").alias("from_ms"),
-            F.expr("max(unix_millis(timestamp))").alias("to_ms"),
-        )
-        rows = _rows(counted, self._source.journal, batch)
-        rows.write.mode("append").partitionBy("journal", "day", "shard", "batch").parquet(self._frames)
-        told = seen.get
-        if not told["records"]:
-            return
-        written = self._written(batch, _days(told["from_ms"], told["to_ms"]))
-        parts = self._parts(written)
-        if sum(part.records for part in parts.values()) != told["records"]:
+        parts = self._parts(written.rows, left_over=left_over)
+        found = sum(part.records for part in parts.values())
+        if written.records is not None and found != written.records:
             raise ArchiveError(
-                f"batch {batch} wrote {told['records']} records and {sum(part.records for part in parts.values())} are "
-                f"in {self._frames}: another job writes there; one job at a time may write to an archive"
+                f"batch {batch} wrote {written.records} records and {found} are in {self._path}: another job writes "
+                "there; one job at a time may write to an archive"
             )
         self._check_same_journal(parts)
-        parts = self._checked_numbers(written, parts)
+        parts = self._checked_numbers(written.rows, parts)
         # a shard of which nothing came goes on where it was
         parts = {shard: parts.get(shard) or part.nothing_more() for shard, part in before.parts.items()}
-        manifest = replace(before, number=number, batch=batch, written=int(time.time() * 1000), parts=parts)
+        number, written_ms = before.number + 1, int(time.time() * 1000)
+        manifest = replace(before, number=number, batch=batch, written=written_ms, parts=parts)
         self._log.commit(manifest)
         self._manifest = manifest
         self._write_marks(manifest)
@@ -217,12 +203,7 @@ class _Job:
 
     # ---- what was written ------------------------------------------------------------------------------------------
 
-    def _written(self, batch: str, days: str) -> DataFrame:
-        """The files of a batch, read back."""
-        place = f"{self._frames}/journal={self._source.journal}/day={days}/shard=*/batch={batch}"
-        return self._spark.read.schema(ARCHIVE_SCHEMA).option("basePath", self._frames).parquet(place)
-
-    def _parts(self, written: DataFrame) -> dict[int, ShardPart]:
+    def _parts(self, written: DataFrame, *, left_over: bool) -> dict[int, ShardPart]:
         """What the batch has of each shard, from what was written."""
         own = F.col("uuid") == F.lit(self._identity.uuid)
         found = written.groupBy("shard").agg(
@@ -234,13 +215,15 @@ class _Job:
             F.max(F.when(own, F.struct("epoch", "number"))).alias("newest"),
             F.array_sort(F.collect_set(F.when(own, F.col("epoch")))).alias("epochs"),
             F.sum("bytes").alias("bytes"),
-            F.array_sort(F.collect_set(F.col("_metadata.file_path"))).alias("files"),
+            self._frames.files().alias("files"),
         )
-        return {row["shard"]: self._part(row) for row in found.collect()}
+        return {row["shard"]: self._part(row, left_over=left_over) for row in found.collect()}
 
-    def _part(self, row: Row) -> ShardPart:
+    def _part(self, row: Row, *, left_over: bool) -> ShardPart:
         before = self._manifest.parts[row["shard"]]
-        start = row["first_offset"] if self._from_trimmed and not before.end else before.end
+        # how the run that left a batch over was begun shows by its first frame
+        begins_late = self._from_trimmed or (left_over and row["first"] != 1)
+        start = row["first_offset"] if begins_late and not before.end else before.end
         if row["first_offset"] < before.end:
             raise CorruptionError(
                 f"the archive has everything below offset {before.end}, and Spark read it again",
@@ -296,10 +279,10 @@ class _Job:
     def _write_marks(self, manifest: Manifest) -> None:
         """Tell how far the archive is: only what a manifest has."""
         rows = [
-            (b"archive/%d" % shard, self._mark(manifest, shard, part.end).SerializeToString())
+            {"key": b"archive/%d" % shard, "value": self._mark(manifest, shard, part.end).SerializeToString()}
             for shard, part in sorted(manifest.parts.items())
         ]
-        table = self._spark.createDataFrame(rows, "key binary, value binary").coalesce(1)
+        table = table_of(self._spark, "key binary, value binary", rows)
         options = self._source.options() | {"topic": self._source.control, "kafka.acks": "all"}
         with journal_errors(self._source.journal):
             table.write.format("kafka").options(**options).save()
@@ -315,41 +298,7 @@ class _Job:
         )
 
 
-# ---- columns -----------------------------------------------------------------------------------------------
-
-
-def _rows(records: DataFrame, journal: str, batch: str) -> DataFrame:
-    """Kafka's columns as the archive's. Hot path: only what a frame says before its operations is parsed."""
-    read = computed_once(records, parsed("value", "FrameHead"), "head")
-    head = F.col("head")
-    is_frame = (head["magic"] == MAGIC) & (head["format"] == FORMAT)
-    of_frame = [F.when(is_frame, F.coalesce(head[name], F.lit(default))).alias(name) for name, default in _HEAD.items()]
-    return read.select(
-        "offset",
-        F.col("timestamp").alias("appended"),
-        "key",
-        "value",
-        F.length("value").alias("bytes"),
-        F.when(is_frame, F.coalesce(head["journal"], F.lit(b""))).alias("uuid"),
-        *of_frame,
-        F.lit(journal).alias("journal"),
-        _day().alias("day"),
-        F.col("partition").alias("shard"),
-        F.lit(batch).alias("batch"),
-    )
-
-
-def _day() -> Column:
-    """In UTC, whatever time zone the session has."""
-    return F.expr(f"date_from_unix_date(cast(floor(unix_millis(timestamp) / {_DAY_MS}) as int))")
-
-
-def _days(from_ms: int, to_ms: int) -> str:
-    """The days between two moments, as a part of a path."""
-    days = range(from_ms // _DAY_MS, to_ms // _DAY_MS + 1)
-    if len(days) > _DAYS_NAMED_MAX:
-        return "*"
-    return "{" + ",".join(time.strftime("%Y-%m-%d", time.gmtime(day * _DAY_MS / 1000)) for day in days) + "}"
+# ---- numbers -----------------------------------------------------------------------------------------------
 
 
 def _faults(written: DataFrame, part: ShardPart, before: ShardPart, uuid: bytes) -> int:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError
-from loaders.spark.archive import ARCHIVE_SCHEMA
+from loaders.spark.archive_frames import all_frames
 from loaders.spark.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
 from loaders.spark.readers import check_start
 from loaders.spark.source import JournalIdentity, JournalSource, batch
@@ -15,13 +15,13 @@ from loaders.spark.source import JournalIdentity, JournalSource, batch
 def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
     """The archived records, as of now: docs/SPARK.md has the columns. Of all journals that the archive has, or of one.
 
-    Files that no manifest names are not read: a job was killed before they counted.
+    What no manifest names is not read: a job was killed before it counted. Raises MissingExtraError for an archive in
+    Delta Lake and a session without.
     """
     root = path.rstrip("/")
+    # manifests first: what they name is there
     named = read_manifests(spark, root, journal).select("journal", "batch")
-    frames = spark.read.schema(ARCHIVE_SCHEMA).option("basePath", f"{root}/frames")
-    place = f"{root}/frames" if journal is None else f"{root}/frames/journal={journal}"
-    return frames.parquet(place).join(F.broadcast(named), ["journal", "batch"], "left_semi")
+    return all_frames(spark, root, journal).join(F.broadcast(named), ["journal", "batch"], "left_semi")
 
 
 def read_manifests(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:

@@ -54,7 +54,7 @@ from loaders.spark.fold import by_shard, effective, folded_lives, is_one_of, tra
 from loaders.spark.fold_frames import applied_operations, fingerprinted, flattened, put_aside, shard_facts
 from loaders.spark.fold_transactions import transaction_counts, transactions_left
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
-from loaders.spark.wire import with_frame
+from loaders.spark.wire import table_of, with_frame
 
 _NONE = -1
 """No offset."""
@@ -63,6 +63,7 @@ _COUNTED = ("applied", "rejected", "records", "staged", "prepared", "dropped")
 """Fields of a mark that count operations; its frames alone tell the others."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Those that only grow."""
+_CUT = ("topic", "shard", "end", "stale_offsets", "epoch")
 _CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
 
 
@@ -181,9 +182,7 @@ def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFra
 def _cuts(spark: SparkSession, shards: Sequence[_Shard]) -> DataFrame:
     """What `applied_operations` wants of `shard_facts`, which are known by now."""
     facts = [each.fact for each in shards if each.fact is not None]
-    return spark.createDataFrame(
-        [(row["topic"], row["shard"], row["end"], row["stale_offsets"], row["epoch"]) for row in facts], _CUT_SCHEMA
-    )
+    return table_of(spark, _CUT_SCHEMA, [{name: row[name] for name in _CUT} for row in facts])
 
 
 def _first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:

@@ -22,6 +22,7 @@ from loaders.spark.fold import by_shard
 from loaders.spark.fold_frames import fingerprinted
 from loaders.spark.readers import trimmed_starts
 from loaders.spark.source import JournalIdentity, JournalSource, control
+from loaders.spark.wire import table_of
 
 _NO_FRAMES: Mapping[str, Any] = {
     "number": 0,
@@ -79,8 +80,8 @@ def with_waiting(flat: DataFrame, bases: Mapping[int, Base]) -> DataFrame:
     if not parts:
         return flat.where(is_new(F.col("offset"), bases))
     spark, names = flat.sparkSession, flat.columns
-    since = [(shard, part.tx, part.epoch) for shard, part in parts]
-    known = F.broadcast(spark.createDataFrame(since, "shard int, tx bigint, since bigint"))
+    since = [{"shard": shard, "tx": part.tx, "since": part.epoch} for shard, part in parts]
+    known = F.broadcast(table_of(spark, "shard int, tx bigint, since bigint", since))
     waits = F.col("since").isNotNull() & (F.col("epoch") >= F.col("since")) & F.col("fault").isNull() & ~F.col("skip")
     both = flat.join(known, ["shard", "tx"], "left").where(is_new(F.col("offset"), bases) | waits).select(*names)
     # a part without operations may have been prepared by a frame that is gone

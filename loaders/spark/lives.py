@@ -20,6 +20,7 @@ from loaders.spark.frames import frames as frames_of
 from loaders.spark.frames import operations as operations_of
 from loaders.spark.source import JournalIdentity
 from loaders.spark.store_columns import with_store_columns
+from loaders.spark.wire import table_of
 
 LIFE_KEYS = ("shard", "message", "queue_id")
 CARRIED_KEYS = ("shard", "what", "at", "index")
@@ -64,7 +65,7 @@ class WalBatch(NamedTuple):
 def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame | None, topic: str) -> WalBatch:
     """`records` are `wire.with_frame`'s, behind those that `carried` is of."""
     spark = records.sparkSession
-    before = spark.createDataFrame([], CARRIED_SCHEMA) if carried is None else carried
+    before = table_of(spark, CARRIED_SCHEMA, []) if carried is None else carried
     frames = _counting(frames_of(records, journal), before).localCheckpoint()
     stands = _stands(frames, before).localCheckpoint()
     operations = operations_of(records, journal)

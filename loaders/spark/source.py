@@ -11,14 +11,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from google.protobuf.message import DecodeError
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import RowError, TopicError
-from journal.v1.journal_pb2 import Archive, Trim
+from journal.v1.journal_pb2 import Archive, Identity, Trim
 from loaders.spark.client_options import java_options
 from loaders.spark.failures import journal_errors
-from loaders.spark.wire import FORMAT, MAGIC, parsed
+from loaders.spark.wire import FORMAT, MAGIC
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -115,13 +116,6 @@ def stream(
     return _columns(reader.load())
 
 
-def control_rows(spark: SparkSession, source: JournalSource) -> DataFrame:
-    """The control rows that are there, the newest of each key: key, value, offset, timestamp."""
-    newest = F.max_by(F.struct("value", "offset", "timestamp"), "offset").alias("newest")
-    rows = batch(spark, source, source.control).groupBy("key").agg(newest)
-    return rows.select("key", "newest.*").where(F.col("value").isNotNull())
-
-
 def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
     """Which journal it is. Raises TopicError for one that `init` has not made, RowError for one of another format."""
     return identity_and_begun(spark, source)[0]
@@ -134,35 +128,47 @@ def identity_and_begun(spark: SparkSession, source: JournalSource) -> tuple[Jour
 
 def control(spark: SparkSession, source: JournalSource) -> Control:
     """What the control rows say, in one look. Raises as `identity`."""
+    found = _control_rows(spark, source)
+    if IDENTITY_KEY not in found:
+        raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
+    told = _identity(source, found[IDENTITY_KEY])
+    archives = [Archive.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(ARCHIVE_KEYS)]
+    trims = [Trim.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(TRIM_KEYS)]
+    return Control(
+        told,
+        EPOCH_KEY in found,
+        {mark.shard: mark for mark in archives},
+        {trim.shard: trim for trim in trims if trim.journal == told.uuid},
+    )
+
+
+def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row]:
+    """By key, the newest of those rows that are there. One partition, and not many keys: a shuffle would cost more."""
     key = F.col("key")
     of_archive = F.substring("key", 1, len(ARCHIVE_KEYS)) == F.lit(ARCHIVE_KEYS)
     of_trim = F.substring("key", 1, len(TRIM_KEYS)) == F.lit(TRIM_KEYS)
-    rows = control_rows(spark, source).where(key.isin(IDENTITY_KEY, EPOCH_KEY) | of_archive | of_trim)
+    rows = batch(spark, source, source.control).where(key.isin(IDENTITY_KEY, EPOCH_KEY) | of_archive | of_trim)
     with journal_errors(source.journal):
-        found = {
-            bytes(row["key"]): row
-            for row in rows.select("key", "value", parsed("value", "Identity").alias("is"), "offset").collect()
-        }
-    if IDENTITY_KEY not in found:
-        raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
-    told, offset = found[IDENTITY_KEY]["is"], found[IDENTITY_KEY]["offset"]
+        read = rows.select("key", "value", "offset").collect()
+    newest = {bytes(row["key"]): row for row in sorted(read, key=lambda row: int(row["offset"]))}
+    return {at: row for at, row in newest.items() if row["value"] is not None}
+
+
+def _identity(source: JournalSource, row: Row) -> JournalIdentity:
+    """Raises RowError for one of another format."""
 
     def fault(reason: str) -> RowError:
-        return RowError(reason, topic=source.control, partition=0, offset=offset)
+        return RowError(reason, topic=source.control, partition=0, offset=row["offset"])
 
-    if told["magic"] != MAGIC or not told["journal"] or not told["shards"]:
+    try:
+        told = Identity.FromString(bytes(row["value"]))
+    except DecodeError:
+        told = Identity()
+    if told.magic != MAGIC or not told.journal or not told.shards:
         raise fault("the control row of the journal's identity does not parse")
-    if told["format"] != FORMAT:
-        raise fault(f"the journal has format {told['format']}, this kafka-journal reads {FORMAT}")
-    archives = [Archive.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(ARCHIVE_KEYS)]
-    trims = [Trim.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(TRIM_KEYS)]
-    journal = JournalIdentity(bytes(told["journal"]), told["shards"])
-    return Control(
-        journal,
-        EPOCH_KEY in found,
-        {mark.shard: mark for mark in archives},
-        {trim.shard: trim for trim in trims if trim.journal == journal.uuid},
-    )
+    if told.format != FORMAT:
+        raise fault(f"the journal has format {told.format}, this kafka-journal reads {FORMAT}")
+    return JournalIdentity(told.journal, told.shards)
 
 
 def _reading(

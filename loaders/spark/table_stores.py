@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from journal.errors import ConfigError
 
 _GONE = "_gone"
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _KEPT_BATCHES = 2
 
 
@@ -46,6 +47,10 @@ class TableStore(ABC):
     @abstractmethod
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
         """Rows of `fresh` take the place of those with the same keys; those with the keys in `gone` go."""
+
+    @abstractmethod
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        """`fresh` takes the place of all that the table has."""
 
     @abstractmethod
     def commit(self, batch: int) -> None:
@@ -85,6 +90,9 @@ class DeltaStore(TableStore):
         if not source.isEmpty():
             self._merge(table, keys, source)
 
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        fresh.write.format("delta").mode("overwrite").save(self._files.place(table))
+
     def commit(self, batch: int) -> None:
         """Every table has it already."""
 
@@ -95,6 +103,8 @@ class DeltaStore(TableStore):
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
         view = f"changes_of_{table}"
+        # put aside already, which Delta does not see; the session is one query's
+        source.sparkSession.conf.set(_MATERIALIZE, "none")
         source.createOrReplaceTempView(view)
         same = " AND ".join(f"kept.`{key}` <=> new.`{key}`" for key in keys)
         source.sparkSession.sql(
@@ -133,8 +143,11 @@ class ParquetStore(TableStore):
             if out.isEmpty():
                 return
             written = stored.join(out, _same(stored, out, keys), "left_anti").unionByName(fresh)
+        self.overwrite(table, written)
+
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
         place = f"{table}/{self._directory}"
-        written.write.parquet(self._files.place(place))
+        fresh.write.parquet(self._files.place(place))
         self._places[table] = place
 
     def commit(self, batch: int) -> None:

@@ -225,9 +225,8 @@ class _Job:
             touched = live_tables.touched_transactions(newest).localCheckpoint()
             in_doubt = live_tables.in_doubt(state, touched)
             self._replace("in_doubt", live_tables.IN_DOUBT_KEYS, stored, touched, in_doubt)
-        if before is not None or not pending.isEmpty():
-            over = superseded(before, before, pending, live_tables.PENDING_KEYS) if before is not None else None
-            store.replace("pending", live_tables.PENDING_KEYS, pending, over)
+        if (before is not None and not before.isEmpty()) or not pending.isEmpty():
+            store.overwrite("pending", pending)
 
     def _keep_lives(self, wal: DataFrame) -> int:
         """From the WAL: lives first; last, with one change, what the next batch goes on from."""
@@ -239,8 +238,7 @@ class _Job:
         touched = events.select("shard", "message").distinct()
         now = lives.lives(events, stored, lives.queues_of(carried))
         self._replace("lives", lives.LIFE_KEYS, stored, touched, now)
-        over = superseded(before, before, carried, lives.CARRIED_KEYS) if before is not None else None
-        store.replace("progress", lives.CARRIED_KEYS, carried, over)
+        store.overwrite("progress", carried)
         return found.frames.where("gap").count()
 
     def _replace(

@@ -11,10 +11,13 @@ defaults in; an enum is its name (an unknown one a name of Spark's), and null fo
 from __future__ import annotations
 
 import atexit
+import base64
+import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -88,6 +91,20 @@ def computed_once(table: DataFrame, column: Column, name: str) -> DataFrame:
     looks at; it does not where a row is generated, if only one.
     """
     return table.select("*", F.explode(F.array(column)).alias(name))
+
+
+def table_of(spark: SparkSession, schema: str, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """A few rows that the driver knows, as a table; `schema` in Spark's words.
+
+    What `createDataFrame` makes has Python's rows in it, and wants a Python on every executor, each time it is read.
+    """
+    told = json.dumps(rows, default=_base64)
+    listed = F.from_json(F.lit(told), f"array<struct<{schema}>>", {"mode": "FAILFAST"})
+    return spark.range(0, 1, 1, 1).select(F.explode(listed).alias("row")).select("row.*")
+
+
+def _base64(value: bytes | bytearray) -> str:
+    return base64.b64encode(value).decode()
 
 
 def _descriptor() -> str:

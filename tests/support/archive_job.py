@@ -2,7 +2,8 @@
 
 `python -m tests.support.archive_job BROKERS JARS (JOURNAL PATH MOMENT)...`
 
-MOMENT is `files` or `manifest`: behind which of them the second batch of that job goes no further.
+MOMENT is `files` or `manifest`: behind which of them the second batch of that job goes no further. `delta` is as
+`files`, of an archive in Delta Lake.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import SparkSession
 from loaders.spark import archive as archiving
 from loaders.spark.manifest import Manifest, ManifestLog
 from loaders.spark.source import JournalSource
+from loaders.spark.table_stores import TableFormat
 from tests.support.spark_jobs import begin, die, die_with_parent, job_session
 
 BATCH_OFFSETS = 40
@@ -43,7 +45,7 @@ def main() -> None:
 
         def commit(self, manifest: Manifest) -> None:
             self._batches += 1
-            if (self._moment, self._batches) == ("files", 2):
+            if self._moment != "manifest" and self._batches == 2:
                 go_no_further()
             super().commit(manifest)
             if (self._moment, self._batches) == ("manifest", 2):
@@ -51,9 +53,10 @@ def main() -> None:
 
     setattr(archiving, "ManifestLog", MortalLog)  # noqa: B010  # what the jobs open
     spark = job_session("archives", jars, f"{jobs[0][1]}-warehouse")
-    for journal, path, _ in jobs:
-        source = JournalSource(bootstrap, journal)
-        begin(partial(archiving.archive, spark, source, path, once=True, max_offsets=BATCH_OFFSETS))
+    for journal, path, moment in jobs:
+        kept_as = TableFormat.DELTA if moment == "delta" else TableFormat.PARQUET
+        run = partial(archiving.archive, once=True, max_offsets=BATCH_OFFSETS, kept_as=kept_as)
+        begin(partial(run, spark, JournalSource(bootstrap, journal), path))
     begin(die_with_parent)
     for _ in jobs:
         reached.acquire()

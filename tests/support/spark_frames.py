@@ -37,7 +37,8 @@ def record_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFra
         )
         for record in records
     ]
-    return spark.createDataFrame(rows, SCHEMA)
+    # once, and not again for every look at it
+    return spark.createDataFrame(rows, SCHEMA).localCheckpoint()
 
 
 def wal_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:

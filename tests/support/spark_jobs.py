@@ -13,6 +13,10 @@ from pyspark.sql import SparkSession
 
 from loaders.spark.session import make_session
 
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+"""Of queries over a few hundred rows, compiling them is a third of the cost. What commands run in tests is compiled, as
+everywhere else."""
+
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "700m",
@@ -36,7 +40,7 @@ def jars_of(spark: SparkSession) -> str:
 
 def job_session(name: str, jars: str, warehouse: str) -> SparkSession:
     """In a process of its own. `warehouse` is where it makes a directory, which a killed process cannot remove."""
-    settings = SETTINGS | {_JARS: jars, "spark.sql.warehouse.dir": warehouse}
+    settings = SETTINGS | INTERPRETED | {_JARS: jars, "spark.sql.warehouse.dir": warehouse}
     return make_session(name, parts=(), master="local[2]", settings=settings)
 
 

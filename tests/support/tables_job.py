@@ -28,13 +28,17 @@ class TalkingDelta(DeltaStore):
         print("delta writing", table, flush=True)
         super().replace(table, keys, fresh, gone)
 
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        print("delta writing", table, flush=True)
+        super().overwrite(table, fresh)
+
 
 class TalkingParquet(ParquetStore):
     """Says what it is about to write."""
 
-    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
         print("parquet writing", table, flush=True)
-        super().replace(table, keys, fresh, gone)
+        super().overwrite(table, fresh)
 
 
 def opened(files: Files, kept_as: TableFormat) -> TableStore:

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from loaders.spark.packages import Part
 from loaders.spark.session import make_session
 from tests.support.spark_history import History, write_history
+from tests.support.spark_jobs import INTERPRETED
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-SETTINGS = {
+SETTINGS = INTERPRETED | {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     # for a minute of small jobs the quick compiler is the faster one

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.config import Settings
-from journal.errors import ArchiveError, GapError
+from journal.errors import ArchiveError, ConfigError, GapError
 from journal.kafka.control import EPOCH_KEY, IDENTITY_KEY, control_row, read_control, wal_topic
 from journal.kafka.marks import records_between
 from journal.kafka.ports import LogRecord, Sent
@@ -33,6 +33,7 @@ from loaders.spark.archive import ArchiveResult, archive
 from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
 from loaders.spark.manifest import Manifest
 from loaders.spark.source import JournalSource, identity
+from loaders.spark.table_stores import TableFormat
 from tests.support.build import add, frame, marker
 from tests.support.in_process import made_journal
 from tests.support.spark_jobs import jars_of
@@ -200,8 +201,11 @@ def _ended_jobs(*arguments: str) -> tuple[int, str]:
 def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
     journal: Written, bootstrap: str, tmp_path: Path, spark: SparkSession
 ) -> None:
-    other = make_written(bootstrap, tmp_path / "other")
-    jobs = {"files": journal, "manifest": other}
+    jobs = {
+        "files": journal,
+        "manifest": make_written(bootstrap, tmp_path / "manifest"),
+        "delta": make_written(bootstrap, tmp_path / "delta"),
+    }
     for each in jobs.values():
         each.frames(20)
     of_jobs = [argument for moment, of in jobs.items() for argument in (of.source.journal, of.path, moment)]
@@ -209,7 +213,7 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
     assert code == KILLED, said
     for moment, of in jobs.items():
         manifest = newest_manifest(spark, of.path, of.source.journal)
-        assert manifest.number == {"files": 1, "manifest": 2}[moment]
+        assert manifest.number == {"files": 1, "manifest": 2, "delta": 1}[moment]
         # what is archived is a beginning of the WAL, whole
         ends = manifest.ends()
         assert of.archived(spark) == [row for row in of.wal() if row[1] < ends[row[0]]]
@@ -226,10 +230,13 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
     with pytest.raises(ArchiveError, match="cut off"):
         journal.run(spark, max_offsets=40, told=cut_off)
     assert journal.marks() == newest_manifest(spark, journal.path, journal.source.journal).ends()
-    for of in jobs.values():
-        of.run(spark)
+    in_delta, before = jobs["delta"], delta_records(spark, jobs["delta"])
+    assert len(before) > len(in_delta.archived(spark)), "a batch is in the table, and in no manifest"
+    for moment, of in jobs.items():
+        of.run(spark, kept_as=TableFormat.DELTA if moment == "delta" else TableFormat.PARQUET)
         assert of.archived(spark) == of.wal()
         assert of.marks() == newest_manifest(spark, of.path, of.source.journal).ends()
+    assert delta_records(spark, in_delta) == in_delta.wal()
     named = {
         file
         for row in read_manifests(spark, journal.path).collect()
@@ -237,6 +244,49 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
         for file in part["files"]
     }
     assert len([file for file in files if str(file.relative_to(journal.path)) not in named]) > 0, "none was cut off"
+
+
+# ---- in Delta Lake -----------------------------------------------------------------------------------------
+
+
+def delta_records(spark: SparkSession, of: Written) -> list[tuple[int, int, bytes | None, bytes | None]]:
+    """What anybody who reads the table finds, who knows nothing of manifests."""
+    rows = spark.read.format("delta").load(f"{of.path}/frames").select("shard", "offset", "key", "value").collect()
+    return sorted((row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
+
+
+def test_in_delta_lake_the_archive_is_the_same_and_goes_on_in_that_format_only(
+    journal: Written, spark: SparkSession
+) -> None:
+    journal.foreign(b"no frame at all", b"a key")
+    first = journal.run(spark, kept_as=TableFormat.DELTA, max_offsets=50)
+    assert (first.batches > 1, first.records, first.foreign) == (True, 61, 1)
+    assert journal.archived(spark) == delta_records(spark, journal) == journal.wal()
+    before = journal.wal()
+    journal.trim(*(first.ends[shard] for shard in range(SHARDS)))
+    journal.frames(2)
+    rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
+    found = sorted((row["partition"], row["offset"], _bytes(row["key"]), _bytes(row["value"])) for row in rows)
+    assert found == sorted(before + journal.wal())
+    with pytest.raises(ConfigError, match="go on with --format delta"):
+        journal.run(spark)
+    assert journal.run(spark, kept_as=TableFormat.DELTA).records == 2 * SHARDS
+    assert delta_records(spark, journal) == found
+
+
+def test_in_delta_lake_a_batch_of_another_job_s_number_is_refused(journal: Written, spark: SparkSession) -> None:
+    """One that was asleep, say, while the other one archived everything."""
+
+    def other_job(manifest: Manifest) -> None:
+        if manifest.number == 1:
+            journal.run(spark.newSession(), kept_as=TableFormat.DELTA)
+
+    with pytest.raises(ArchiveError, match="another job writes there"):
+        journal.run(spark, kept_as=TableFormat.DELTA, max_offsets=20, told=other_job)
+    assert journal.archived(spark) == delta_records(spark, journal) == journal.wal()
+
+
+# ---- gaps and other journals ---------------------------------------------------------------------------------
 
 
 def test_the_archive_and_what_the_wal_has_behind_it_have_no_gap_and_no_overlap(

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from typer import Exit
+from typer.testing import CliRunner
 
+from journal.cli.main import app
 from journal.cli.verify_spark import show
 from journal.config import Settings
 from journal.journal import BlockingJournal
@@ -25,14 +27,10 @@ from loaders.spark.source import JournalIdentity, JournalSource
 from tests.support import spark_plants as plants
 from tests.support.build import JOURNAL
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.processes import command_env, run_command
 from tests.support.spark_frames import record_table
 from tests.support.spark_history import write_values
 
-COMMAND_TIMEOUT_S = 300.0
 LIMIT_S = 30.0
-QUICK_JAVA = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
-"""For one small job the quick compiler is the faster one."""
 
 DIFFERENCES: dict[plants.Plant, dict[str, int]] = {
     plants.nothing: {},
@@ -145,7 +143,6 @@ def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behi
     spark: SparkSession, bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=2)
-    env = command_env(bootstrap, settings.journal, tmp_path / "commands", QUICK_JAVA)
     with running_worker(settings):
         with BlockingJournal(settings, copy_name="first") as journal:
             journal.activate(Collected())
@@ -174,9 +171,9 @@ def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behi
 
     row = Record(type=ADD, id=4 << 10, kind=1, data=b"planted", position=Position(offset=1))
     write_values(settings, table_topic(settings.journal), [(0, record_key(4 << 10), row.SerializeToString())])
-    command = ("verify", "--with-spark", "--master", "local[2]", "--json")
-    planted = run_command(*command, env=env, timeout_s=COMMAND_TIMEOUT_S)
-    assert planted.returncode == 1, planted.stdout + planted.stderr
+    place = ("-b", bootstrap, "-j", settings.journal)
+    planted = CliRunner().invoke(app, ["verify", "--with-spark", *place, "--master", "local[2]", "--json"])
+    assert planted.exit_code == 1, planted.output
     found = json.loads(planted.stdout)["shards"]
     assert [shard["differences"]["counts"] for shard in found] == [{"row": 1}, {}]
     assert [len(shard["unchecked"]) for shard in found] == [1, 0]

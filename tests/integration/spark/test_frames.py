@@ -12,6 +12,7 @@ from journal.errors import FrameError
 from journal.wire.frames import decode_frame
 from loaders.spark.frames import dead_letters, frames, operations
 from loaders.spark.source import JournalIdentity
+from loaders.spark.wire import table_of
 from tests.support.build import JOURNAL, add, commit, delete, frame, marker, prepare, replace
 from tests.support.golden import Case, cases
 from tests.support.spark_frames import TopicRecord, wal_table
@@ -46,6 +47,19 @@ def test_an_operation_has_its_place_and_what_concerns_it(spark: SparkSession) ->
         {"index": 2, "type": "DELETE", "id": 1024},
         {"index": 3, "type": "PREPARE", "data": b"xid", "tx": 5, "covers": 1, "shards": 1},
     ]
+
+
+def test_rows_that_the_driver_knows_are_a_table_without_python(spark: SparkSession) -> None:
+    told: list[dict[str, Any]] = [
+        {"key": b"\x00\xff", "many": [2**62, 1], "flag": None, "name": '`"\u00e9'},
+        {"key": b"", "many": [], "flag": True},
+    ]
+    table = table_of(spark, "key binary, many array<bigint>, flag boolean, name string", told)
+    assert [(bytes(row["key"]), row["many"], row["flag"], row["name"]) for row in table.collect()] == [
+        (b"\x00\xff", [2**62, 1], None, '`"\u00e9'),
+        (b"", [], True, None),
+    ]
+    assert table_of(spark, "`group` bigint", []).collect() == []
 
 
 NO_FRAMES: list[tuple[bytes | None, str]] = [

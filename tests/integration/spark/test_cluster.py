@@ -1,0 +1,35 @@
+"""Jobs on a Spark whose executors are other processes than the driver, and share no directory with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from loaders.spark.table_stores import TableFormat
+from tests.support.spark_cluster import spark_cluster
+from tests.support.spark_history import History, wal_of
+from tests.support.spark_jobs import jars_of
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
+
+JOB_TIMEOUT_S = 600.0
+
+
+def test_an_archive_and_its_audit_on_a_standalone_cluster(
+    spark: SparkSession, history: History, tmp_path: Path
+) -> None:
+    uri, source = (tmp_path / "archive").as_uri(), history.source
+    arguments = (source.bootstrap_servers, source.journal, uri, TableFormat.DELTA.value)
+    with spark_cluster(tmp_path / "cluster") as cluster:
+        job = "tests.support.spark_cluster_job"
+        ended = cluster.submit(job, *arguments, jars=jars_of(spark), timeout_s=JOB_TIMEOUT_S)
+        assert ended.returncode == 0, ended.stderr
+        told = json.loads(ended.stdout.splitlines()[-1])
+    count = len(wal_of(history.settings)[0])
+    assert (told["master"], told["records"], told["wal_records"]) == (cluster.master, count, count)
+    assert (told["agrees"], told["complete"]) == (True, True), told["differences"]
+    left = [path.name for path in (tmp_path / "cluster" / "driver").iterdir()]
+    assert left == ["job.py"], "what was sent to the executors is left behind"

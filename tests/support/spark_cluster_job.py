@@ -1,0 +1,34 @@
+"""An archive, then an audit of it and the WAL behind it, on the Spark that this is submitted to.
+
+Arguments: BROKERS JOURNAL URI FORMAT; on standard output one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from loaders.spark.archive import archive
+from loaders.spark.audit import audit
+from loaders.spark.packages import READING, Part
+from loaders.spark.session import make_session
+from loaders.spark.source import JournalSource
+from loaders.spark.table_stores import TableFormat
+
+
+def main() -> None:
+    bootstrap, journal, uri, kept_as = sys.argv[1:]
+    spark = make_session("archive and audit", parts=READING | {Part.DELTA})
+    source = JournalSource(bootstrap, journal)
+    archived = archive(spark, source, uri, once=True, replace_other=True, kept_as=TableFormat(kept_as))
+    report = audit(spark, source, archive=uri)
+    told = {
+        "master": spark.sparkContext.master,
+        "records": archived.records,
+        "wal_records": sum(shard.wal_records for shard in report.shards),
+        "agrees": report.agrees,
+        "complete": report.complete,
+        "differences": report.lines(),
+    }
+    spark.stop()
+    print(json.dumps(told))
