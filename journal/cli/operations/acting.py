@@ -201,17 +201,26 @@ class StoreReceiving:
         self._holder = holder
 
     def take(self) -> Json | None:
-        delivery = self._store.take(self._queue, self._holder)
-        return None if delivery is None else _received_line(delivery, self._store.message(delivery.message))
+        """The next message, None if none is ready. Raises StateError while the node may hand out nothing."""
+        while True:
+            delivery = self._store.take(self._queue, self._holder)
+            if delivery is not None:
+                return _received_line(delivery, self._store.message(delivery.message))
+            if not self._store.queue(self._queue).ready:
+                return None
+            self._require_current()
 
     def acknowledge(self, message: int) -> None:
         self._store.acknowledge(message, self._queue, self._holder)
 
     def finish(self) -> int:
         self._store.flush().wait(WAIT_S)
+        self._require_current()
+        return self._store.queue(self._queue).ready
+
+    def _require_current(self) -> None:
         if not self._journal.current:
             raise StateError("this node did not know that it was still the active one: call again")
-        return self._store.queue(self._queue).ready
 
     def close(self) -> None:
         """What was taken and not acknowledged is ready again, with its redelivery count raised."""
