@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import BootstrapOption, JsonOption, exit_codes, print_facts, print_json
+from journal.cli.common import (
+    BootstrapOption,
+    JsonOption,
+    ended_by_sigterm_as_by_ctrl_c,
+    exit_codes,
+    print_facts,
+    print_json,
+)
 from journal.errors import MissingExtraError
 
 QuickOption = Annotated[bool, typer.Option("--quick", help="Fewer rounds and operations: rough figures, soon.")]
@@ -78,7 +85,7 @@ def audit(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json
 
 
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
-    with exit_codes():
+    with exit_codes(), ended_by_sigterm_as_by_ctrl_c():
         # measuring needs packages that nothing else does
         try:
             from bench.report import machine, run_bench

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import os
+import signal
 import socket
 import sys
 import time
@@ -107,6 +108,16 @@ def journal_command(command: Callable[..., None]) -> Callable[..., None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
+
+
+@contextmanager
+def ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
+    """So that a service manager's or a shell's SIGTERM leaves no processes behind either."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

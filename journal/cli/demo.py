@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
-import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from journal.cli.common import (
     JsonOption,
     PropertyOption,
     StepProgress,
+    ended_by_sigterm_as_by_ctrl_c,
     errors,
     exit_codes,
     print_json,
@@ -53,7 +53,7 @@ def demo(
     On an embedded broker in a temporary directory, unless -b names one. In the end Spark computes queue analytics, if
     it can be had. Exit code 1 if anything differs.
     """
-    with exit_codes(), _ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
+    with exit_codes(), ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
         # found out before a broker is started for nothing
         _require_extra()
         page = (report or cache_directory() / "demo.html").resolve()
@@ -132,13 +132,3 @@ def _work_directory() -> Iterator[Path]:
             errors.print(where, style="red", markup=False, highlight=False, soft_wrap=True)
         raise
     shutil.rmtree(work)
-
-
-@contextmanager
-def _ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
-    """So that a service manager's or a shell's SIGTERM leaves no processes behind either."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
