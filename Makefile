@@ -31,7 +31,7 @@ check: venv  ## ruff and mypy
 	$(BIN)/mypy
 
 test: venv  ## all tests against real Kafka, from a bare machine
-	$(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder --durations=40
+	$(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=40
 
 dist: venv  ## the wheel and source archive, under dist/
 	rm -rf dist

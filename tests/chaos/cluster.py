@@ -29,12 +29,11 @@ from tests.chaos.processes import (
     WorkerProcess,
     wait_for,
 )
+from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import command_env, run_command
 
 BROKERS = 3
 START_TIMEOUT_S = 240.0
-JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
-"""A broker is started with half of the work: here they start often, and never run for long."""
 SETTINGS = {
     "KAFKA_JOURNAL_REPLICATION": "3",
     "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "4000",

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from journal.kafka.embedded import EmbeddedKafka
+from tests.support.brokers import JVM_OPTIONS
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), attached=True) as running:
+    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), attached=True, jvm_options=JVM_OPTIONS) as running:
         yield running
 
 

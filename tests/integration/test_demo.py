@@ -13,13 +13,14 @@ import psutil
 import pytest
 
 from journal.cli.flights.plan import is_of_flights
+from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import COMMAND, run_command
 
 pytestmark = pytest.mark.kafka
 
 TIMEOUT_S = 400.0
-ENV = {"KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000"}
-"""Of the dead worker: what takes longest in a short demo."""
+ENV = {"KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000", "JAVA_TOOL_OPTIONS": " ".join(JVM_OPTIONS)}
+"""What takes longest in a short demo: the dead worker's session, and Spark."""
 
 
 def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(bootstrap: str, tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def check_analytics(result: dict[str, Any], page: Path) -> None:
 
 
 def test_ctrl_c_leaves_no_processes_and_no_files(tmp_path: Path) -> None:
-    env = os.environ | {"TMPDIR": str(tmp_path)}
+    env = os.environ | ENV | {"TMPDIR": str(tmp_path)}
     command = [str(COMMAND), "demo", "--rows", "3000"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=env, text=True) as demo:
         assert demo.stderr is not None

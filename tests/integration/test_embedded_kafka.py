@@ -22,6 +22,7 @@ from journal.cli.kafka import app
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.embedded_process import ProcessId, start_time, wait_until
+from tests.support.brokers import JVM_OPTIONS
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 30.0
@@ -29,7 +30,7 @@ TIMEOUT_S = 30.0
 
 @pytest.fixture(scope="module")
 def other_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(tmp_path_factory.mktemp("own"), attached=True) as running:
+    with EmbeddedKafka(tmp_path_factory.mktemp("own"), attached=True, jvm_options=JVM_OPTIONS) as running:
         yield running
 
 
@@ -118,7 +119,7 @@ def test_a_paused_broker_is_unresponsive_until_it_is_resumed(own: EmbeddedKafka)
 
 
 def test_three_brokers_go_on_when_one_is_killed_and_take_it_back(tmp_path: Path) -> None:
-    with EmbeddedKafka(tmp_path / "kafka", brokers=3, attached=True) as three:
+    with EmbeddedKafka(tmp_path / "kafka", brokers=3, attached=True, jvm_options=JVM_OPTIONS) as three:
         topic = make_topic(three.bootstrap_servers, replication=3)
         three.kill(3)
         write(three.bootstrap_servers, topic, b"without the third")

@@ -20,6 +20,7 @@ from journal.errors import FencedError, GapError, KafkaUnavailableError
 from journal.kafka.embedded import EmbeddedKafka
 from streams.app import BackgroundWorker, run_worker
 from streams.source import Record, SourceSettings
+from tests.support.brokers import JVM_OPTIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -310,7 +311,7 @@ def test_no_broker_is_an_error_of_the_environment() -> None:
 
 
 def test_a_worker_outlives_its_only_broker_and_stops_cleanly_while_it_is_away(tmp_path: Path, workers: Workers) -> None:
-    with EmbeddedKafka(tmp_path / "kafka", attached=True) as kafka:
+    with EmbeddedKafka(tmp_path / "kafka", attached=True, jvm_options=JVM_OPTIONS) as kafka:
         wal = Wal(kafka.bootstrap_servers, shards=2)
         shell = RecordingShell()
         worker = workers(shell, wal.settings())

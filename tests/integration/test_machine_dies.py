@@ -73,15 +73,14 @@ def test_a_machine_that_dies_with_node_and_worker_takes_nothing_with_it(bootstra
     with machines(bootstrap, tmp_path) as (one, two):
         sender = Sender(one)
         sender.wait_for(2)
-        consumed = Counter(run_command("receive", "orders", "--count", "5", "--node", env=one.env).stdout.split())
-        assert consumed.total() == 5
+        consumed = Counter(one.receive("orders", 5))
         sender.wait_for(4)
         died = one.die()
         sender.ended()
         status = two.wait("active", lambda status: node(status, "two")["role"] == "active")
         say_what_took(two, died, node(status, "two")["last_failover"])
 
-        found = Counter(run_command("receive", "orders", "--count", "0", "--node", env=two.env).stdout.split())
+        found = Counter(two.receive("orders"))
         for body in sender.acknowledged:
             assert found[body] + consumed[body] == BATCH
         unacknowledged = found.keys() - set(sender.acknowledged)

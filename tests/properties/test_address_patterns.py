@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.routing.patterns import covers, matches, overlaps, parse_pattern
@@ -31,7 +31,6 @@ def some_words(length: int) -> list[tuple[str, ...]]:
     return found
 
 
-@settings(deadline=None)
 @given(patterns, addresses)
 def test_a_pattern_matches_what_a_naive_matcher_says(pattern: tuple[str, ...], address: str) -> None:
     assert matches(parse_pattern(".".join(pattern)), address) is naive(pattern, address.split("."))
@@ -41,7 +40,6 @@ SHORT = some_words(4)
 short = st.lists(st.sampled_from(("a", "b", "*", "#")), min_size=1, max_size=3).map(tuple)
 
 
-@settings(deadline=None)
 @given(short, short)
 def test_patterns_overlap_exactly_if_some_address_is_of_both(first: tuple[str, ...], second: tuple[str, ...]) -> None:
     shared = any(naive(first, words) and naive(second, words) for words in SHORT)
@@ -49,14 +47,12 @@ def test_patterns_overlap_exactly_if_some_address_is_of_both(first: tuple[str, .
     assert overlaps(second, first) is shared
 
 
-@settings(deadline=None)
 @given(short, short)
 def test_a_pattern_that_covers_another_matches_all_of_it(wide: tuple[str, ...], narrow: tuple[str, ...]) -> None:
     if covers(wide, narrow):
         assert all(naive(wide, words) for words in SHORT if naive(narrow, words))
 
 
-@settings(deadline=None)
 @given(patterns)
 def test_a_pattern_covers_itself_and_is_covered_by_all(pattern: tuple[str, ...]) -> None:
     assert covers(pattern, pattern)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import LocalStorageError, OperatingError
@@ -63,7 +63,6 @@ def take_step(table: FollowedTable, store: RefusingStore, step: str) -> None:
             table.following.restart()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(frames_max=12), st.sampled_from([0, 60, 4096]), st.integers(1, 8), STEPS)
 def test_a_followed_state_is_what_a_load_gives(
     entries: list[WalEntry], row_bytes_max: int, records_per_poll: int, steps: list[tuple[str, str]]

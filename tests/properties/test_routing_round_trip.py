@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.routing.config import RoutingConfig
@@ -71,7 +71,6 @@ def plain(message: Message) -> str:
     return repr([*parts, sorted(message.headers.items()), sorted(message.properties.items())])
 
 
-@settings(deadline=None)
 @given(messages, st.sampled_from(sorted(PAIRS)), st.sampled_from(["application/octet-stream", "text/plain"]))
 def test_out_and_in_again_is_the_message_with_its_trail(message: Message, conversion: str, content_type: str) -> None:
     needs_text = conversion == "text" or (conversion == "cloudevents-structured" and content_type == "text/plain")
@@ -98,7 +97,6 @@ def test_out_and_in_again_is_the_message_with_its_trail(message: Message, conver
     assert plain(got) == plain(same)
 
 
-@settings(deadline=None)
 @given(messages)
 def test_the_same_message_gives_the_same_records(message: Message) -> None:
     first, second = encode_message(message), encode_message(message)
@@ -106,7 +104,6 @@ def test_the_same_message_gives_the_same_records(message: Message) -> None:
     assert router.route(7, first) == router.route(7, second) == routed("json", "text/plain").route(7, first)
 
 
-@settings(deadline=None)
 @given(messages)
 def test_what_the_second_journal_sends_on_is_refused_by_the_first(message: Message) -> None:
     [out] = routed("body", "text/plain").route(7, encode_message(message))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from journal.routing.selector import Selector
@@ -219,7 +219,6 @@ def alike(text: str, pattern: str) -> bool:
 # ---- they are the same ---------------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(conditions, messages)
 @example(("compare", "=", ("name", "a"), ("negative", ("number", 2**63 - 1))), dict.fromkeys(NAMES, -(2**63) + 1))
 def test_a_selector_means_what_the_tree_means(node: Node, message: Mapping[str, Value | None]) -> None:
@@ -227,7 +226,6 @@ def test_a_selector_means_what_the_tree_means(node: Node, message: Mapping[str, 
     assert {None: UNKNOWN, True: TRUE, False: FALSE}[found] == meaning(node, message)
 
 
-@settings(deadline=None)
 @given(st.text("ab ()'\"=<>!%_.0179eExXLNORTAIK+-*/,\n", max_size=40))
 def test_any_text_is_a_selector_or_an_error_with_a_place_in_it(text: str) -> None:
     try:
@@ -241,7 +239,6 @@ def test_any_text_is_a_selector_or_an_error_with_a_place_in_it(text: str) -> Non
 
 
 @pytest.mark.parametrize("sign", ["+", "-", "*", "/"])
-@settings(deadline=None)
 @given(a=st.integers(-(2**63), 2**63 - 1), b=st.integers(-(2**63), 2**63 - 1))
 def test_integers_overflow_as_they_do_in_java(sign: str, a: int, b: int) -> None:
     expected = of_integers(sign, a, b)

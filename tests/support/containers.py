@@ -23,6 +23,7 @@ from journal.kafka.embedded_config import own_properties
 from journal.kafka.embedded_ports import choose_free_ports
 from journal.kafka.embedded_ready import answering_brokers
 from journal.kafka.embedded_storage import new_cluster_id
+from tests.support.brokers import JVM_OPTIONS
 
 IMAGE_VARIABLE = "KAFKA_JOURNAL_TEST_IMAGE"
 DEFAULT_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
@@ -122,7 +123,7 @@ class ContainerKafka:
     def _container(self, image: str, cluster: str, broker: int) -> DockerContainer:
         container = DockerContainer(image).with_network(self._network).with_network_aliases(_name(broker))
         container.with_bind_ports(OUTSIDE, self._ports[broker])
-        container.with_envs(CLUSTER_ID=cluster, KAFKA_HEAP_OPTS="-Xms256m -Xmx512m")
+        container.with_envs(CLUSTER_ID=cluster, KAFKA_HEAP_OPTS="-Xms256m -Xmx512m", KAFKA_OPTS=" ".join(JVM_OPTIONS))
         listeners = {"OUTSIDE": OUTSIDE, "INSIDE": INSIDE, "CONTROLLER": CONTROLLER}
         properties = {
             "process.roles": "broker,controller",

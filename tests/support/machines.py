@@ -12,9 +12,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from journal.cli.reading import opened_journal
+from journal.cli.status import read_status, to_json
+from journal.config import load_settings
+from journal.errors import OperatingError
+from journal.kafka.embedded_process import start_time, wait_until
 from tests.support.processes import COMMAND, command_env, run_command
 
 DEADLINE_S = 120.0
+_LOOK_EVERY_S = 0.2
 _STAMP = "2000-01-01 00:00:00,000"
 
 
@@ -24,6 +30,8 @@ class Machine:
     def __init__(self, bootstrap: str, journal: str, directory: Path, name: str, env: Mapping[str, str]) -> None:
         self.name = name
         self.env = command_env(bootstrap, journal, directory / name, env)
+        flags = {setting.removeprefix("KAFKA_JOURNAL_").lower(): value for setting, value in env.items()}
+        self._settings = load_settings(None, bootstrap_servers=bootstrap, journal=journal, **flags)
         self.roles = directory / f"{name}.roles"
         self.log_file = directory / f"{name}.log"
         note = f"import os; open('{self.roles}', 'a').write(os.environ['KAFKA_JOURNAL_ROLE'] + '\\n')"
@@ -40,20 +48,39 @@ class Machine:
 
     def run(self, *arguments: str) -> Any:
         """A command on this machine; what it prints as JSON."""
-        return self.run_lines(*arguments)[0]
-
-    def run_lines(self, *arguments: str) -> list[Any]:
-        """The same of one that prints JSON lines."""
         ended = run_command(*arguments, "--json", env=self.env)
         assert ended.returncode == 0, ended.stderr + self.log_file.read_text()[-4000:]
-        return [json.loads(line) for line in ended.stdout.splitlines()]
+        return json.loads(ended.stdout)
+
+    def receive(self, queue: str, count: int = 0) -> list[str]:
+        """The bodies of so many messages (0: of all that there are) through this machine's node.
+
+        One that does not know for a moment whether it is still active hands out nothing: then it is asked again.
+        """
+        bodies: list[str] = []
+        until = time.monotonic() + DEADLINE_S
+        while True:
+            left = count - len(bodies) if count else 0
+            ended = run_command("receive", queue, "--count", left, "--node", env=self.env)
+            bodies += ended.stdout.split()
+            if len(bodies) == count if count else not self.run("queues", "--node")[0]["depth"]:
+                return bodies
+            assert time.monotonic() < until, ended.stderr + self.log_file.read_text()[-4000:]
 
     def wait(self, what: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status once something holds in it."""
+        """The status once something holds in it: what the command prints, without a process for each look."""
         until = time.monotonic() + DEADLINE_S
-        while not holds(status := self.run("status")):
+        while True:
+            status: dict[str, Any] | str
+            try:
+                with opened_journal(self._settings) as (kafka, rows):
+                    status = to_json(read_status(kafka, self._settings, rows))
+                if holds(status):
+                    return status
+            except OperatingError as error:
+                status = repr(error)
             assert time.monotonic() < until, f"not {what}: {status}\n{self.log_file.read_text()[-4000:]}"
-        return dict(status)
+            time.sleep(_LOOK_EVERY_S)
 
     def said(self, text: str) -> str:
         """When it, or its worker, last logged this; moments compare as text."""
@@ -86,9 +113,6 @@ def node(status: dict[str, Any], name: str) -> dict[str, Any]:
     return found[0] if found else {"role": "", "fit": False, "gone": False}
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return b"\nState:\tZ" not in Path(f"/proc/{pid}/status").read_bytes()
+def wait_for_end(pid: int) -> None:
+    """Of a process that may be somebody else's child."""
+    assert wait_until(lambda: start_time(pid) is None, DEADLINE_S), f"process {pid} still runs"

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from journal.kafka.distribution import cache_directory
+from tests.support.forked import FORKED, run_forked
 
 COMMAND = Path(sys.executable).with_name("kafka-journal")
 COMMAND_TIMEOUT_S = 60.0
@@ -41,9 +42,11 @@ def run_command(
 ) -> subprocess.CompletedProcess[str]:
     """`kafka-journal` with these arguments, to its end. Raises subprocess.TimeoutExpired."""
     given = stdin.encode() if isinstance(stdin, str) else stdin
-    ended = subprocess.run(
-        [str(command), *map(str, arguments)], input=given, capture_output=True, env=dict(env), timeout=timeout_s
-    )
+    texts = [str(argument) for argument in arguments]
+    if command == COMMAND and texts[0] in FORKED and "--with-spark" not in texts:
+        ended = run_forked(texts, env, given, timeout_s)
+    else:
+        ended = subprocess.run([str(command), *texts], input=given, capture_output=True, env=env, timeout=timeout_s)
     return subprocess.CompletedProcess(
         ended.args, ended.returncode, ended.stdout.decode(errors="replace"), ended.stderr.decode(errors="replace")
     )

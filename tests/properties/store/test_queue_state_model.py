@@ -366,4 +366,4 @@ class QueueStateMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_a_queue_state_equals_the_plain_model(bounds: str) -> None:
     machine = type(bounds.replace(" ", "_"), (QueueStateMachine,), {"bounds": BOUNDS[bounds]})
-    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=50, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=150, stateful_step_count=50))

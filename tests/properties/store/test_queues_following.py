@@ -108,7 +108,7 @@ def act(state: QueueState, chance: random.Random, messages: list[int]) -> list[o
 
 
 @pytest.mark.parametrize("bounds", BOUNDS.values(), ids=BOUNDS)
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     actions=st.lists(ACTIONS, min_size=20, max_size=80),
     in_doubt=st.lists(st.integers(0, 300), max_size=6),

@@ -79,7 +79,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 def test_the_index_in_rocksdb_equals_one_that_sorts() -> None:
-    run_state_machine_as_test(IndexMachine, settings=settings(max_examples=25, stateful_step_count=30, deadline=None))
+    run_state_machine_as_test(IndexMachine, settings=settings(max_examples=25, stateful_step_count=30))
 
 
 def test_an_index_begins_empty_and_gives_its_disk_back(tmp_path: Path) -> None:

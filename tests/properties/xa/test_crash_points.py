@@ -169,7 +169,7 @@ _MIDDLE = range(6, 9)
 """Steps of the second's transaction at which its branches are prepared and it has not decided."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_history_of_transfers_outages_crashes_and_recoveries_ends_in_agreement(data: st.DataObject) -> None:
     world = World(data.draw(st.integers(1, 2)))

@@ -1,0 +1,60 @@
+"""`kafka-journal` in a process of its own, forked from one that has imported everything: importing is most of what a
+command costs.
+
+The environment, the standard streams and the exit code are the new process'. Commands that are interrupted, killed or
+left running are started as users start them.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["tests.support.forked_imports"])
+FORKED = frozenset(
+    {"apply", "dump", "explain", "init", "messages", "queues", "receive", "repair", "routes", "send", "status"}
+    | {"trim", "tx", "verify"}
+)
+"""Commands that are short, and whose modules `tests.support.forked_imports` imports."""
+
+_STREAMS = ("stdin", "stdout", "stderr")
+
+
+def run_forked(
+    arguments: Sequence[str], env: Mapping[str, str], stdin: bytes, timeout_s: float
+) -> subprocess.CompletedProcess[bytes]:
+    """To its end. Raises subprocess.TimeoutExpired."""
+    with tempfile.TemporaryDirectory(prefix="command-") as name:
+        directory = Path(name)
+        files = [directory / stream for stream in _STREAMS]
+        for file in files:
+            file.write_bytes(stdin if file.name == "stdin" else b"")
+        process = _CONTEXT.Process(target=_run, args=(arguments, dict(env), files))
+        process.start()
+        process.join(timeout_s)
+        if process.exitcode is None:
+            process.kill()
+            process.join()
+            raise subprocess.TimeoutExpired(list(arguments), timeout_s)
+        stdout, stderr = (file.read_bytes() for file in files[1:])
+        return subprocess.CompletedProcess(list(arguments), process.exitcode, stdout, stderr)
+
+
+def _run(arguments: Sequence[str], env: dict[str, str], files: Sequence[Path]) -> None:
+    from journal.cli.main import main
+
+    for number, file in enumerate(files):
+        os.dup2(os.open(file, os.O_RDWR), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8")
+    os.environ.clear()
+    os.environ.update(env)
+    random.seed()
+    sys.argv[:] = ["kafka-journal", *arguments]
+    main()

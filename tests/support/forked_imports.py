@@ -1,0 +1,15 @@
+"""What the processes of `tests.support.forked` find imported. There is no terminal, whatever the tests run in."""
+
+from __future__ import annotations
+
+import os
+
+from tests.support.forked import FORKED
+
+for _stream in (1, 2):
+    os.dup2(os.open(os.devnull, os.O_WRONLY), _stream)
+
+from journal.cli.main import load_command  # noqa: E402  # what it imports looks for a terminal
+
+for _command in FORKED:
+    load_command(_command)
