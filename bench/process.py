@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 from bench import limits
 from bench.baseline_faust import measure_faust
@@ -35,16 +35,15 @@ def run(scene: Scene) -> Outcome:
 
 def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> None:
     name = f"process_{shards}_shard{'s' if shards > 1 else ''}"
-    steady = Workload(scene, shards, scene.operations(OPERATIONS), memory, fleeting=False)
-    ours, limit = alternate(scene.rounds(), steady.worker_rate, steady.bare_rate, what=name)
-    outcome.comparisons.append(Comparison(name, "operations_per_s", ours, limit, 0.6))
-    if shards == 1:
-        outcome.comparisons.append(_against_faust(scene, ours))
-    fleeting = Workload(scene, shards, scene.operations(OPERATIONS), memory, fleeting=True)
-    fast, slow = alternate(scene.rounds(), fleeting.worker_rate, steady.worker_rate, what=f"{name}, fleeting")
+    operations = scene.operations(OPERATIONS)
+    with closing(Workload(scene, shards, operations, memory, fleeting=False)) as steady:
+        ours, limit = alternate(scene.rounds(), steady.worker_rate, steady.bare_rate, what=name)
+        outcome.comparisons.append(Comparison(name, "operations_per_s", ours, limit, 0.6))
+        if shards == 1:
+            outcome.comparisons.append(_against_faust(scene, ours))
+        with closing(Workload(scene, shards, operations, memory, fleeting=True)) as fleeting:
+            fast, slow = alternate(scene.rounds(), fleeting.worker_rate, steady.worker_rate, what=f"{name}, fleeting")
     outcome.comparisons.append(Comparison(f"{name}_fleeting_over_steady", "operations_per_s", fast, slow, 2.0))
-    steady.drop()
-    fleeting.drop()
 
 
 def _against_faust(scene: Scene, ours: list[float]) -> Comparison:
@@ -70,7 +69,7 @@ class Workload:
 
     def worker_rate(self) -> float:
         """Operations a second from the WAL's commit to the last committed mark."""
-        self.drop()
+        self.close()
         settings = self._left.enter_context(self._scene.journal(self._shards))
         self._wal = wal_topic(settings.journal)
         with worker(settings) as pid, self._memory.watch(**{f"worker_{self._shards}_shards": pid}):
@@ -86,7 +85,7 @@ class Workload:
         delete_topics(self._scene.bootstrap, [table])
         return self._operations / took
 
-    def drop(self) -> None:
+    def close(self) -> None:
         """Delete the last journal."""
         self._left.close()
         self._wal = None
