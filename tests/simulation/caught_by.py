@@ -15,14 +15,14 @@ from tests.simulation.runner import run_some
 SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, int] = {
-    "gate_at_least": 26,
-    "marks_of_a_compacted_log_are_states": 44,
-    "no_ready": 52,
-    "read_only_load_ends_at_the_last_stable_offset": 50,
-    "repeated_checkpoint_is_trusted": 85,
-    "repeated_commit_is_trusted": 63,
-    "shard_is_let_go_with_a_checkpoint_on_its_way": 30,
-    "taken_in_is_sent_again": 35,
+    "checkpoint_within_a_group": 25,
+    "deadline_is_failed": 63,
+    "doubtful_ready_is_trusted": 1232,
+    "end_is_captured_once": 224,
+    "fenced_is_failed": 31,
+    "late_ready_is_accepted": 276,
+    "read_only_load_ends_at_the_last_stable_offset": 38,
+    "table_is_read_before_init": 61,
 }
 
 _SOON = 25
