@@ -202,13 +202,11 @@ class StoreReceiving:
 
     def take(self) -> Json | None:
         """The next message, None if none is ready. Raises StateError while the node may hand out nothing."""
-        while True:
-            delivery = self._store.take(self._queue, self._holder)
-            if delivery is not None:
-                return _received_line(delivery, self._store.message(delivery.message))
-            if not self._store.queue(self._queue).ready:
-                return None
+        delivery = self._store.take(self._queue, self._holder)
+        if delivery is None:
             self._require_current()
+            return None
+        return _received_line(delivery, self._store.message(delivery.message))
 
     def acknowledge(self, message: int) -> None:
         self._store.acknowledge(message, self._queue, self._holder)
