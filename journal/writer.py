@@ -239,7 +239,7 @@ class Writer:
             log.warning("a group is sent again: %s", error)
             producer.abort_transaction(self._timing.request_s)
             return producer.send([*transaction.records, *transaction.beside], self._timing.request_s)
-        self._pace.sent(self._timing.clock() - began)
+        self._pace.sent(self._timing.clock() - began - self._config.join_s)
         return offsets
 
     def _joined(self, transaction: _Transaction, joining: Joining) -> Iterator[Sent]:

@@ -132,11 +132,9 @@ class HeaderNames:
         entry = known[name, kind] if (name, kind) in known else self._named(name, kind, known)
         return None if entry is None else entry[0]
 
-    def kafka_names(self, name: str, *, text: bool) -> frozenset[str]:
-        """What a header or property of that name may be called in Kafka, as a `text` alone or as any type.
-
-        None if headers of that name do not go out.
-        """
+    def kafka_names(self, name: str, *, text: bool = False) -> frozenset[str]:
+        """What a header or property of that name may be called in Kafka, as any type or as a `text` alone; nothing if
+        headers of that name do not go out."""
         kinds = ["text"] if text else list(_ENCODERS)
         if any(self.kafka_name(name, kind, "headers") is None for kind in kinds):
             return frozenset()

@@ -31,8 +31,11 @@ class Target:
         self._keys = [parse_key(key) for key in config.key]
         self._text_keys = config.key_format == "text"
         kind, of = self._keys[0]
-        self._key_names = context.names.kafka_names(of, text=self._text_keys) if kind == "header" else frozenset[str]()
-        """Kafka headers whose bytes are the key: the first of them, as a message's headers go before its properties."""
+        names = context.names if kind == "header" else None
+        self._key_names = names.kafka_names(of) if names is not None else frozenset[str]()
+        """Kafka headers that may have the key: the first of them, as a message's headers go before its properties."""
+        self._key_as_is = names.kafka_names(of, text=True) if names is not None and self._text_keys else self._key_names
+        """Those of them whose bytes are the key."""
         self._kept = NamePatterns(config.headers)
         self._rule = parse_rule(config.partitioner)
         source = config.event_source or f"/kafka-journal/{context.journal}"
@@ -62,7 +65,7 @@ class Target:
         if names := self._key_names:
             for name, content in sending.headers:
                 if name in names:
-                    key = content
+                    key = content if name in self._key_as_is else None
                     break
         if key is None:
             key = self._key(sending)

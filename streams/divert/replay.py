@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from journal.config import Settings
+from journal.connecting import wall_ms
 from journal.errors import OperatingError, RouteStopError
 from journal.kafka.control import ControlRows, own_topics, table_topic, wal_topic
 from journal.kafka.marks import MarkReader
@@ -217,7 +218,7 @@ class RouteReplay:
         def router(body: Body) -> Router:
             return self._router(self._targets.bytes_max, body)
 
-        counts = ShardCounts([self._route], self._clock)
+        counts = ShardCounts([self._route], wall_ms)
         return ShardOutgoing(shard, self._settings.journal, router, self._targets, counts, [self._route], words=words)
 
     def _router(self, bytes_max: dict[str, int], body: Body | None) -> Router:

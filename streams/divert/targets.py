@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ class Targets:
             return
         cluster = self._kafka.cluster()
         try:
-            found, hidden = self._describe(cluster, wanted)
+            found, hidden = self._describe(cluster, wanted, time.monotonic() + self._timeout_s)
         finally:
             cluster.close()
         with self._lock:
@@ -87,21 +88,23 @@ class Targets:
             compacted = {topic for topic, state in found.items() if _is_compacted(state)}
             self._compacted = (self._compacted - set(wanted)) | compacted
 
-    def _describe(self, cluster: Cluster, topics: list[str]) -> tuple[dict[str, TopicState], dict[str, str]]:
-        """Those that there are, and what is wrong with those that the cluster does not let us see."""
+    def _describe(
+        self, cluster: Cluster, topics: list[str], until: float
+    ) -> tuple[dict[str, TopicState], dict[str, str]]:
+        """Those that there are, and what is wrong with those that the cluster does not let us see.
+
+        One that is refused has all of its request refused, so it is looked for by halves.
+        """
         try:
-            return cluster.describe(topics, self._timeout_s), {}
+            return cluster.describe(topics, max(0.001, until - time.monotonic())), {}
         except KafkaRefusedError as error:
             if len(topics) == 1:
                 may = "--operation Describe --operation DescribeConfigs --operation Write"
                 return {}, {topics[0]: f"{error}: {self._allow(topics[0], may)}"}
-        found: dict[str, TopicState] = {}
-        hidden: dict[str, str] = {}
-        for topic in topics:
-            seen, unseen = self._describe(cluster, [topic])
-            found |= seen
-            hidden |= unseen
-        return found, hidden
+        half = len(topics) // 2
+        found, hidden = self._describe(cluster, topics[:half], until)
+        further_found, further_hidden = self._describe(cluster, topics[half:], until)
+        return found | further_found, hidden | further_hidden
 
     def _allow(self, topic: str, what: str) -> str:
         return (

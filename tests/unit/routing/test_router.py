@@ -122,6 +122,13 @@ def test_a_key_is_the_first_of_its_list_that_the_message_has(key: Any, text: boo
     assert only(router(route("r", target)).route(7, stored(s="N1", n=5, yes=True, b=b"\xff"))).key == bytes_
 
 
+@pytest.mark.parametrize(("header", "key"), [(5, b"5"), ("h", b"h"), (True, b"true")])
+def test_a_header_goes_before_a_property_of_its_name_as_a_text_key_too(header: Any, key: bytes) -> None:
+    message = Message("a", b"body", headers={"n": header}, properties={"n": "property"})
+    target = {"topic": "t", "key": "header:n", "key_format": "text"}
+    assert only(router(route("r", target)).route(7, encode_message(message))).key == key
+
+
 def test_a_message_without_its_keys_header_is_refused_by_the_routes_policy() -> None:
     target = {"topic": "t", "key": "header:tail"}
     failed = refused(router(route("r", target)).route(7, stored()))
