@@ -1,21 +1,25 @@
 """`kafka-journal` in a process of its own, forked from one that has imported everything: importing is most of what a
 command costs.
 
-The environment, the standard streams and the exit code are the new process'. Commands that are interrupted, killed or
-left running are started as users start them.
+The environment, the standard streams and the exit code are the new process', but not what is read while modules are
+imported. Commands that are interrupted, killed or left running are started as users start them.
 """
 
 from __future__ import annotations
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import random
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+_LOCK = threading.Lock()
+"""A start polls all children of before, and two threads that poll one child make of its exit code what they like."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.forked_imports"])
 FORKED = frozenset(
@@ -37,14 +41,18 @@ def run_forked(
         for file in files:
             file.write_bytes(stdin if file.name == "stdin" else b"")
         process = _CONTEXT.Process(target=_run, args=(arguments, dict(env), files))
-        process.start()
-        process.join(timeout_s)
-        if process.exitcode is None:
-            process.kill()
+        with _LOCK:
+            process.start()
+        ended = bool(multiprocessing.connection.wait([process.sentinel], timeout_s))
+        with _LOCK:
+            if not ended:
+                process.kill()
             process.join()
+            code = process.exitcode
+        if not ended or code is None:
             raise subprocess.TimeoutExpired(list(arguments), timeout_s)
         stdout, stderr = (file.read_bytes() for file in files[1:])
-        return subprocess.CompletedProcess(list(arguments), process.exitcode, stdout, stderr)
+        return subprocess.CompletedProcess(list(arguments), code, stdout, stderr)
 
 
 def _run(arguments: Sequence[str], env: dict[str, str], files: Sequence[Path]) -> None:
