@@ -151,7 +151,8 @@ class TableCopy:
         """For an activation: from now on the caller's thread owns what it gets. Waits for the follower's last poll; one
         that scans the copy for a new loader does that to its end.
 
-        Raises StateError while another journal has the copy, and what reopening it after an error raises.
+        Raises StateError while another journal has the copy, OperatingError if it cannot be known whether a copy that
+        was not looked at for long is still one of the table, and what reopening it after an error raises.
         """
         with self._lock:
             tables = self._require_tables()
@@ -159,8 +160,8 @@ class TableCopy:
                 raise StateError("another journal uses the local copy: close that one first")
             follower = self._stop_follower()
             try:
-                if follower is not None:
-                    follower.compare_before_use(self._settings.request_timeout_ms / 1000)
+                if (follower is not None and follower.was_away) or tables.is_compared_long_ago:
+                    tables.compare(self._settings.request_timeout_ms / 1000)
                 tables.mend()
             except BaseException:
                 self._stand_by(tables)

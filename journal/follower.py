@@ -8,7 +8,6 @@ anew: that is looked at now and then, and before anything else by a process that
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Protocol
 from journal.errors import CorruptionError, LocalDamageError, OperatingError, TopicError
 from journal.following import Following
 from journal.local_tables import Condition, LocalTables
+from journal.moments import LONG_AGO, Moment
 from journal.v1.journal_pb2 import Mark
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,6 @@ _LOOK_EVERY_S = 1.0
 _LOOK_S = 1.0
 _COMPARE_EVERY_S = 5.0
 """Whoever was away for so long may have slept through the end of the table that it had a copy of."""
-_COMPARED_COUNTS_S = 30.0
 _AGAIN_S = 0.5
 _LATER_S = 5.0
 """Before a loader that raised, or a table that holds what it must not hold, is tried again."""
@@ -83,7 +82,8 @@ class Follower:
         self._looked_at = 0.0
         self._known = False
         """Whether the last look was answered."""
-        self._turned_at = self._compare_at = -math.inf
+        self._turned_at = self._asked_at = LONG_AGO
+        """When the last turn began, and when it was last asked whether the table is the same."""
         self._whole_at = time.monotonic()
         self.fitness = Fitness(False, "the copy is not followed yet", 0, 0)
 
@@ -95,12 +95,10 @@ class Follower:
         self._stop.set()
         self._thread.join()
 
-    def compare_before_use(self, timeout_s: float) -> None:
-        """Once it is stopped, and before another uses the copy: if it was away (the process was suspended), or has not
-        been told for long whether the table is the same, find out. Raises OperatingError if that cannot be."""
-        now, tables = time.monotonic(), self._tables
-        if now - self._turned_at >= _COMPARE_EVERY_S or now - tables.compared_at >= _COMPARED_COUNTS_S:
-            tables.compare(timeout_s)
+    @property
+    def was_away(self) -> bool:
+        """Once it is stopped: whether it has not turned for a while, as the process or the machine was suspended."""
+        return self._turned_at.age_s >= _COMPARE_EVERY_S
 
     # ---- its thread ------------------------------------------------------------------------------------------------
 
@@ -127,9 +125,9 @@ class Follower:
 
     def _turn(self) -> None:
         tables = self._tables
-        now = self._turned_at = time.monotonic()
-        if now - tables.compared_at >= _COMPARE_EVERY_S and now >= self._compare_at:
-            self._compare(now)
+        self._turned_at = Moment.now()
+        if tables.compared_at.age_s >= _COMPARE_EVERY_S and self._asked_at.age_s >= _COMPARE_EVERY_S:
+            self._compare()
         if tables.condition is not Condition.SOUND:
             tables.mend()
             self._met_at = tables.replica.marks()
@@ -144,8 +142,8 @@ class Follower:
             self._keep_warm(self._following)
             self._look()
 
-    def _compare(self, now: float) -> None:
-        self._compare_at = now + _COMPARE_EVERY_S
+    def _compare(self) -> None:
+        self._asked_at = Moment.now()
         try:
             self._tables.compare(_LOOK_S)
         except TopicError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 
@@ -19,10 +20,13 @@ from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.rocks import open_copy
 from journal.local.slots import Slot, hold
+from journal.moments import Moment
 from journal.replica import CopyListener, Replica
 from journal.v1.journal_pb2 import Identity, Mark
 
 log = logging.getLogger(__name__)
+
+_COMPARED_COUNTS_S = 30.0
 
 
 class Condition(Enum):
@@ -41,26 +45,23 @@ class LocalTables:
         self._kafka = kafka
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
-        self._cluster = kafka.cluster()
         self._listener: CopyListener | None = None
         self.condition = Condition.SOUND
-        self.compared_at = time.monotonic()
+        self.compared_at = Moment.now()
         """Since when no look has told whether the table is the same."""
         self.rows = self._open_journal()
         slot = hold(directory)
         if slot is None:
             raise LocalStorageError(f"another process has {directory}: give this one another copy_name")
         self._slot: Slot = slot
-        try:
+        with ExitStack() as undoing:
+            undoing.callback(slot.release)
+            self._cluster = kafka.cluster()
+            undoing.callback(self._cluster.close)
             self.store = open_copy(directory)
-            try:
-                self.replica = self._opened_replica()
-            except BaseException:
-                self.store.close()
-                raise
-        except BaseException:
-            slot.release()
-            raise
+            undoing.callback(self.store.close)
+            self.replica = self._opened_replica()
+            undoing.pop_all()
 
     def _open_journal(self) -> ControlRows:
         return open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=self._timeout_s)
@@ -95,6 +96,11 @@ class LocalTables:
         elif self.condition is Condition.SOUND:
             self.condition = Condition.STALE
 
+    @property
+    def is_compared_long_ago(self) -> bool:
+        """Whether another look is due before the copy is used for an activation."""
+        return self.compared_at.age_s >= _COMPARED_COUNTS_S
+
     def compare(self, timeout_s: float) -> None:
         """Look whether the table is still the topic that this is a copy of; `mend` then does what follows from that.
 
@@ -105,7 +111,7 @@ class LocalTables:
             self.suspect(TopicError(f"the table of {self._settings.journal} was made anew"))
 
     def _is_same(self, timeout_s: float) -> bool:
-        now = time.monotonic()
+        now = Moment.now()
         identity = identity_of_copy(self._cluster, self._settings, self.identity, timeout_s)
         self.compared_at = now
         return identity == self.replica.identity

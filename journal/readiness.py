@@ -75,8 +75,12 @@ class Readiness:
         while not self._stop.is_set():
             try:
                 if time.monotonic() >= keep_at or (was_whole and self.clients.lacks_some):
-                    self.clients.keep(_CONNECT_S)
-                    keep_at, was_whole = time.monotonic() + _EVERY_S, not self.clients.lacks_some
+                    was_whole = False
+                    try:
+                        self.clients.keep(_CONNECT_S)
+                    finally:
+                        keep_at = time.monotonic() + _EVERY_S
+                    was_whole = not self.clients.lacks_some
                 if time.monotonic() >= check_at:
                     check_at = time.monotonic() + _CHECK_EVERY_S
                     self._check()

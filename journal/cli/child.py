@@ -10,11 +10,13 @@ import threading
 import time
 
 from journal.cli.main import main
-from journal.local.slots import announce_end
+from journal.local.slots import ENDING_WAIT_S, announce_end
 
 IN_ORDER_S = 10.0
 """A worker whose node was killed checkpoints and leaves its group, for its shards are what the next node waits for at
 its gate; without a word they would move when its session ends."""
+
+assert ENDING_WAIT_S > IN_ORDER_S, "its successor waits for its copies until it has ended"
 
 
 def end_with_parent(*, in_order_s: float = 0.0) -> None:

@@ -27,6 +27,8 @@ from tests.support.processes import command_env
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
 DEADLINE_S = 60.0
+AWAY_S = 6.0
+"""A copy whose process was stopped for 5 s is compared with the table before anything else."""
 
 
 class Standby:
@@ -115,9 +117,10 @@ def test_a_standby_that_slept_through_the_tables_end_builds_its_copy_anew(settin
             standby.wait_fit()
         end = table_end(settings)
         standby.process.send_signal(signal.SIGSTOP)
+        stopped_at = time.monotonic()
         make_table_anew(settings)
         with running_worker(settings):
-            while table_end(settings) <= end:
+            while table_end(settings) <= end or time.monotonic() < stopped_at + AWAY_S:
                 append(active, 50)
             active.close()
             standby.process.send_signal(signal.SIGCONT)

@@ -1,0 +1,105 @@
+"""A local copy that nobody follows: what an activation that takes it much later finds out first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from journal.config import Settings
+from journal.copy import TableCopy
+from journal.errors import OperatingError
+from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
+from journal.kafka.topics import topic_configs
+from journal.moments import LONG_AGO
+from journal.v1.journal_pb2 import Identity, Mark
+from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.keys import mark_key
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
+AT, AGAIN_AT = 7, 3
+
+
+class Cluster:
+    """A journal's topics, with one mark in the table."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._configs = topic_configs(settings)
+        self._table = table_topic(settings.journal)
+        self.broker = SimulatedBroker(Timeline())
+        for topic in self._configs:
+            self._create(topic)
+        row = control_row(settings.journal, IDENTITY_KEY, IDENTITY)
+        self.broker.write(control_topic(settings.journal), 0, [(row.key, row.value)])
+        self.mark(AT)
+
+    def _create(self, topic: str) -> None:
+        self.broker.create_topic(topic, 1, 1, self._configs[topic])
+
+    def mark(self, offset: int) -> None:
+        mark = Mark(shard=0, offset=offset, epoch=1)
+        self.broker.write(self._table, 0, [(mark_key(0), mark.SerializeToString())])
+
+    def delete_table(self) -> None:
+        self.broker.delete_topic(self._table)
+
+    def make_table(self) -> None:
+        """Another one, with something else at the offset where a copy of the former one goes on."""
+        self._create(self._table)
+        self.mark(AGAIN_AT)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(journal="j", bootstrap_servers="b:1", shards=1, replication=1, min_insync=1, directory=tmp_path)
+
+
+@pytest.fixture
+def cluster(settings: Settings) -> Cluster:
+    return Cluster(settings)
+
+
+@pytest.fixture
+def copy(settings: Settings, cluster: Cluster) -> Iterator[TableCopy]:
+    """Open, at the table's mark, and given back."""
+    with closing(TableCopy(settings, kafka=SimulatedKafka(cluster.broker))) as copy:
+        copy.open()
+        assert mark_of(copy) == AT
+        yield copy
+
+
+def mark_of(copy: TableCopy, *, look_long_ago: bool = False) -> int:
+    """Where it stands when an activation has read the table to its end; then it is given back."""
+    tables, _ = copy.lend()
+    while tables.replica.behind(tables.replica.ends(1.0)) or not tables.replica.readable:
+        tables.replica.poll(0.0)
+    found = tables.mark(0).offset
+    if look_long_ago:
+        tables.compared_at = LONG_AGO
+    copy.give_back()
+    return found
+
+
+def test_it_is_compared_if_that_was_long_ago_and_built_anew_if_the_table_is_another(
+    cluster: Cluster, copy: TableCopy
+) -> None:
+    assert mark_of(copy, look_long_ago=True) == AT
+    cluster.delete_table()
+    cluster.make_table()
+    assert mark_of(copy) == AGAIN_AT
+
+
+def test_it_is_not_used_if_that_cannot_be_known_and_is_there_for_the_next_try(
+    cluster: Cluster, copy: TableCopy
+) -> None:
+    assert mark_of(copy, look_long_ago=True) == AT
+    cluster.delete_table()
+    with pytest.raises(OperatingError):
+        copy.lend()
+    cluster.make_table()
+    assert mark_of(copy) == AGAIN_AT
