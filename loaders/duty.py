@@ -118,7 +118,7 @@ class Duty:
         vacancy = self._vacancy(facts)
         if facts.granted and facts.rested and vacancy:
             return Decision(Act.ACTIVATE, vacancy)
-        if self._fail_back and not vacancy and self._may_ask(facts):
+        if self._fail_back and not vacancy and not facts.activating and self._may_ask(facts):
             return Decision(Act.ASK, "this node is preferred")
         return Decision(Act.WAIT, vacancy)
 

@@ -22,6 +22,7 @@ from journal.kafka.clients import KafkaClients
 from journal.kafka.control import HAND_OVER_KEY, ControlRows, control_topic, node_group, node_key
 from journal.kafka.membership import Membership
 from journal.loading import Loader
+from journal.moments import LONG_AGO, Moment
 from journal.roles import Role
 from journal.runtime import wall_ms
 from journal.v1.journal_pb2 import HandOver
@@ -96,7 +97,7 @@ class NodeLife:
         """A hand-over asked for here: of which epoch, to whom, and when."""
         self._failures = 0
         self._rest_until = 0.0
-        self._decided_at = 0.0
+        self._decided_at = LONG_AGO
         self._decided_fit = False
         """When it was last decided to activate, and whether it was fit: a copy that is lent is not."""
         self._report_at = 0.0
@@ -235,7 +236,7 @@ class NodeLife:
     def _activate(self, reason: str) -> None:
         silence_ms = self._outlook.look_at_wal() * 1000
         self._become(Role.ACTIVATING, reason)
-        self._decided_at, self._decided_fit = time.monotonic(), self._copy.fitness().fit
+        self._decided_at, self._decided_fit = Moment.now(), self._copy.fitness().fit
         self._critical = []
         journal = BlockingJournal(
             self._settings, copy=self._copy, on_critical=self._critical.append, progress=self._show
@@ -272,10 +273,11 @@ class NodeLife:
         self._owner.progress(step, done, total)
 
     def _require_vacancy(self) -> None:
-        """The local copy may have been busy for long: before this fences anybody, look again who is active."""
-        if time.monotonic() - self._decided_at < _DECIDED_COUNTS_S:
+        """The local copy may have been busy for long, or the process stopped: before this fences anybody, look again
+        who is active. Raises what that meets: who is not known to be gone is not fenced."""
+        if self._decided_at.age_s < _DECIDED_COUNTS_S:
             return
-        self._outlook.wait(0.0)
+        self._outlook.catch_up()
         facts = self._standby_facts(fit=self._decided_fit)
         if self._duty.standby(facts).act is not Act.ACTIVATE:
             raise _OvertakenError("this node had to wait for its local copy, and is not to activate any more")

@@ -81,18 +81,34 @@ class Outlook:
         """Wait for a control row, at most so long (longer when Kafka does not answer)."""
         try:
             if self._watcher is None:
-                self._watcher = ControlWatcher(self._kafka, self._settings.journal, self._clock, wait_ms=FOLLOW_MS)
-                self.rows = self._watcher.catch_up(_ASK_S)
+                self.catch_up()
             else:
-                self._watcher.poll(timeout_s)
-                self.rows = self._watcher.rows
+                self._take(lambda watcher: watcher.poll(timeout_s))
         except (OperatingError, CorruptionError) as error:
-            self._drop_watcher()
             self._say("control rows", error)
             self._pause(timeout_s)
-        else:
-            self._see()
         self._note_request()
+
+    def catch_up(self) -> None:
+        """Have the control rows as of now; `wait` takes what this process was sent, and one that was stopped was sent
+        nothing. Raises OperatingError if they cannot be had, and CorruptionError."""
+        self._take(lambda watcher: watcher.catch_up(_ASK_S))
+        self._note_request()
+
+    def _take(self, look: Callable[[ControlWatcher], object]) -> None:
+        """The rows after a look; a watcher that met an error is not used again."""
+        watcher = self._watcher
+        if watcher is None:
+            watcher = self._watcher = ControlWatcher(
+                self._kafka, self._settings.journal, self._clock, wait_ms=FOLLOW_MS
+            )
+        try:
+            look(watcher)
+        except (OperatingError, CorruptionError):
+            self._drop_watcher()
+            raise
+        self.rows = watcher.rows
+        self._see()
 
     def look_at_wal(self) -> float:
         """For how long the WAL is known to have stood still; looked at now and then, and as soon as that has been long

@@ -94,6 +94,7 @@ FAIL_BACK = {
     "not after a failed activation": (replace(FIT, rested=False), Act.WAIT),
     "not from another preferred one": (replace(FIT, active_preferred=True), Act.WAIT),
     "not from a dead one": (replace(FIT, still_s=2.0), Act.WAIT),
+    "nor when another one takes over from that": (replace(FIT, still_s=2.0, activating=THIRD), Act.WAIT),
     "not from its own last life": (replace(FIT, newest=MINE), Act.WAIT),
     "not from nobody": (replace(FIT, newest=None), Act.WAIT),
     "not twice": (replace(FIT, request=ASKED), Act.WAIT),

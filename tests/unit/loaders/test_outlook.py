@@ -1,11 +1,12 @@
 """When a standby looks at the WAL: now and then, and once more when it would have stood still for long enough. Which
-other standbys count."""
+other standbys count. What it knows once it has caught up."""
 
 from __future__ import annotations
 
 import pytest
 
 from journal.config import Settings
+from journal.errors import OperatingError
 from journal.kafka.control import ControlRows, control_topic, node_key, wal_topic
 from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Identity, NodeStatus
@@ -36,10 +37,10 @@ class Group:
 class Watching:
     """A node's thread that does nothing but look, turn after turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, records_per_poll: int = 100) -> None:
         self.broker = SimulatedBroker(Timeline(), Faults())
         self.now = self.broker.timeline.now
-        self.kafka = SimulatedKafka(self.broker)
+        self.kafka = SimulatedKafka(self.broker, records_per_poll=records_per_poll)
         for topic in (wal_topic("j"), control_topic("j")):
             self.broker.create_topic(topic, 1, 1, {})
         self.group = Group()
@@ -64,10 +65,13 @@ class Watching:
 
     def see(self, *standbys: NodeStatus) -> None:
         """The reports of these, as of now."""
+        self.report(*standbys)
+        self.outlook.wait(0.0)
+
+    def report(self, *standbys: NodeStatus) -> None:
         for status in standbys:
             row = Sent(control_topic("j"), 0, node_key(status.name), status.SerializeToString())
             self.kafka.plain_producer().send([row], 1.0)
-        self.outlook.wait(0.0)
 
     def write(self) -> None:
         self.kafka.plain_producer().send([Sent(wal_topic("j"), 0, None, b"frame")], 1.0)
@@ -146,3 +150,24 @@ def test_one_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching
     watching.group.gone = set()
     watching.turn(11.0)
     assert not outlook.others_standing_by
+
+
+def test_what_was_not_taken_yet_is_known_after_catching_up() -> None:
+    watching = Watching(records_per_poll=1)
+    outlook = watching.outlook
+    watching.see(standby("one"))
+    watching.report(standby("two"), standby("three"), standby("four"))
+    outlook.wait(0.0)
+    assert "four" not in outlook.others_fit
+    outlook.catch_up()
+    assert outlook.others_fit == ["four", "one", "three", "two"]
+
+
+def test_catching_up_fails_where_waiting_goes_on_with_what_is_known(watching: Watching) -> None:
+    outlook = watching.outlook
+    watching.see(standby("one"))
+    watching.broker.delete_topic(control_topic("j"))
+    with pytest.raises(OperatingError):
+        outlook.catch_up()
+    outlook.wait(0.0)
+    assert outlook.others_fit == ["one"]
