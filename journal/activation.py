@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
@@ -173,22 +174,31 @@ class Activation:
 
     def _read_claim(self, producer: TransactionalProducer) -> tuple[Claim, list[Tail]]:
         """The next epoch and each shard's last frame, both asked for after the init of `producer`, and together."""
-        config, timing = self._config, self._timing
+        config = self._config
         try:
-            reading = self._beside(self._fence.rows)
-            reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock, wait_ms=LOOK_MS)
+            reading, tailing = self._beside(self._fence.rows), self._beside(self._read_tails)
             try:
-                tails = reader.tails(timing.request_s)
-            finally:
-                reader.close()
-            rows = reading.result()
-            # a standby's connections and its look at the topics may be older than the topics
-            if rows.identity is not None and rows.identity.journal != config.uuid:
-                raise StateError(f"journal {config.journal} was made anew: close this one, and start another")
-            return self._claim_as(rows.epoch.epoch + 1), tails
+                rows = reading.result()
+                # a standby's connections and its look at the topics may be older than the topics; in those made anew
+                # every frame is a stranger's, and the search for this journal's last one goes back to the start
+                if rows.identity is not None and rows.identity.journal != config.uuid:
+                    raise StateError(f"journal {config.journal} was made anew: close this one, and start another")
+                return self._claim_as(rows.epoch.epoch + 1), tailing.result()
+            except BaseException:
+                both: list[Future[Any]] = [reading, tailing]
+                wait(both, self._timing.request_s)  # neither runs on into the next try
+                raise
         except BaseException:
             producer.close()
             raise
+
+    def _read_tails(self) -> list[Tail]:
+        config, timing = self._config, self._timing
+        reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock, wait_ms=LOOK_MS)
+        try:
+            return reader.tails(timing.request_s)
+        finally:
+            reader.close()
 
     def _markers(self, claim: Claim, tails: list[Tail]) -> tuple[FrameNumbers, list[Sent]]:
         config = self._config

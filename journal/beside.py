@@ -16,9 +16,12 @@ class InBackground(Protocol):
 
 
 def at_once(call: Callable[[], T], /) -> Future[T]:
-    """Not in the background at all: what it raises is raised here."""
+    """Not in the background at all; what it raises is the future's, as in a thread."""
     future: Future[T] = Future()
-    future.set_result(call())
+    try:
+        future.set_result(call())
+    except Exception as error:  # noqa: BLE001  # whoever asks for the result is told
+        future.set_exception(error)
     return future
 
 

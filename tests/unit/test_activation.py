@@ -1,0 +1,104 @@
+"""What an activation reads after the fence: both reads at once, whose journal it is before what its frames say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from journal.activation import Activation
+from journal.beside import InBackground, at_once
+from journal.errors import OperatingError, StateError, TopicError
+from journal.fencing import Claim, Timing
+from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
+from journal.limits import Limits
+from journal.loading import NullLoader
+from journal.replica import Replica
+from journal.v1.journal_pb2 import Identity
+from journal.wire.frames import FORMAT, MAGIC
+from journal.writer import WriterConfig
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.disk import Disk, SimulatedStore
+from tests.simulation.faults import Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+REQUEST_S = 10.0
+OURS, ANOTHERS = b"o" * 16, b"a" * 16
+
+
+def activate(identity: bytes, *, beside: InBackground, wal_partitions: int) -> None:
+    """An activation of a journal of two shards, on topics that say that they are `identity`'s."""
+    broker = SimulatedBroker(Timeline())
+    kafka = SimulatedKafka(broker)
+    broker.create_topic(wal_topic("j"), wal_partitions, 1, {})
+    broker.create_topic(control_topic("j"), 1, 1, {})
+    row = control_row("j", IDENTITY_KEY, Identity(magic=MAGIC, format=FORMAT, journal=identity, name="j", shards=2))
+    broker.write(row.topic, 0, [(row.key, row.value)])
+    now = broker.timeline.now
+    store = SimulatedStore(Disk(), Faults(), "node")
+    replica = Replica(
+        kafka,
+        table_topic("j"),
+        range(2),
+        store,
+        b"",
+        clock=now,
+        wall_ms=now,
+        delete_retention_ms=1,
+        min_compaction_lag_ms=1,
+        held_bytes_max=1000,
+    )
+    Activation(
+        kafka,
+        WriterConfig("j", OURS, 2, 0.0, 0.0, 0.0),
+        Limits(),
+        lambda epoch: Claim(epoch, "node", b"nonce"),
+        replica,
+        store,
+        Timing(now, lambda seconds: None, REQUEST_S, REQUEST_S, REQUEST_S),
+        gate_s=0.0,
+        wall_ms=now,
+        progress=lambda step, done, total: None,
+        beside=beside,
+    ).run(NullLoader())
+
+
+def test_a_journal_made_anew_is_told_as_such_whatever_its_wal_gives() -> None:
+    with pytest.raises(StateError, match="was made anew"):
+        activate(ANOTHERS, beside=at_once, wal_partitions=1)
+
+
+def test_what_the_wal_does_not_give_is_told_where_the_journal_is_the_same() -> None:
+    with pytest.raises(TopicError, match="is not there"):
+        activate(OURS, beside=at_once, wal_partitions=1)
+
+
+def test_no_read_of_a_try_that_failed_runs_on() -> None:
+    reads: list[Future[Any]] = []
+
+    def slowly(call: Callable[[], Any]) -> Future[Any]:
+        """All but the first."""
+        future: Future[Any] = Future()
+        if reads:
+            Timer(0.2, future.set_result, ([],)).start()
+        else:
+            future = at_once(call)
+        reads.append(future)
+        return future
+
+    with pytest.raises(StateError, match="was made anew"):
+        activate(ANOTHERS, beside=slowly, wal_partitions=2)
+    assert [read.done() for read in reads] == [True, True]
+
+
+def test_what_a_call_raises_at_once_is_its_futures() -> None:
+    def failing() -> None:
+        raise OperatingError("no answer")
+
+    future = at_once(failing)
+    with pytest.raises(OperatingError, match="no answer"):
+        future.result()
