@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from loaders.spark.packages import READING, Part
 
@@ -48,15 +49,26 @@ def spark_session(
 def further_parts(archive: str | None) -> frozenset[Part]:
     """What a session of this command alone needs beside, to read the archive at a path: Delta Lake, if it is kept so.
 
-    Before Spark runs that is known only of one in this machine's files; one that is elsewhere may be.
+    A session that is there, or that `spark-submit` makes, has what it was started with: whoever reads the archive says
+    what is missing.
     """
-    from loaders.spark.session import running_session
+    from loaders.spark.session import is_submitted, running_session
 
-    if archive is None or running_session() is not None:
+    if archive is None or running_session() is not None or is_submitted():
         return frozenset()
-    local = archive.removeprefix("file://")
-    may_be = "://" in local or Path(local, "frames", "_delta_log").exists()
-    return frozenset({Part.DELTA}) if may_be else frozenset()
+    return frozenset({Part.DELTA}) if may_be_in_delta(archive) else frozenset()
+
+
+def may_be_in_delta(archive: str) -> bool:
+    """Before Spark runs that is known only of an archive in this machine's files; one that is elsewhere may be."""
+    match urlsplit(archive).scheme:
+        case "":
+            local = archive
+        case "file":
+            local = urlsplit(archive).path
+        case _:
+            return True
+    return Path(local, "table", "_delta_log").exists()
 
 
 @contextmanager

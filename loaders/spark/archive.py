@@ -1,13 +1,13 @@
 """The archive: a streaming job that writes a journal's committed WAL to Parquet or Delta Lake, every record once.
 
-    <path>/frames/…                     the records: `archive_frames`
+    <path>/frames/… or <path>/table     the records: `archive_frames`
     <path>/manifest/NAME/<number>.json
 
-A batch first writes its records, where no other batch's are; then its manifest, which makes them count; then the
-archive's mark per shard into the control rows, which lets `trim` delete. A job that starts reads the newest manifest
-and nothing else to know where to go on: it has no state of its own, Spark's checkpoint is thrown away with each run.
-Killed before the manifest, it leaves files that nobody reads, and the next run writes that part again (a batch that is
-in a Delta table gets its manifest from the next run); killed behind it, the next run writes the marks.
+A batch first writes its records, where no other batch's are, and checks them; then its manifest, which makes them
+count; then the archive's mark per shard into the control rows, which lets `trim` delete. A job that starts reads the
+newest manifest and nothing else to know where to go on: it has no state of its own, Spark's checkpoint is thrown away
+with each run. Killed before the manifest, it leaves files that nobody reads, and the next run writes that part again (a
+batch that is in a Delta table gets its manifest from the next run); killed behind it, the next run writes the marks.
 """
 
 from __future__ import annotations
@@ -165,12 +165,16 @@ class _Job:
     def _archive(self, records: DataFrame) -> None:
         number = self._manifest.number + 1
         batch = self._frames.new_batch(number)
-        written = self._frames.write(records, number, batch)
-        if written is not None:
+        written = self._frames.write(records, batch)
+        if written is None:
+            return
+        try:
             self._keep(batch, written)
+        finally:
+            self._frames.forget(written)
 
     def _keep(self, batch: str, written: Written, *, left_over: bool = False) -> None:
-        """A batch that is written gets its manifest, and counts."""
+        """A batch that is written is checked, gets its manifest, and counts."""
         before = self._manifest
         parts = self._parts(written.rows, left_over=left_over)
         found = sum(part.records for part in parts.values())
@@ -184,6 +188,8 @@ class _Job:
         # a shard of which nothing came goes on where it was
         parts = {shard: parts.get(shard) or part.nothing_more() for shard, part in before.parts.items()}
         number, written_ms = before.number + 1, int(time.time() * 1000)
+        if not left_over:
+            self._frames.commit(number, batch, written)
         manifest = replace(before, number=number, batch=batch, written=written_ms, parts=parts)
         self._log.commit(manifest)
         self._manifest = manifest
@@ -266,7 +272,7 @@ class _Job:
             if part.last <= before.last and part.epoch in part.epochs:
                 raise GapError(
                     f"the archive has frames to number {before.last}, and the WAL goes on with {part.first}: it is not "
-                    "the one that was archived",
+                    "the one that was archived; archive it to another place (--replace)",
                     topic=self._source.wal,
                     partition=shard,
                     offset=part.start,

@@ -2,12 +2,13 @@
 columns, and in both only batches that a manifest names count for our readers.
 
     Parquet      <path>/frames/journal=NAME/day=YYYY-MM-DD/shard=N/batch=B/*.parquet
-    Delta Lake   <path>/frames, a table partitioned by journal, day and shard
+    Delta Lake   <path>/table, partitioned by journal, day and shard
 
 Files of a batch that was cut off lie in directories that nobody reads. Of a Delta table there are other readers, who
-know of no manifests: so the commit that adds a batch carries its number as Delta's own transaction of the journal
-(`txnAppId`, `txnVersion`), and there can be no second one. If the job is killed between that commit and the manifest,
-the next one finds the batch (`left_over`) and writes the manifest that it lacks, instead of the batch again.
+know of no manifests: so a batch is checked before it is in the table, and the commit that adds it carries its number as
+Delta's own transaction of the journal (`txnAppId`, `txnVersion`): there can be no second one. If the job is killed
+between that commit and the manifest, the next one finds the batch (`left_over`) and writes the manifest that it lacks,
+instead of the batch again.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ _HEAD: Mapping[str, object] = {
 }
 """A frame's columns with protobuf's defaults."""
 _FRAMES = "frames"
-_DELTA_LOG = f"{_FRAMES}/_delta_log"
+_TABLE = "table"
+_DELTA_LOG = f"{_TABLE}/_delta_log"
 _DELTA_CONFLICT = "io.delta.exceptions."
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _WRITERS_MAX = 8
@@ -58,7 +60,7 @@ _DAYS_NAMED_MAX = 100
 
 
 class Written(NamedTuple):
-    """A batch as it is read back, and how many records went into it, where that is known from elsewhere."""
+    """A batch as it can be read by now, and how many records went into it, where that is known from elsewhere."""
 
     rows: DataFrame
     records: int | None = None
@@ -69,7 +71,7 @@ class ArchiveFrames(ABC):
 
     def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
         self._spark = spark
-        self._frames = f"{path}/{_FRAMES}"
+        self._path = path
         self._journal = journal
         self._uuid = uuid
 
@@ -78,8 +80,16 @@ class ArchiveFrames(ABC):
         """A name that no batch of any job has had."""
 
     @abstractmethod
-    def write(self, records: DataFrame, number: int, batch: str) -> Written | None:
-        """Records in Kafka's columns; None if there are none. Raises ArchiveError if another job writes too."""
+    def write(self, records: DataFrame, batch: str) -> Written | None:
+        """Records in Kafka's columns, to be checked; None if there are none."""
+
+    @abstractmethod
+    def commit(self, number: int, batch: str, written: Written) -> None:
+        """What was checked is there for good. Raises ArchiveError if another job writes too."""
+
+    @abstractmethod
+    def forget(self, written: Written) -> None:
+        """Whatever became of the batch, nobody reads these rows any more."""
 
     @abstractmethod
     def left_over(self, number: int) -> tuple[str, Written] | None:
@@ -93,10 +103,14 @@ class ArchiveFrames(ABC):
 class ParquetFrames(ArchiveFrames):
     """Files in directories of a batch's own."""
 
+    def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
+        super().__init__(spark, path, journal, uuid)
+        self._frames = f"{path}/{_FRAMES}"
+
     def new_batch(self, number: int) -> str:
         return f"{number:012d}-{secrets.token_hex(4)}"
 
-    def write(self, records: DataFrame, number: int, batch: str) -> Written | None:
+    def write(self, records: DataFrame, batch: str) -> Written | None:
         seen = Observation()
         counted = records.observe(
             seen,
@@ -110,6 +124,12 @@ class ParquetFrames(ArchiveFrames):
         if not told["records"]:
             return None
         return Written(self._read(batch, _days(told["from_ms"], told["to_ms"])), told["records"])
+
+    def commit(self, number: int, batch: str, written: Written) -> None:
+        """Its manifest will name its files."""
+
+    def forget(self, written: Written) -> None:
+        """They are files."""
 
     def left_over(self, number: int) -> tuple[str, Written] | None:
         """Files without a manifest may be half a batch: it is written again."""
@@ -126,27 +146,37 @@ class ParquetFrames(ArchiveFrames):
 class DeltaFrames(ArchiveFrames):
     """A table of Delta Lake, each batch one commit of its."""
 
+    def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
+        super().__init__(spark, path, journal, uuid)
+        self._table = f"{path}/{_TABLE}"
+
     def new_batch(self, number: int) -> str:
         return f"{self._beginning(number)}{secrets.token_hex(4)}"
 
-    def write(self, records: DataFrame, number: int, batch: str) -> Written | None:
+    def write(self, records: DataFrame, batch: str) -> Written | None:
+        """Beside the table: they are looked at, then added, and read from Kafka once. They are as much as a batch has,
+        so they are persisted, and forgotten with it."""
         if records.isEmpty():  # a commit without rows would take the number
             return None
+        return Written(_rows(records, self._journal, batch).persist())
+
+    def commit(self, number: int, batch: str, written: Written) -> None:
         once = {"txnAppId": f"kafka-journal archive {self._uuid.hex()}", "txnVersion": str(number)}
-        writer = _unsorted(_rows(records, self._journal, batch)).write.format("delta").mode("append").options(**once)
+        writer = _unsorted(written.rows).write.format("delta").mode("append").options(**once)
         try:
-            writer.partitionBy("journal", "day", "shard").save(self._frames)
+            writer.partitionBy("journal", "day", "shard").save(self._table)
         except Py4JJavaError as error:
             if any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error)):
-                raise ArchiveError(_other_job(self._frames, batch)) from error
+                raise ArchiveError(_other_job(self._table, batch)) from error
             raise
-        rows = self._written(batch)
-        if rows.isEmpty():  # of a number that it has, Delta leaves a commit out and says nothing
-            raise ArchiveError(_other_job(self._frames, batch))
-        return Written(rows)
+        if self._written(batch).isEmpty():  # of a number that it has, Delta leaves a commit out and says nothing
+            raise ArchiveError(_other_job(self._table, batch))
+
+    def forget(self, written: Written) -> None:
+        written.rows.unpersist()
 
     def left_over(self, number: int) -> tuple[str, Written] | None:
-        if not _is_delta(self._spark, self._frames.removesuffix(f"/{_FRAMES}")):
+        if not _is_delta(self._spark, self._path):
             return None
         of_number = self._all().where((F.col("journal") == self._journal) & self._is_of(number))
         found = of_number.select("batch").limit(1).collect()
@@ -160,7 +190,7 @@ class DeltaFrames(ArchiveFrames):
         return self._all().where((F.col("journal") == self._journal) & (F.col("batch") == batch))
 
     def _all(self) -> DataFrame:
-        return self._spark.read.format("delta").load(self._frames).select(*_COLUMNS)
+        return self._spark.read.format("delta").load(self._table).select(*_COLUMNS)
 
     def _beginning(self, number: int) -> str:
         """Of a batch's name; a journal that was made anew has others."""
@@ -195,7 +225,7 @@ def all_frames(spark: SparkSession, path: str, journal: str | None) -> DataFrame
     """All records that are there, whether a manifest names them or not, of one journal or of all."""
     if _is_delta(spark, path):
         check_parts(spark, {Part.DELTA})
-        found = spark.read.format("delta").load(f"{path}/{_FRAMES}").select(*_COLUMNS)
+        found = spark.read.format("delta").load(f"{path}/{_TABLE}").select(*_COLUMNS)
         return found if journal is None else found.where(F.col("journal") == journal)
     place = f"{path}/{_FRAMES}" if journal is None else f"{path}/{_FRAMES}/journal={journal}"
     return spark.read.schema(ARCHIVE_SCHEMA).option("basePath", f"{path}/{_FRAMES}").parquet(place)

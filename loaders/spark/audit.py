@@ -51,10 +51,17 @@ from loaders.spark.audit_compare import (
 )
 from loaders.spark.failures import journal_errors
 from loaders.spark.fold import by_shard, effective, folded_lives, is_one_of, transacted
-from loaders.spark.fold_frames import applied_operations, fingerprinted, flattened, put_aside, shard_facts
+from loaders.spark.fold_frames import (
+    applied_operations,
+    fingerprinted,
+    flattened,
+    known_facts,
+    put_aside,
+    shard_facts,
+)
 from loaders.spark.fold_transactions import transaction_counts, transactions_left
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
-from loaders.spark.wire import table_of, with_frame
+from loaders.spark.wire import with_frame
 
 _NONE = -1
 """No offset."""
@@ -63,8 +70,6 @@ _COUNTED = ("applied", "rejected", "records", "staged", "prepared", "dropped")
 """Fields of a mark that count operations; its frames alone tell the others."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Those that only grow."""
-_CUT = ("topic", "shard", "end", "stale_offsets", "epoch")
-_CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
 
 
 def audit(
@@ -149,7 +154,8 @@ def _compare_states(
     """Records and transactions of the shards whose fold reaches the mark; counts and differences go into `shards`."""
     by_number = {each.number: each for each in shards}
     here = F.col("shard").isin(list(by_number))
-    operations = applied_operations(flat.where(here), _cuts(spark, shards))
+    facts = known_facts(spark, [each.fact for each in shards if each.fact is not None])
+    operations = applied_operations(flat.where(here), facts)
     of_transactions = put_aside(transacted(operations))
     done = effective(operations, of_transactions)
     bases = {each.number: each.base for each in shards if each.base is not None}
@@ -177,12 +183,6 @@ def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFra
     if any(each.last > each.row_offset for each in shards):
         last = by_shard({each.number: each.last for each in shards})
         yield stray_rows(table.where((F.col("offset") > row_offset) & (F.col("offset") <= last)))
-
-
-def _cuts(spark: SparkSession, shards: Sequence[_Shard]) -> DataFrame:
-    """What `applied_operations` wants of `shard_facts`, which are known by now."""
-    facts = [each.fact for each in shards if each.fact is not None]
-    return table_of(spark, _CUT_SCHEMA, [{name: row[name] for name in _CUT} for row in facts])
 
 
 def _first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:

@@ -7,19 +7,22 @@ apart by topic too, so that one fold does for any number of journals.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window, WindowSpec
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 
 from journal.limits import KIND_MAX, VIRTUAL_SHARDS
 from loaders.spark.source import JournalIdentity
-from loaders.spark.wire import FORMAT, MAGIC
+from loaders.spark.wire import FORMAT, MAGIC, table_of
 
 SHARD = ("topic", "shard")
 
 _NONCE_BYTES = 16
 _FOREVER = 2**63 - 1
+_CUT = ("topic", "shard", "end", "stale_offsets", "epoch")
+_CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
 _HEADER = ("epoch", "node", "group", "number", "previous", "last", "issued")
 _OPERATION = ("type", "id", "kind", "data", "replaceable", "subject", "tx", "covers", "shards")
 _OF_A_RECORD = ("ADD", "UPDATE", "DELETE")
@@ -114,6 +117,11 @@ def applied_operations(flat: DataFrame, facts: DataFrame) -> DataFrame:
     within = (F.col("offset") <= F.col("end")) & ~F.col("skip") & ~F.array_contains("stale_offsets", F.col("offset"))
     operations = flat.where(F.col("index").isNotNull() & (F.col("type") != "MARKER"))
     return operations.join(F.broadcast(cuts), list(SHARD)).where(within).drop("end", "stale_offsets")
+
+
+def known_facts(spark: SparkSession, facts: Iterable[Row | Mapping[str, Any]]) -> DataFrame:
+    """What `applied_operations` wants of `shard_facts`, which the driver has by now."""
+    return table_of(spark, _CUT_SCHEMA, [{name: row[name] for name in _CUT} for row in facts])
 
 
 def put_aside(table: DataFrame) -> DataFrame:

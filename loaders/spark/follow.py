@@ -40,6 +40,7 @@ from loaders.spark.queue_events import (
 from loaders.spark.queue_windows import windows
 from loaders.spark.readers import check_start
 from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
+from loaders.spark.wire import table_of
 
 _LOOK_EVERY_S = 1
 _CLOCK_SCHEMA = "until bigint, first bigint"
@@ -112,14 +113,14 @@ class Follower:
                 "doubts": doubts.where(F.col("settled").isNotNull() & (F.col("settled_counted") >= after)),
                 "waiting": now.waiting,
                 "markers": markers,
-                "clock": self._spark.createDataFrame([(until, step.following)], _CLOCK_SCHEMA),
+                "clock": table_of(self._spark, _CLOCK_SCHEMA, [{"until": until, "first": step.following}]),
             },
         )
         return told
 
     def _read(self, name: str, number: int) -> DataFrame:
         if number < 0:
-            return self._spark.createDataFrame([], _STATE[name])
+            return table_of(self._spark, _STATE[name], [])
         return self._spark.read.schema(_STATE[name]).parquet(f"{self._state}/turn={number % 2}/{name}")
 
     def _write(self, number: int, state: Mapping[str, DataFrame]) -> None:

@@ -9,6 +9,7 @@ and renamed, which fails if there is one of that number. All I/O goes through Ha
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -146,7 +147,8 @@ class ManifestLog:
 
     def commit(self, manifest: Manifest) -> None:
         """Make it appear. Raises ArchiveError if there is one of its number: another job writes to this archive."""
-        aside = self._path(f"{self._directory}/.{manifest.batch}.tmp")
+        # of a batch that another job adopts, both write the manifest
+        aside = self._path(f"{self._directory}/.{manifest.batch}.{secrets.token_hex(4)}.tmp")
         final = self._path(f"{self._directory}/{manifest.number:012d}.json")
         stream = aside.getFileSystem(self._conf).create(aside, True)
         try:

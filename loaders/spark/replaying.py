@@ -24,7 +24,15 @@ from pyspark.sql import functions as F
 from journal.errors import ArchiveError, ConfigError, CorruptionError
 from loaders.spark.archived import as_records, newest_manifest, read_archive, read_manifests
 from loaders.spark.fold import by_shard, cut_at, is_one_of, transacted
-from loaders.spark.fold_frames import applied_operations, before, flattened, in_order, put_aside, shard_facts
+from loaders.spark.fold_frames import (
+    applied_operations,
+    before,
+    flattened,
+    in_order,
+    known_facts,
+    put_aside,
+    shard_facts,
+)
 from loaders.spark.fold_transactions import COMMITTED, PREPARED, STAGED
 from loaders.spark.manifest import Manifest
 from loaders.spark.replay_filter import of_addresses
@@ -49,7 +57,6 @@ PREPARE stands behind its operations of a shard, one of them with what it carrie
 
 _LAST = 2**63 - 1
 _DAY_MS = 86_400_000
-_CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
 _POSITION = "struct<offset: bigint, index: int, ordinal: int>"
 
 
@@ -113,8 +120,7 @@ class Selection:
         flat = put_aside(self._flattened(spark, path))
         self._facts = shard_facts(flat).collect()
         _require_whole(self._facts, path)
-        cuts = [(row["topic"], row["shard"], row["end"], row["stale_offsets"], row["epoch"]) for row in self._facts]
-        self._operations = applied_operations(flat, spark.createDataFrame(cuts, _CUT_SCHEMA))
+        self._operations = applied_operations(flat, known_facts(spark, self._facts))
         self._of_transactions = put_aside(transacted(self._operations))
 
     def with_filter(self, filter_: Filter) -> Selection:

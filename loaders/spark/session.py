@@ -7,6 +7,7 @@ started, so it is looked at, not changed.
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 from contextlib import redirect_stdout, suppress
@@ -25,10 +26,13 @@ except ImportError as missing:
 from loaders.spark.wire import parsed, ship_descriptor
 
 _PACKAGES = "spark.jars.packages"
+_DELTA_GROUP = "io.delta:"
 _DELTA_SETTINGS: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where PySpark finds the JVM that has started it."""
 _WAREHOUSE = Path("spark-warehouse")
 """Where Spark keeps tables that have a name; it makes it in the working directory, whether there are any or not."""
 _TIME_ZONE = "spark.sql.session.timeZone"
@@ -70,6 +74,11 @@ def make_session(
 def running_session() -> SparkSession | None:
     """The session of this process that is there already."""
     return SparkSession.getActiveSession()
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process: what its JVM has is fixed, though there is no session yet."""
+    return _SUBMITTED in os.environ
 
 
 def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:
@@ -118,9 +127,14 @@ def _did_not_start(wanted: Collection[str]) -> str:
     what = "Spark did not start; what it said is above. It needs Java 8, 11 or 17"
     if not wanted:
         return what
-    return (
+    told = (
         f"{what}, and from a Maven repository {', '.join(wanted)}: if one is 'not found' there, name another "
         "repository (spark.jars.repositories, spark.jars.ivySettings)"
+    )
+    if not any(each.startswith(_DELTA_GROUP) for each in wanted):
+        return told
+    return (
+        f"{told}; to read an archive of Parquet files, which needs no Delta Lake, start this by spark-submit without it"
     )
 
 

@@ -1,5 +1,5 @@
-"""A standalone Spark on loopback: a master and a worker, each a process, with nothing in common with drivers but
-directories that are named by a URI."""
+"""A standalone Spark on loopback: a master and a worker, each a process in a directory of its own. What they have in
+common with drivers is this machine's files, where these are named by a URI or an absolute path."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import pyspark
 
 from journal.kafka.embedded_ports import choose_free_ports
-from tests.support.spark_jobs import INTERPRETED, SETTINGS
+from tests.support.spark_jobs import QUICK_JAVA, SETTINGS
 
 _HOME = Path(pyspark.__file__).parent
 _LOOPBACK = "127.0.0.1"
 _UP_S = 120.0
 _LOOK_S = 0.05
 _END_S = 30.0
-_QUICK_JAVA = SETTINGS["spark.driver.extraJavaOptions"]
-_EXECUTOR = {"spark.executor.memory": "600m", "spark.executor.extraJavaOptions": _QUICK_JAVA}
+_EXECUTOR = {"spark.executor.memory": "600m", "spark.executor.extraJavaOptions": QUICK_JAVA}
 
 
 class SparkCluster:
@@ -35,17 +35,18 @@ class SparkCluster:
         self._directory = directory
 
     def submit(self, module: str, *arguments: str, jars: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-        """A module as `spark-submit` runs it, in a directory that is no worker's."""
+        """A module as `spark-submit` runs it, in a directory that is no worker's. Raises subprocess.TimeoutExpired, and
+        ends it."""
         here = self._directory / "driver"
         here.mkdir(exist_ok=True)
         job = here / "job.py"
         job.write_text(f"from {module} import main\n\nmain()\n")
-        given = SETTINGS | INTERPRETED | _EXECUTOR
+        given = SETTINGS | _EXECUTOR
         options = [option for name, value in given.items() for option in ("--conf", f"{name}={value}")]
         command = [_HOME / "bin/spark-submit", "--master", self.master, "--jars", jars, *options, job, *arguments]
-        return subprocess.run(
-            list(map(str, command)), cwd=here, env=_environment(), capture_output=True, text=True, timeout=timeout_s
-        )
+        with _process(command, here, subprocess.PIPE, subprocess.PIPE) as process:
+            output, errors = process.communicate(timeout=timeout_s)
+        return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 @contextmanager
@@ -57,28 +58,49 @@ def spark_cluster(directory: Path) -> Iterator[SparkCluster]:
     worker = ("worker.Worker", url, "--host", _LOOPBACK, "--cores", 1, "--memory", "700m")
     directory.mkdir(parents=True)
     with ExitStack() as running:
-        running.enter_context(_process(directory / "master", *master))
+        running.enter_context(_daemon(directory / "master", *master))
         _wait_for(port)
         running.enter_context(
-            _process(directory / "worker", *worker, "--webui-port", worker_page, "--work-dir", directory / "work")
+            _daemon(directory / "worker", *worker, "--webui-port", worker_page, "--work-dir", directory / "work")
         )
         yield SparkCluster(url, directory)
 
 
 @contextmanager
-def _process(directory: Path, name: str, *arguments: object) -> Iterator[None]:
+def _daemon(directory: Path, name: str, *arguments: object) -> Iterator[None]:
     directory.mkdir()
-    command = [str(_HOME / "bin/spark-class"), f"org.apache.spark.deploy.{name}", *map(str, arguments)]
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen(
-            command, cwd=directory, env=_environment(), stdout=log, stderr=log, start_new_session=True
-        )
-    try:
+    command = [_HOME / "bin/spark-class", f"org.apache.spark.deploy.{name}", *arguments]
+    with (directory / "log").open("w") as log, _process(command, directory, log, log):
         yield
+
+
+@contextmanager
+def _process(
+    command: Sequence[object], directory: Path, stdout: IO[str] | int, stderr: IO[str] | int
+) -> Iterator[subprocess.Popen[str]]:
+    """A command that ends, with all that it has started, when this is left, and when this process dies."""
+    watched = [sys.executable, "-m", "tests.support.spark_process", *map(str, command)]
+    held_until, held = os.pipe()
+    try:
+        process = subprocess.Popen(
+            watched,
+            cwd=directory,
+            env=_environment(),
+            stdin=held_until,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait(_END_S)
     finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(_END_S)
+        os.close(held_until)
+        os.close(held)
 
 
 def _environment() -> Mapping[str, str]:
@@ -86,7 +108,7 @@ def _environment() -> Mapping[str, str]:
         "SPARK_HOME": str(_HOME),
         "SPARK_LOCAL_IP": _LOOPBACK,
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": _QUICK_JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }

@@ -12,15 +12,19 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from loaders.spark.session import make_session
+from tests.support.brokers import JVM_OPTIONS
+
+QUICK_JAVA = " ".join((*JVM_OPTIONS, "-XX:+UseSerialGC"))
+"""For a minute of small jobs."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Of queries over a few hundred rows, compiling them is a third of the cost. What commands run in tests is compiled, as
-everywhere else."""
+"""Of queries over a few hundred rows, compiling them is a third of the cost. They are compiled, as everywhere else, in
+what `spark_cluster` submits and in commands that start a Spark of their own."""
 
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "700m",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",

@@ -10,14 +10,13 @@ from pyspark.sql import SparkSession
 from loaders.spark.packages import Part
 from loaders.spark.session import make_session
 from tests.support.spark_history import History, write_history
-from tests.support.spark_jobs import INTERPRETED
+from tests.support.spark_jobs import INTERPRETED, QUICK_JAVA
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SETTINGS = INTERPRETED | {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
-    # for a minute of small jobs the quick compiler is the faster one
-    JAVA_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    JAVA_OPTIONS: QUICK_JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",

@@ -30,6 +30,7 @@ from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Epoch, Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.spark.archive import ArchiveResult, archive
+from loaders.spark.archive_frames import kept_in
 from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
 from loaders.spark.manifest import Manifest
 from loaders.spark.source import JournalSource, identity
@@ -251,7 +252,7 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
 
 def delta_records(spark: SparkSession, of: Written) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """What anybody who reads the table finds, who knows nothing of manifests."""
-    rows = spark.read.format("delta").load(f"{of.path}/frames").select("shard", "offset", "key", "value").collect()
+    rows = spark.read.format("delta").load(f"{of.path}/table").select("shard", "offset", "key", "value").collect()
     return sorted((row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
 
 
@@ -272,6 +273,20 @@ def test_in_delta_lake_the_archive_is_the_same_and_goes_on_in_that_format_only(
         journal.run(spark)
     assert journal.run(spark, kept_as=TableFormat.DELTA).records == 2 * SHARDS
     assert delta_records(spark, journal) == found
+
+
+def test_in_delta_lake_a_job_that_ended_in_its_first_write_is_gone_on_with(
+    journal: Written, spark: SparkSession
+) -> None:
+    """It leaves files in the table's folder, and perhaps a log without a commit."""
+    table = Path(journal.path, "table")
+    left = table / f"journal={journal.source.journal}" / "day=2026-11-21" / "shard=0"
+    spark.range(3).selectExpr("id as offset").write.parquet(str(left))
+    (table / "_delta_log").mkdir()
+    assert kept_in(spark, journal.path) is None
+    journal.run(spark, kept_as=TableFormat.DELTA)
+    assert kept_in(spark, journal.path) is TableFormat.DELTA
+    assert journal.archived(spark) == delta_records(spark, journal) == journal.wal()
 
 
 def test_in_delta_lake_a_batch_of_another_job_s_number_is_refused(journal: Written, spark: SparkSession) -> None:
@@ -335,12 +350,24 @@ def test_a_journal_made_anew_is_not_archived_behind_the_old_one(journal: Written
         journal.run(spark)
 
 
-def test_a_wal_that_begins_anew_is_not_archived_behind_the_old_one(journal: Written, spark: SparkSession) -> None:
-    journal.run(spark)
+@pytest.mark.parametrize("kept_as", TableFormat)
+def test_a_wal_that_begins_anew_is_not_archived_behind_the_old_one(
+    journal: Written, spark: SparkSession, kept_as: TableFormat
+) -> None:
+    journal.run(spark, kept_as=kept_as)
+    before = journal.wal()
     journal.numbers = [0] * SHARDS
     journal.frames(10)
-    with pytest.raises(GapError, match="it is not the one that was archived"):
-        journal.run(spark)
+    for _ in range(2):
+        with pytest.raises(GapError, match="it is not the one that was archived"):
+            journal.run(spark, kept_as=kept_as)
+    assert journal.archived(spark) == before
+    if kept_as is TableFormat.DELTA:
+        assert delta_records(spark, journal) == before, "it is in the table"
+    # and in another place it is archived as it is
+    other = Written(journal.settings, f"{journal.path}-anew", journal.numbers)
+    other.run(spark, kept_as=kept_as, replace_other=True)
+    assert other.archived(spark) == journal.wal()
 
 
 def test_frames_that_do_not_follow_are_archived_and_counted(journal: Written, spark: SparkSession) -> None:

@@ -1,8 +1,11 @@
-"""Jobs on a Spark whose executors are other processes than the driver, and share no directory with it."""
+"""Jobs on a Spark whose executors are other processes than the driver, each in a directory of its own."""
 
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,3 +36,20 @@ def test_an_archive_and_its_audit_on_a_standalone_cluster(
     assert (told["agrees"], told["complete"]) == (True, True), told["differences"]
     left = [path.name for path in (tmp_path / "cluster" / "driver").iterdir()]
     assert left == ["job.py"], "what was sent to the executors is left behind"
+
+
+def test_what_a_cluster_runs_dies_with_whoever_started_it() -> None:
+    command = ("sh", "-c", "echo up; sleep 600; echo over")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.spark_process", *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    process.stdin.close()
+    assert process.stdout.read() == "", "ends once all that write to it have"
+    assert process.wait() == -signal.SIGKILL

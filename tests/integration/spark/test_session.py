@@ -34,7 +34,7 @@ from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session
 settings = dict(item.split("=", 1) for item in sys.argv[1:])
 try:
-    parts = {Part.KAFKA} if settings.pop("parts") else ()
+    parts = {Part(name) for name in settings.pop("parts").split(",") if name}
     spark = make_session("t", parts=parts, master="local[1]", settings=settings)
     for part in Part:
         try:
@@ -83,9 +83,10 @@ def test_each_part_that_a_running_spark_lacks_is_named_with_its_package(tmp_path
 def test_packages_that_no_repository_has_are_named(tmp_path: Path) -> None:
     ivy = tmp_path / "ivysettings.xml"
     ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
-    ended = run(tmp_path, "parts=kafka", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}")
+    ended = run(tmp_path, "parts=kafka,delta", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}")
     assert "org.apache.spark:spark-sql-kafka-0-10_2.12:" in ended.stdout
     assert "spark.jars.ivySettings" in ended.stdout
+    assert "an archive of Parquet files, which needs no Delta Lake" in ended.stdout
     assert "unresolved dependency" in ended.stderr
 
 
