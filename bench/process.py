@@ -47,8 +47,7 @@ def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> Non
 
 
 def _against_faust(scene: Scene, ours: list[float]) -> Comparison:
-    """Stock Faust's GlobalTable takes a worker process of its own each time, so its rounds follow ours. On two
-    cores the bare loop itself is less than 50 times as fast (docs/ARCHITECTURE.md has the numbers)."""
+    """Stock Faust's GlobalTable takes a worker process of its own each time, so its rounds follow ours."""
     figure = measure_faust(scene.bootstrap, "table", scene.operations(FAUST_OPERATIONS), len(ours))
     say(f"stock Faust: {figure.median:,.0f} operations a second")
     return Comparison("process_1_shard_over_faust_table", "operations_per_s", ours, list(figure.rounds), 50.0)
