@@ -19,8 +19,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
-from typing import Protocol, TypeVar
 
+from journal.beside import InBackground, at_once
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.control import read_control
 from journal.kafka.ports import Clock, Kafka
@@ -30,8 +30,6 @@ from streams.shard import ShardConfig, ShardState, ShardWorker
 from streams.standby import StandbyCopies
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 IDLE_TICK_S = 1.0
 """The longest pause between two ticks; also how often a stopped shard looks for a skip request."""
@@ -45,19 +43,6 @@ that ends later is refused by the broker, if its shard is another's by then."""
 
 STANDBY_AFTER_S = 2.0
 """Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
-
-
-class InBackground(Protocol):
-    """Begins a call and gives its future."""
-
-    def __call__(self, call: Callable[[], T], /) -> Future[T]: ...
-
-
-def at_once(call: Callable[[], T], /) -> Future[T]:
-    """Not in the background at all."""
-    future: Future[T] = Future()
-    future.set_result(call())
-    return future
 
 
 class Worker:

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Protocol
 
+from journal.beside import InBackground
 from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.control import control_row, divert_key, own_topics
@@ -25,12 +25,6 @@ REPORT_EVERY_S = 2.0
 
 REFRESH_EVERY_S = 60.0
 """How soon a topic's new max.message.bytes counts. One that became smaller is found out at once, by a failure."""
-
-
-class InBackground(Protocol):
-    """Begins a call and gives its future."""
-
-    def __call__(self, call: Callable[[], None], /) -> Future[None]: ...
 
 
 class Diverter:
