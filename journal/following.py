@@ -117,8 +117,7 @@ class Following:
         if isinstance(loader, FollowingLoader):
             live = LiveRecords()
             collecting = _Collecting(loader, live)
-            loader.begin(marks)
-            load_records(self._store, collecting)
+            load_records(self._store, marks, collecting)
             collecting.flush()
             self._live = live
 

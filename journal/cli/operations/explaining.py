@@ -5,7 +5,7 @@ The queues say what refers to a message, the prepared transactions what they hol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from journal.cli.operations.queue_lines import age_s, shown_values
 from journal.cli.operations.views import QueuesView
 from journal.cli.text import duration, printable
 from journal.engine import Base
-from journal.loading import LoadedUpdate, NullLoader, load
+from journal.loading import LoadedUpdate, one_record
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
@@ -232,31 +232,8 @@ def _look_at(tx: int) -> str:
 # ---- one record's updates ----------------------------------------------------------------------------------
 
 
-class _OneRecord:
-    """A state of which only one record is there."""
-
-    def __init__(self, base: Base, record_id: int) -> None:
-        self._base = base
-        self._record = record_key(record_id)
-        self.get = base.get
-
-    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
-        return self._base.scan(self._record) if prefix == RECORD_TAG else ()
-
-
-class _Updates(NullLoader):
-    """Keeps the updates that it is told."""
-
-    def __init__(self) -> None:
-        self.updates: Sequence[LoadedUpdate] = ()
-
-    def record(
-        self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate], position: tuple[int, int, int]
-    ) -> None:
-        self.updates = updates
-
-
 def _updates_of(base: Base, record_id: int) -> Sequence[LoadedUpdate]:
-    loader = _Updates()
-    load(_OneRecord(base, record_id), {}, loader)
-    return loader.updates
+    key = record_key(record_id)
+    rows = dict(base.scan(key))
+    row = rows.pop(key, None)
+    return () if row is None else one_record(row, rows.items())[3]
