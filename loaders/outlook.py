@@ -107,12 +107,15 @@ class Outlook:
         except (OperatingError, CorruptionError):
             self._drop_watcher()
             raise
-        self.rows = watcher.rows
+        if watcher.rows is not self.rows:
+            self.rows = watcher.rows
+            # a node that says that it is active has written before: what is known of the WAL must not be older
+            self._looked_at = -self._look_every_s
         self._see()
 
     def look_at_wal(self) -> float:
-        """For how long the WAL is known to have stood still; looked at now and then, and as soon as that has been long
-        enough if it still does."""
+        """For how long the WAL is known to have stood still; looked at now and then, when rows have come, and as soon
+        as that has been long enough if it still does."""
         since_s = self._clock() - self._looked_at
         due = self._wal.still_s < self._silence_s <= self._wal.still_s + since_s
         if due or since_s >= self._look_every_s:

@@ -139,6 +139,15 @@ def test_one_that_activates_is_seen_while_it_reports_and_has_not_left(watching: 
     assert outlook.activating == ""
 
 
+def test_one_that_says_it_is_active_wrote_before_it_said_so(watching: Watching) -> None:
+    watching.see(NodeStatus(name="two", role="activating", report_ms=5000))
+    watching.turn()
+    assert watching.turn(SILENCE_S) >= SILENCE_S
+    watching.write()
+    watching.see(NodeStatus(name="two", role="active", report_ms=5000))
+    assert (watching.outlook.activating, watching.outlook.look_at_wal()) == ("", 0.0)
+
+
 def test_one_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching: Watching) -> None:
     outlook = watching.outlook
     assert not outlook.others_standing_by
