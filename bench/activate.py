@@ -55,7 +55,7 @@ def _gate(scene: Scene, shards: int) -> tuple[Comparison, Figures]:
     with scene.journal(shards) as settings, worker(settings):
         activate(settings)
         rounds = scene.rounds() if scene.quick else 4 * scene.rounds()
-        ours, limit = alternate(rounds, gate_ms, lambda: bare.run() * 1000, what=f"{name}, ms")
+        ours, limit = alternate(rounds, gate_ms, lambda: bare.run().gate_s * 1000, what=f"{name}, ms")
     bare.close()
     parts = {
         "fence": [report.fence_s for report in reports],

@@ -23,6 +23,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -272,6 +273,15 @@ def consume(bootstrap: str, topic: str, partitions: int) -> tuple[int, float]:
 # ---- activate --------------------------------------------------------------------------------------------------------
 
 
+class GateTimes(NamedTuple):
+    """Until the last answer was read."""
+
+    path_s: float
+    """From the begin of the first transaction."""
+    gate_s: float
+    """From its commit."""
+
+
 class BareGate:
     """There and back: a transaction on P partitions, read committed, answered by another, read committed."""
 
@@ -286,14 +296,15 @@ class BareGate:
         consumer.poll(1.0)
         return consumer
 
-    def run(self) -> float:
-        """Seconds from the first transaction's commit to the last answer read."""
-        self._transact(0)
+    def run(self) -> GateTimes:
         began = time.perf_counter()
+        self._transact(0)
+        committed = time.perf_counter()
         self._receive(0)
         self._transact(1)
         self._receive(1)
-        return time.perf_counter() - began
+        ended = time.perf_counter()
+        return GateTimes(ended - began, ended - committed)
 
     def _transact(self, which: int) -> None:
         producer = self._producers[which]
