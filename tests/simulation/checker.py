@@ -14,7 +14,7 @@ from journal.errors import OutcomeUnknownError
 from journal.kafka.control import wal_topic
 from journal.v1.journal_pb2 import MARKER
 from journal.verify.frame_check import parse_frame
-from tests.simulation.fold_check import FoldCheck, Placed
+from tests.simulation.fold_check import FoldCheck, Placed, Skipped
 from tests.simulation.history import History, Tenure, Unit
 from tests.simulation.partition import COMMITTED
 from tests.simulation.recording import RecordingBroker
@@ -33,7 +33,8 @@ class Checker:
         self._history = history
         self._chance = chance
         self._shards = history.shards
-        self._wal = [list(_frames(broker, shard, history.shards)) for shard in range(history.shards)]
+        self._wal = [list(_frames(broker, shard, history)) for shard in range(history.shards)]
+        self._garbage = [list(_garbage(broker, shard, history)) for shard in range(history.shards)]
         self._transactions = broker.transactions
         self._offsets = broker.group_offsets.get(GROUP, {})
         self._markers: list[dict[int, Placed]] = [{} for _ in self._wal]
@@ -49,7 +50,7 @@ class Checker:
             self._check_tenures()
             self._check_ids()
         self._check_taken_in()
-        FoldCheck(self._history, self._wal, self._markers, self.violations, self._chance).check()
+        FoldCheck(self._history, self._wal, self._garbage, self._markers, self.violations, self._chance).check()
         return self.violations
 
     def _violate(self, what: str) -> None:
@@ -111,7 +112,7 @@ class Checker:
 
     def _check_marks(self) -> None:
         ends = {(placed.shard, placed.offset) for shard in self._wal for placed in shard if placed.frame.last}
-        for shard, offset in sorted(self._history.marks - ends):
+        for shard, offset in sorted(self._history.marks - ends - self._history.garbage):
             self._violate(f"atomic: a mark of shard {shard} stands at {offset}, which is not a group's end")
 
     # ---- what was acknowledged ---------------------------------------------------------------------------------
@@ -227,11 +228,17 @@ def fate_of(unit: Unit) -> str:
     return "unknown" if isinstance(completion.error, OutcomeUnknownError) else "failed"
 
 
-def _frames(broker: RecordingBroker, shard: int, shards: int) -> Iterator[Placed]:
+def _frames(broker: RecordingBroker, shard: int, history: History) -> Iterator[Placed]:
     for entry in broker.topics[wal_topic(JOURNAL)].logs[shard].entries:
-        if entry.state == COMMITTED:
-            frame = parse_frame(entry.value, UUID, shard, shards)
+        if entry.state == COMMITTED and (shard, entry.offset) not in history.garbage:
+            frame = parse_frame(entry.value, UUID, shard, history.shards)
             yield Placed(shard, entry.offset, entry.timestamp, entry.value or b"", frame)
+
+
+def _garbage(broker: RecordingBroker, shard: int, history: History) -> Iterator[Skipped]:
+    for entry in broker.topics[wal_topic(JOURNAL)].logs[shard].entries:
+        if (shard, entry.offset) in history.garbage:
+            yield Skipped(entry.offset, entry.timestamp, entry.value or b"")
 
 
 def _first_difference(expected: Seen, found: Seen) -> str:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journal.kafka.control import control_topic, table_topic
+from journal.kafka.control import control_row, control_topic, skip_key, table_topic, wal_topic
+from journal.v1.journal_pb2 import Frame, SkipRequest
+from journal.wire.frames import FORMAT, MAGIC
+from tests.simulation.broker import Answer
 from tests.simulation.cast import NODES, Cast
 from tests.simulation.chaos import Forced, Stall
 from tests.simulation.faults import Fault
 from tests.simulation.node import Node
 from tests.simulation.observers import observe_tables
-from tests.simulation.setting import JOURNAL, REQUEST_S, RETENTION_S, TRANSACTION_TIMEOUT_S
+from tests.simulation.setting import JOURNAL, REQUEST_S, RETENTION_S, TRANSACTION_TIMEOUT_S, UUID
 
 Event = Callable[[], None]
+
+_GARBAGE = (b"", b"no frame at all", Frame(magic=MAGIC, format=FORMAT, journal=bytes(16), number=1).SerializeToString())
+"""Nothing, a stranger's, and a frame of another journal."""
 
 
 class Events:
@@ -42,6 +48,7 @@ class Events:
                 self.zombie,
                 self.pause_worker,
                 self.close_node,
+                self.garbage,
             ],
             chance.randrange(2, 6),
         )
@@ -193,6 +200,19 @@ class Events:
             self._scheduler.freeze(victim.process, self._chance.choice((0.1, 0.5, 2.0)))
             others = [member.process.name for member in alive if member is not victim]
             self._history.moves += self._cast.group.deal(others)
+
+    def garbage(self) -> None:
+        """A foreign client writes to a shard of the WAL; sooner or later an operator has its records skipped."""
+        broker, history, shard = self._cast.broker, self._history, self._chance.randrange(self._cast.setting.shards)
+        records = [(None, self._chance.choice(_GARBAGE)) for _ in range(self._chance.randrange(1, 7))]
+        offsets = broker.write(wal_topic(JOURNAL), shard, records)
+        assert not isinstance(offsets, Answer)
+        history.garbage |= {(shard, offset) for offset in offsets}
+        self._cast.pass_time(self._chance.choice((0.0, 0.05, 0.5, 2.0)))
+        for offset in offsets:
+            request = SkipRequest(journal=UUID, shard=shard, offset=offset, operator="operator")
+            row = control_row(JOURNAL, skip_key(shard, offset), request)
+            broker.write(row.topic, row.partition, [(row.key, row.value)])
 
     # ---- tables ------------------------------------------------------------------------------------------------
 

@@ -149,6 +149,8 @@ class History:
     copies: list[CopySeen] = field(default_factory=list)
     marks: set[tuple[int, int]] = field(default_factory=set)
     """Shard and WAL offset of every committed mark that was seen in the table topic."""
+    garbage: set[tuple[int, int]] = field(default_factory=set)
+    """Shard and WAL offset of every record of a foreign client's; an operator has each skipped."""
     cleaned: dict[int, int] = field(default_factory=dict)
     """Per shard how far the cleaner has got in the table partition: behind marks before that, there is no state."""
     operations: int = 0

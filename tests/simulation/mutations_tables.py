@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import journal.replica
 import loaders.snapshot
 import tests.simulation.node
 from journal.engine import Fold
+from journal.errors import FrameError
 from journal.following import Following
 from journal.kafka.control import wal_topic, worker_id
 from journal.replica import CopyState, Replica, note_checkpoint
@@ -101,6 +103,31 @@ def cancelled_before_it_is_told() -> list[Patch]:
         return [one for one in told if one[0].id not in gone]
 
     return [(Fold, "happened", telling)]
+
+
+@mutation
+def skip_is_not_kept() -> list[Patch]:
+    """A record that an operator has skipped leaves no row."""
+    skip = Fold.skip
+
+    def skipping(self: Any, *record: Any) -> bool:
+        skipped = skip(self, *record)
+        self._skipped.clear()
+        return skipped
+
+    return [(Fold, "skip", skipping)]
+
+
+@mutation
+def no_frame_is_passed_over() -> list[Patch]:
+    """A record that is no frame does not stop its shard."""
+    apply = ShardWorker._apply
+
+    def applying(self: Any, fold: Any, *record: Any) -> None:
+        with suppress(FrameError):
+            apply(self, fold, *record)
+
+    return [(ShardWorker, "_apply", applying)]
 
 
 @mutation

@@ -16,6 +16,7 @@ from journal.group import Origin
 from journal.kafka.control import read_control
 from journal.kafka.ports import FatalProducerError, Kafka, Reader
 from journal.v1.journal_pb2 import COMMIT
+from journal.wal import Tail, WalReader
 from journal.wire.ids import home_shard_of
 from journal.writer import Writer, _Transaction
 from tests.simulation.mutations import Patch, mutation
@@ -348,3 +349,9 @@ def commit_in_the_home_shard_only() -> list[Patch]:
         return [op for op in commit(self, tx) if op.type != COMMIT or op.shard == home]
 
     return [(Acceptance, "commit", committing)]
+
+
+@mutation
+def no_frames_are_no_wal() -> list[Patch]:
+    """A shard of which the last records are no frames counts as empty."""
+    return [(WalReader, "tail_until", lambda self, shard, end, timeout_s: Tail(0, 0, end))]
