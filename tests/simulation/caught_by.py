@@ -15,13 +15,13 @@ from tests.simulation.runner import run_some
 SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, int] = {
-    "checkpoint_within_a_group": 25,
-    "deadline_is_failed": 63,
-    "doubtful_ready_is_trusted": 1232,
-    "end_is_captured_once": 224,
-    "fenced_is_failed": 31,
-    "late_ready_is_accepted": 276,
-    "read_only_load_ends_at_the_last_stable_offset": 38,
+    "deadline_is_failed": 42,
+    "doubtful_ready_is_trusted": 771,
+    "end_is_captured_once": 678,
+    "fenced_is_failed": 61,
+    "late_ready_is_accepted": 174,
+    "nonce_is_ignored": 61,
+    "read_back_before_init": 81,
     "table_is_read_before_init": 61,
 }
 
