@@ -133,7 +133,7 @@ class ShardOutgoing:
             yield from slow
             slow.clear()
         self._happened, self._chunks = (), None
-        done.sent.update(counts)
+        done.sent.update({name: count for name, count in counts.items() if count})
         if oldest >= 0:
             done.oldest_ms = frames[oldest].timestamp
 

@@ -141,11 +141,12 @@ class Targets:
 
     def ready(self) -> dict[str, int]:
         """Partitions of topics that take any record that is not too large."""
-        return {
-            topic: partitions
-            for topic, partitions in self._partitions.items()
-            if topic not in self._compacted and not self.fault(topic)
-        }
+        with self._lock:  # other shards look up topics of templates meanwhile
+            return {
+                topic: partitions
+                for topic, partitions in self._partitions.items()
+                if topic not in self._compacted and not self.fault(topic)
+            }
 
     def knows(self, topic: str) -> bool:
         return topic in self._partitions or topic in self._faults

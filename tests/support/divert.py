@@ -72,6 +72,7 @@ class DivertWorld:
         self.routing = RoutingConfig.model_validate({"routes": routes or [one_route()], **routing})
         self.sized: list[Sizes] = []
         self.passes: set[int] = set()
+        self.replication = 1
         for topic in (wal_topic(NAME), table_topic(NAME), control_topic(NAME)):
             self.broker.create_topic(topic, 1, 1, {})
         for topic, config in ({OUT: TOPIC, DEAD: TOPIC} if topics is None else topics).items():
@@ -90,7 +91,7 @@ class DivertWorld:
         return SimulatedKafka(self.broker)
 
     def diverter(self) -> Diverter:
-        settings = Settings(journal=NAME, node="worker", replication=1, routing=self.routing)
+        settings = Settings(journal=NAME, node="worker", replication=self.replication, routing=self.routing)
         kafka = self.kafka()
 
         def sized(sizes: Sizes) -> Kafka:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from journal.errors import RouteStopError, TopicError
+from journal.kafka.control import control_topic
 from journal.v1.store_pb2 import MESSAGE
 from streams.shard import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
@@ -177,6 +179,21 @@ def test_policy_skip_counts_and_goes_on() -> None:
     assert "no header k" in status.routes[0].last_error
 
 
+def test_messages_that_no_route_matches_leave_nothing_to_report() -> None:
+    scene = world([message(1, address="elsewhere")])
+    diverter = scene.diverter()
+    diverter.check()
+    worker = scene.worker(diverter)
+    worker.recover()
+    diverter.close()
+    log = scene.broker.log(control_topic(NAME), 0)
+    assert log is not None
+    reported = log.end
+    scene.drive(worker, 100)
+    diverter.close()
+    assert (reported, log.end) == (1, 1)
+
+
 def test_policy_dead_letter_sends_it_there_in_the_same_transaction() -> None:
     scene = keyed("dead-letter", dead_letter_topic=DEAD)
     scene.run(100)
@@ -211,6 +228,24 @@ def test_a_target_that_cannot_be_is_an_error_at_start(topics: Any, target: Any, 
     routes = [{"name": "r", "targets": [{"topic": OUT, **target}]}]
     scene = world([message(1)], routes=routes, topics={name: TOPIC | of for name, of in topics.items()})
     with pytest.raises(TopicError, match=what):
+        scene.worker()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "insync", "what"),
+    [
+        (2, "2", "has 2 replicas, and the journal's own 3"),
+        (3, "1", "has min.insync.replicas=1, and the journal 2: .*--alter --topic out"),
+        (3, "2", None),
+    ],
+)
+def test_a_target_that_could_lose_what_the_journal_keeps_is_an_error_at_start(
+    replicas: int, insync: str, what: str | None
+) -> None:
+    scene = world([message(1)], routes=[one_route()], topics={})
+    scene.broker.create_topic(OUT, 1, replicas, TOPIC | {"min.insync.replicas": insync})
+    scene.replication = 3
+    with nullcontext() if what is None else pytest.raises(TopicError, match=what):
         scene.worker()
 
 
