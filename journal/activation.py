@@ -33,6 +33,7 @@ from journal.kafka.ports import LOOK_MS, Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
 from journal.local.ports import LocalStore
+from journal.moments import Moment
 from journal.replica import Replica
 from journal.v1.journal_pb2 import MARKER, Epoch
 from journal.wal import Tail, WalReader
@@ -70,7 +71,7 @@ class GroupWriter(Protocol):
 
     claim: Claim
     numbers: FrameNumbers
-    committed_at: float
+    committed_at: Moment
     """When the last successful commit began."""
 
     def write(self, group: Group, joining: Joining) -> None:

@@ -391,13 +391,13 @@ class Core:
             return False
         writer = activated.writer
         with self._lock:
-            heartbeat_at = writer.committed_at + self._timing.fence_check_s
+            left_s = self._timing.fence_check_s - self._timing.age_s(writer.committed_at)
             if not self._waiting and not self._closing and self.state is JournalState.ACTIVE:
-                self._wake.wait(max(0.0, min(timeout_s, heartbeat_at - self._timing.clock())))
+                self._wake.wait(max(0.0, min(timeout_s, left_s)))
             if self.state is not JournalState.ACTIVE or (self._closing and not self._waiting):
                 return False
             if not self._waiting:
-                if self._timing.clock() < heartbeat_at:
+                if self._timing.age_s(writer.committed_at) < self._timing.fence_check_s:
                     return True
                 self._group.put_heartbeat((writer.numbers.group + 1) % self._shards)
             group, waiters = self._take_group()
@@ -464,7 +464,7 @@ class Core:
         activated = self._activated
         if self.state is not JournalState.ACTIVE or activated is None:
             return False
-        return self._timing.clock() - activated.writer.committed_at <= self._timing.fence_check_s
+        return self._timing.age_s(activated.writer.committed_at) <= self._timing.fence_check_s
 
     def begin_close(self) -> None:
         """Refuse appends; `step` writes what is gathered and then returns False."""

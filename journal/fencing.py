@@ -9,6 +9,7 @@ cannot be made in time has not been made, and everything starts over.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -18,6 +19,7 @@ from typing import NamedTuple
 from journal.errors import DeadlineError, OperatingError
 from journal.kafka.control import ControlRows, read_control, writer_id
 from journal.kafka.ports import Clock, Kafka, RetriableProducerError, TransactionalProducer
+from journal.moments import Moment
 from journal.v1.journal_pb2 import Epoch
 
 log = logging.getLogger(__name__)
@@ -64,6 +66,14 @@ class Timing:
     request_s: float
     recovery_s: float
     fence_check_s: float
+    wall_s: Clock = time.time
+
+    def now(self) -> Moment:
+        return Moment(self.clock(), self.wall_s())
+
+    def age_s(self, moment: Moment) -> float:
+        """Time in which the machine was suspended included, which `clock` leaves out."""
+        return moment.age_at(self.now())
 
 
 class Fence:

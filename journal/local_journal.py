@@ -197,7 +197,7 @@ class LocalJournal(Appends):
         store.named(_IDENTITY)  # opens it again if it has failed
         epoch = max(mark.epoch for mark in marks_of(store, identity.shards).values()) + 1
         claim = Claim(epoch, self._node, os.urandom(16))
-        writer = LocalWriter(store, identity, claim, self._limits, clock=clock, wall_ms=_wall_ms)
+        writer = LocalWriter(store, identity, claim, self._limits, wall_ms=_wall_ms)
         claimed = clock()
         marks = marks_of(store, identity.shards)
         snapshot = store.snapshot()

@@ -14,9 +14,9 @@ from journal.engine import Fold
 from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
 from journal.fencing import Claim
 from journal.group import FrameNumbers, Group, Origin
-from journal.kafka.ports import Clock
 from journal.limits import Limits
 from journal.local.rocks import RocksStore
+from journal.moments import Moment
 from journal.v1.journal_pb2 import MARKER, Identity, Mark
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key
@@ -39,7 +39,6 @@ class LocalWriter:
         claim: Claim,
         limits: Limits,
         *,
-        clock: Clock,
         wall_ms: Callable[[], float],
     ) -> None:
         """Begin the claim's epoch with a marker in every shard. Raises OutcomeUnknownError if that is not certain."""
@@ -49,11 +48,10 @@ class LocalWriter:
         self.numbers = FrameNumbers(
             tuple(mark.number for mark in marks.values()), max(mark.group for mark in marks.values())
         )
-        self.committed_at = clock()
+        self.committed_at = Moment.now()
         """When the last successful commit began."""
         self._store = store
         self._identity = identity
-        self._clock = clock
         self._wall_ms = wall_ms
         self._origin = Origin(identity.journal, claim.epoch, claim.node)
         self._folds = [Fold(mark, store, updates_row_bytes_max=row_bytes_max) for mark in marks.values()]
@@ -85,7 +83,7 @@ class LocalWriter:
         """Nothing is open: the store is the journal's."""
 
     def _commit(self, group: Group) -> None:
-        began = self._clock()
+        began = Moment.now()
         numbers = group.seal(self._origin, self.numbers)
         offsets = self._fold(group)
         touched = [self._folds[shard] for shard in offsets]

@@ -19,9 +19,12 @@ class Moment(NamedTuple):
 
     @property
     def age_s(self) -> float:
+        return self.age_at(Moment.now())
+
+    def age_at(self, now: Moment) -> float:
         """The larger of two answers: one clock stands still while the machine is suspended, the other may be set
         back."""
-        return max(time.monotonic() - self.monotonic_s, time.time() - self.wall_s)
+        return max(now.monotonic_s - self.monotonic_s, now.wall_s - self.wall_s)
 
 
 LONG_AGO = Moment(-math.inf, -math.inf)

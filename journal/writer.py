@@ -130,7 +130,7 @@ class Writer:
         """`numbers` are the last frames written; `ends` WAL offsets behind which this epoch's next frames will be."""
         self.claim = claim
         self.numbers = numbers
-        self.committed_at = timing.clock()
+        self.committed_at = timing.now()
         """When the last successful commit began."""
         self._kafka = kafka
         self._config = config
@@ -150,7 +150,7 @@ class Writer:
         """
         transaction = _Transaction(self._origin, self._topic, self.numbers)
         transaction.add(group)
-        began = self._timing.clock()
+        began = self._timing.now()
         try:
             self._commit(transaction, joining)
         except NotTakenInError as error:
@@ -172,12 +172,12 @@ class Writer:
         One that may have been sent twice is committed all the same: check, init, check comes before the next group.
         """
         self.numbers = group.seal(self._origin, self.numbers)
-        began = self._timing.clock()
+        began = self._timing.now()
         producer = self._producer
         assert producer is not None
         producer.send(group.records(self._topic), self._timing.fence_check_s)
         clean = producer.commit_transaction(self._timing.fence_check_s)
-        took_s = self._timing.clock() - began
+        took_s = self._timing.age_s(began)
         if took_s > self._timing.fence_check_s:
             raise DeadlineError(f"READY was answered after {took_s:.1f} s: another node may be active by now")
         if not clean:

@@ -285,7 +285,7 @@ def late_ready_is_accepted() -> list[Patch]:
 
     def write_ready(self: Any, group: Any) -> None:
         self.numbers = group.seal(Origin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
-        began = self._timing.clock()
+        began = self._timing.now()
         self._producer.send(group.records(self._topic), self._timing.request_s)
         self._producer.commit_transaction(self._timing.request_s)
         self.committed_at = began
@@ -300,10 +300,10 @@ def doubtful_ready_is_trusted() -> list[Patch]:
 
     def write_ready(self: Any, group: Any) -> None:
         self.numbers = group.seal(Origin(self._config.uuid, self.claim.epoch, self.claim.node), self.numbers)
-        began = self._timing.clock()
+        began = self._timing.now()
         self._producer.send(group.records(self._topic), self._timing.fence_check_s)
         self._producer.commit_transaction(self._timing.fence_check_s)
-        if self._timing.clock() - began > self._timing.fence_check_s:
+        if self._timing.age_s(began) > self._timing.fence_check_s:
             raise DeadlineError("too late")
         self.committed_at = began
         group.completion.resolve()

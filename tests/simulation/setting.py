@@ -121,7 +121,8 @@ class Setting:
 
     @property
     def timing(self) -> Timing:
-        return Timing(self.scheduler.now, self.scheduler.pause, REQUEST_S, self.recovery_s, FENCE_CHECK_S)
+        now, pause = self.scheduler.now, self.scheduler.pause
+        return Timing(now, pause, REQUEST_S, self.recovery_s, FENCE_CHECK_S, wall_s=now)
 
     def wall_ms(self) -> float:
         return self.scheduler.now() * 1000

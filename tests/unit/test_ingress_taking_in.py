@@ -17,6 +17,7 @@ from journal.group import FrameNumbers, Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
 from journal.local_journal import LocalJournal
+from journal.moments import Moment
 from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD
 from journal.writer import Joining
@@ -32,7 +33,7 @@ class Writing:
     def __init__(self) -> None:
         self.claim = Claim(3, "node", b"nonce")
         self.numbers = FrameNumbers((0,) * SHARDS, 0)
-        self.committed_at = 0.0
+        self.committed_at = Moment(0.0, 0.0)
         self.takes_in = True
         self.joined: list[Group] = []
         self.written: list[Group] = []
@@ -55,7 +56,7 @@ class Scene:
 
     def __init__(self) -> None:
         clock = itertools.count()
-        timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0)
+        timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0, wall_s=lambda: 0.0)
         self.writer = Writing()
         self.core = Core(SHARDS, LIMITS, timing)
         self.core.become(JournalState.STARTED)

@@ -449,7 +449,7 @@ def test_rows_are_those_that_the_engine_folds_from_the_same_frames(tmp_path: Pat
     for epoch in (1, 2):
         marks = marks_of(store, shards).values()
         before = FrameNumbers(tuple(mark.number for mark in marks), max(mark.group for mark in marks))
-        writer = LocalWriter(store, identity, Claim(epoch, "n", NONCE), limits, clock=steps, wall_ms=steps)
+        writer = LocalWriter(store, identity, Claim(epoch, "n", NONCE), limits, wall_ms=steps)
         markers = Group(shards, limits.frame_bytes_max)
         for shard in range(shards):
             markers.put(shard, MARKER, 0, 0, NONCE)
