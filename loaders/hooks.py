@@ -44,9 +44,11 @@ class RoleHooks:
         if self._commands:
             self._thread.start()
 
-    def changed(self, role: Role, epoch: int, reason: str) -> None:
-        """Run the role's command, if it has one, soon."""
-        command = self._commands.get(role)
+    def changed(self, was: Role, role: Role, epoch: int, reason: str) -> None:
+        """Run the role's command, if it has one, soon. A standby's runs as soon as a node gives up being active: what
+        it moves, an address say, is free before the successor's command takes it."""
+        gives_up = (was, role) == (Role.ACTIVE, Role.STOPPING)
+        command = self._commands.get(Role.STANDBY if gives_up else role)
         if command is None:
             return
         told = {"KAFKA_JOURNAL_ROLE": role.value, "KAFKA_JOURNAL_EPOCH": str(epoch), "KAFKA_JOURNAL_REASON": reason}

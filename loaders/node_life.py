@@ -140,6 +140,8 @@ class NodeLife:
     # ---- deciding --------------------------------------------------------------------------------------------------
 
     def _decide(self) -> Decision:
+        if self._membership is not None and self._membership.ended:
+            self._membership = None
         outlook, membership, active = self._outlook, self._membership, self._active
         newest, others_fit = outlook.newest, outlook.others_fit
         if active is not None:
@@ -349,10 +351,11 @@ class NodeLife:
             self._tell(self._owner.on_standby)
 
     def _become(self, role: Role, reason: str, epoch: int = 0) -> None:
+        was = self._standing.role
         self._standing.become(role, reason, epoch)
         log.info("node %s is %s: %s", self._settings.node, role.value, reason)
         self._report()
-        self._hooks.changed(role, epoch, reason)
+        self._hooks.changed(was, role, epoch, reason)
 
     def _report(self, *, due: bool = False) -> None:
         """Report; with `due`, only if it is time to, or what others decide by has changed."""

@@ -67,6 +67,11 @@ class Membership:
         return self._joined and not self._member
 
     @property
+    def ended(self) -> bool:
+        """Whether an error ended it for good, or it was left: whoever wants to belong to the group makes another."""
+        return not self._thread.is_alive()
+
+    @property
     def problem(self) -> str:
         """What keeps it out of the group, as Kafka last said; empty: nothing."""
         return "" if self._member else self._problem
@@ -91,7 +96,7 @@ class Membership:
                 self._member = consumer.memberid() is not None
                 self._joined |= self._member
         except KafkaException as error:
-            self._meet(error_of(error).str())
+            self._meet(f"it ended: {error_of(error).str()}")
         finally:
             self._granted = self._member = self._joined = False
             consumer.close()

@@ -74,6 +74,18 @@ def test_a_session_that_the_brokers_refuse_is_told(group: Group) -> None:
     member.leave()
 
 
+def test_one_that_an_error_has_ended_says_so_and_another_takes_its_place(group: Group) -> None:
+    clients = group.kafka
+    ended = clients.membership(f"{group.name}.node", "", "first", session_timeout_ms=6000, heartbeat_ms=300)
+    wait_until(lambda: ended.ended)
+    assert (ended.granted, ended.lapsed, ended.problem.startswith("it ended")) == (False, False, True)
+    member = group.join("first")
+    wait_until(lambda: member.granted)
+    assert not member.ended
+    member.leave()
+    assert member.ended
+
+
 def test_leaving_does_not_wait_for_brokers_that_are_not_there() -> None:
     member = KafkaClients("127.0.0.1:1").membership("g", "t", "first", session_timeout_ms=6000, heartbeat_ms=500)
     member.leave()

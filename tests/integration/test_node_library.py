@@ -13,6 +13,8 @@ import pytest
 from journal.config import Settings
 from journal.errors import DeadlineError, JournalError, StateError
 from journal.journal import BlockingJournal
+from journal.kafka.clients import KafkaClients
+from journal.kafka.membership import Membership
 from journal.loading import NullLoader
 from journal.roles import Role
 from loaders.node import ActiveNode, Node
@@ -84,6 +86,19 @@ def test_a_node_whose_owner_cannot_be_active_lets_the_journal_go_and_tries_again
             refused.journal.add(1 << 10, 1, b"x").wait(LIMIT_S)
     assert node.role is Role.STOPPED
     assert owner.told[3:] == ["standby"]
+
+
+def test_a_node_whose_membership_has_ended_joins_again(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    join, topics = KafkaClients.membership, []
+
+    def ending_once(self: KafkaClients, group: str, topic: str, name: str, **times: int) -> Membership:
+        topics.append(topic)
+        return join(self, group, topic if len(topics) > 1 else "", name, **times)
+
+    monkeypatch.setattr(KafkaClients, "membership", ending_once)
+    with running_worker(settings), make_node(settings, Owner()) as node:
+        node.wait_for(Role.ACTIVE, LIMIT_S)
+    assert len(topics) > 1
 
 
 def test_a_journal_of_an_earlier_epoch_appends_nothing_after_a_hand_over_and_back(settings: Settings) -> None:

@@ -32,11 +32,20 @@ def test_each_role_with_a_command_runs_it_in_order_and_tells_it_what_happened(tm
     noted = tmp_path / "noted"
     command = python("-c", NOTE, str(noted))
     hooks = RoleHooks(settings(on_active_command=command, on_fenced_command=command))
-    hooks.changed(Role.ACTIVE, 7, "node two left")
-    hooks.changed(Role.STANDBY, 0, "no command")
-    hooks.changed(Role.FENCED, 0, "epoch 8 has begun")
+    hooks.changed(Role.ACTIVATING, Role.ACTIVE, 7, "node two left")
+    hooks.changed(Role.FENCED, Role.STANDBY, 0, "no command")
+    hooks.changed(Role.ACTIVE, Role.FENCED, 0, "epoch 8 has begun")
     hooks.close()
     assert noted.read_text().splitlines() == ["active one j 7 node two left", "fenced one j 0 epoch 8 has begun"]
+
+
+def test_a_standbys_command_runs_when_an_active_node_stops_and_not_when_another_does(tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    hooks = RoleHooks(settings(on_standby_command=python("-c", NOTE, str(noted))))
+    hooks.changed(Role.ACTIVE, Role.STOPPING, 0, "asked to stop")
+    hooks.changed(Role.STANDBY, Role.STOPPING, 0, "asked to stop")
+    hooks.close()
+    assert noted.read_text().splitlines() == ["stopping one j 0 asked to stop"]
 
 
 @pytest.mark.parametrize(
@@ -50,12 +59,12 @@ def test_each_role_with_a_command_runs_it_in_order_and_tells_it_what_happened(tm
 def test_a_command_that_fails_is_logged_and_no_more(command: str, said: str, caplog: pytest.LogCaptureFixture) -> None:
     hooks = RoleHooks(settings(on_active_command=command))
     with caplog.at_level(logging.ERROR):
-        hooks.changed(Role.ACTIVE, 1, "")
+        hooks.changed(Role.ACTIVATING, Role.ACTIVE, 1, "")
         hooks.close()
     assert said in caplog.text
 
 
 def test_without_commands_nothing_happens() -> None:
     hooks = RoleHooks(settings())
-    hooks.changed(Role.ACTIVE, 1, "")
+    hooks.changed(Role.ACTIVATING, Role.ACTIVE, 1, "")
     hooks.close()
