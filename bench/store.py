@@ -6,9 +6,11 @@ journal does the same four operations a message (add, route, acknowledge, delete
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import multiprocessing
 import os
+import resource
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from typing import Any
 import psutil
 
 from bench.rounds import Comparison, Figures, Outcome, alternate, say
-from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Memory, Scene, rss_mb, worker
+from bench.scene import TIMEOUT_S, Memory, Scene, rss_mb, worker
 from bench.workload import bodies
 from journal.completion import Completion
 from journal.config import Settings
@@ -46,6 +48,8 @@ LOADED_BODY_BYTES = 1024
 CAPPED_MESSAGES = 10_000_000
 CAPPED_REFERENCES = 1_000_000
 """References kept in memory of those."""
+CAPPED_MB = 768
+"""What the process may have besides what it had before: beyond that, its allocations fail."""
 
 _UNBOUNDED = 1 << 40
 _SAY_EVERY = 1_000_000
@@ -81,7 +85,7 @@ def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> Comparison:
             bare.activate()
         with MessageStore(ours_journal) as store:
             store.start(loader.loaded)
-            queues = _declare(store)
+            queues = _declare(store, QUEUES)
             ids = count(1)
             ours, limit = alternate(
                 scene.rounds(),
@@ -92,9 +96,9 @@ def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> Comparison:
     return Comparison("store_enqueue_acknowledge", "operations_per_s", ours, limit, 0.5)
 
 
-def _declare(store: MessageStore) -> list[QueueConfig]:
-    """A queue of an address of its own each."""
-    queues = [QueueConfig(f"queue-{number}", f"address-{number}") for number in range(QUEUES)]
+def _declare(store: MessageStore, number: int) -> list[QueueConfig]:
+    """So many queues, each of an address of its own."""
+    queues = [QueueConfig(f"queue-{each}", f"address-{each}") for each in range(number)]
     for queue in queues:
         store.create_address(queue.address)
     store.flush().wait(TIMEOUT_S)
@@ -162,11 +166,17 @@ def _load(scene: Scene, memory: Memory) -> Figures:
     messages = scene.operations(LOADED_MESSAGES)
     queues = scene.operations(LOADED_QUEUES)
     with scene.journal(SHARDS) as settings, worker(settings) as pid, memory.watch(worker=pid):
-        with BlockingJournal(settings) as journal:
-            journal.activate()
-            say(f"{messages:,} messages into {queues:,} queues")
-            _fill(journal, queues, messages)
-        return _in_new_process(_measured_load, settings.model_dump(), messages)
+        with BlockingJournal(settings) as journal, MessageStore(journal) as store:
+            loader = _loader()
+            journal.activate(loader)
+            store.start(loader.loaded)
+            declared = _declare(store, queues)
+            say(f"{messages:,} messages by {queues:,} producers at once, into a queue each")
+            began = time.perf_counter()
+            asyncio.run(_fill(store, declared, messages))
+            filled_s = time.perf_counter() - began
+        figures = {"store_producers": queues, "store_producers_messages_per_s": round(messages / filled_s)}
+        return figures | _in_new_process(_measured_load, settings.model_dump(), messages)
 
 
 def _in_new_process(measure: Callable[..., Figures], *arguments: object) -> Figures:
@@ -175,20 +185,17 @@ def _in_new_process(measure: Callable[..., Figures], *arguments: object) -> Figu
         return process.submit(measure, *arguments).result()
 
 
-def _fill(journal: BlockingJournal, queues: int, messages: int) -> None:
+async def _fill(store: MessageStore, queues: list[QueueConfig], messages: int) -> None:
+    """A producer for each queue, all at once, each of which awaits every message that it sends."""
     body = bytes(LOADED_BODY_BYTES)
-    queue_ids: list[int] = []
-    for number in range(queues):
-        config = QueueConfig(f"queue-{number}", f"address-{number}")
-        journal.add(journal.new_id(number), ADDRESS, encode_address(config.address, 0))
-        queue_ids.append(journal.new_id(number))
-        journal.add(queue_ids[-1], QUEUE, encode_queue(config))
-    for number in range(messages):
-        queue = number % queues
-        record_id = journal.new_id(queue)
-        journal.add(record_id, MESSAGE, encode_message(Message(f"address-{queue}", body)))
-        journal.update(record_id, ROUTE, b"", subject=queue_ids[queue])
-    journal.flush().wait(RUN_TIMEOUT_S)
+
+    async def produce(queue: QueueConfig, number: int) -> None:
+        for _ in range(number, messages, len(queues)):
+            await store.send(Message(queue.address, body), [queue.name])
+
+    async with asyncio.TaskGroup() as producers:
+        for number, queue in enumerate(queues):
+            producers.create_task(produce(queue, number))
 
 
 def _measured_load(values: dict[str, Any], messages: int) -> Figures:
@@ -224,6 +231,8 @@ def _capped(directory: Path, messages: int, kept: int) -> Figures:
     process = psutil.Process()
     gc.collect()
     before = rss_mb(process)
+    cap = _data_bytes() + CAPPED_MB * 2**20
+    resource.setrlimit(resource.RLIMIT_DATA, (cap, cap))
     index = RocksReferenceIndex(directory)
     try:
         loader = QueueLoader(references_in_memory_max=kept, queue_references_in_memory_max=kept, index=index)
@@ -239,7 +248,14 @@ def _capped(directory: Path, messages: int, kept: int) -> Figures:
         "store_capped_load_s": round(load_s, 1),
         "store_capped_take_per_s": round(messages // queues / take_s),
         "store_capped_rss_growth_mb": round(peak - before),
+        "store_capped_mb_max": CAPPED_MB,
     }
+
+
+def _data_bytes() -> int:
+    """What RLIMIT_DATA counts of this process."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmData:")))
 
 
 def _fill_and_take(loader: QueueLoader, queues: int, messages: int) -> tuple[float, float]:
