@@ -295,7 +295,7 @@ class Writer:
             return False
         if once_only:
             # frames and offsets were one transaction, and the init has ended it: neither is there
-            raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}")
+            raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}") from met
         return True
 
     def _tell_fate(self, places: list[Place], until: float) -> None:

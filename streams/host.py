@@ -24,7 +24,7 @@ from journal.local.rocks import open_copy
 from journal.local.slots import Slot, take_slot
 from journal.replica import copy_identity
 from journal.runtime import kafka_of, wall_ms
-from journal.v1.journal_pb2 import DivertStatus, Identity
+from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport
 from streams.agents import Agent, AgentCalls, OperationAgents
 from streams.app import StreamWorker, WorkerShell
 from streams.change_agents import ChangeAgents
@@ -32,6 +32,7 @@ from streams.change_memory import make_memory
 from streams.change_session import ChangeConfig, ChangeSession
 from streams.service import make_worker, source_settings
 from streams.source import Record
+from streams.sources import SourceReports
 from streams.trimming import with_trims
 from streams.view import GlobalView, StateLoader
 from streams.worker import Worker
@@ -65,6 +66,7 @@ class JournalHost(Service):
         self._standby = standby
         self._kafka: Kafka = kafka_of(settings)
         self.view = None if view is None else GlobalView(settings, view, kafka=self._kafka)
+        self._sources = SourceReports(self._kafka, settings)
         self._slot: Slot | None = None
         self._shell: AgentShell | None = None
         self._worker: StreamWorker | None = None
@@ -201,6 +203,9 @@ class JournalHost(Service):
 
     def diverts(self) -> Mapping[int, DivertStatus]:
         return {} if self._shell is None else self._shell.diverts()
+
+    def sources(self) -> IngressReport | None:
+        return self._sources.newest()
 
 
 class AgentShell(WorkerShell):

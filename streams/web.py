@@ -19,7 +19,9 @@ from typing import Any, Protocol, TypeVar
 from faust.web import Request, Response, View
 
 from journal.errors import OperatingError, QueueMissingError, StateError
-from journal.v1.journal_pb2 import DivertStatus, Mark
+from journal.runtime import wall_ms
+from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark
+from streams.sources import Sample, source_metrics
 from streams.view import GlobalView, MessageView, QueueView, TransactionView
 
 log = logging.getLogger(__name__)
@@ -52,6 +54,10 @@ class Watched(Protocol):
 
     def diverts(self) -> Mapping[int, DivertStatus]:
         """By shard that is this service's, what the routes did in it; none without routes."""
+
+    def sources(self) -> IngressReport | None:
+        """How the sources stand, as the active node last reported; None: without sources, or not known now. May wait
+        for Kafka."""
 
 
 def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
@@ -169,8 +175,6 @@ def health_of(view: GlobalView | None, watched: Watched) -> Answer:
 
 # ---- for Prometheus ------------------------------------------------------------------------------------------------
 
-Sample = tuple[Mapping[str, object], float]
-
 _SHARD_METRICS: tuple[tuple[str, str, str, Callable[[Mark], float]], ...] = (
     ("shard_records", "gauge", "Live records at the shard's mark.", lambda mark: mark.records),
     ("shard_epoch", "gauge", "Epoch of the shard's mark.", lambda mark: mark.epoch),
@@ -206,6 +210,9 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
     )
     if diverts := watched.diverts():
         yield from _divert_metrics(diverts)
+    if (sources := watched.sources()) is not None:
+        for metric in source_metrics(sources, wall_ms()):
+            yield from _metric(*metric)
     if view is not None:
         yield from _view_metrics(view)
 

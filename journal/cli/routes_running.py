@@ -22,7 +22,8 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair import newest_mark, wait_for_mark
-from journal.cli.text import moment
+from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.cli.text import duration, moment
 from journal.config import Settings
 from journal.errors import RepairError
 from journal.kafka.control import ControlRows, control_row, route_skip_key, table_topic, wal_topic
@@ -43,7 +44,8 @@ def add_running(app: typer.Typer) -> None:
 
 @journal_command
 def status(chosen: Chosen, as_json: JsonOption = False) -> None:
-    """What the routes have sent and refused, as the workers last reported, and how far they are behind.
+    """What the routes have sent and refused, as the workers last reported, and how far they are behind; and what became
+    of the sources' records, as the active node last reported.
 
     Ends with exit code 1 if a route has stopped a shard.
     """
@@ -53,14 +55,29 @@ def status(chosen: Chosen, as_json: JsonOption = False) -> None:
         lags = _lags(kafka, settings, shards)
     reported = [row for shard, row in sorted(rows.diverts.items()) if shard < shards]
     routes = summed(reported)
+    sources = sources_json(rows.ingress, wall_ms())
     if as_json:
         print_json(
             {
                 "routes": [_route_json(row) for row in routes.values()],
                 "shards": [_shard_json(row, lags[row.shard]) for row in reported],
+                "ingress": sources,
             }
         )
-    elif not reported:
+    else:
+        _show(settings, routes, reported, lags, sources)
+    if any(row.stopped for row in reported):
+        raise typer.Exit(1)
+
+
+def _show(
+    settings: Settings,
+    routes: Mapping[str, RouteCounts],
+    reported: Sequence[DivertStatus],
+    lags: Mapping[int, int],
+    sources: dict[str, Any] | None,
+) -> None:
+    if not reported:
         typer.echo(f"no worker of journal {settings.journal} has reported that it has routes")
     else:
         print_table(
@@ -70,8 +87,11 @@ def status(chosen: Chosen, as_json: JsonOption = False) -> None:
         for row in reported:
             if row.stopped:
                 errors.print(row.stopped, style="red", highlight=False)
-    if any(row.stopped for row in reported):
-        raise typer.Exit(1)
+    if sources is not None:
+        title = f"sources, as {sources['node']} reported {duration(sources['reported_seconds'])} ago"
+        print_table(title, SOURCE_COLUMNS, source_rows(sources))
+        for line in source_notes(settings.journal, sources, sources["node"]):
+            errors.print(line, highlight=False, markup=False)
 
 
 _ROUTE_COLUMNS = ("route", "sent", "refused", "dead letters", "last error")

@@ -10,7 +10,8 @@ from google.protobuf.json_format import MessageToDict
 from journal.cli.text import duration
 from journal.v1.journal_pb2 import IngressReport, SourceReport
 
-SOURCE_COLUMNS = ("source", "state", "partitions", "records", "messages", "refused", "dead letters", "lag")
+_COUNTED = ("partitions", "records", "messages", "refused", "dead letters", "lag")
+SOURCE_COLUMNS = ("source", "state", *_COUNTED, "latency ms", "at most")
 
 
 def sources_json(report: IngressReport | None, now_ms: float) -> dict[str, Any] | None:
@@ -46,6 +47,8 @@ def source_rows(found: dict[str, Any]) -> list[Sequence[object]]:
             ", ".join(f"{reason} {count:,}" for reason, count in each["refused"].items()) or "0",
             f"{each['dead_letters']:,}",
             f"{each['lag']:,}",
+            f"{each['latency_ms']:,.0f}",
+            f"{each['latency_ms_max']:,.0f}",
         )
         for each in found["sources"]
     ]

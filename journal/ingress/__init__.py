@@ -4,7 +4,10 @@ positions   where each partition goes on, and what stops a source       pure
 consumer    reads assigned partitions of many topics
 requests    what waits for a reply, and finds it
 stops       sources that are stopped, and having them go on
+letters     dead-letter topics, and what they take
 batch       records -> messages, dead letters and offsets, by each source's policy
+sizing      how much goes into a batch                                 pure
+taking      batches on their way into the journal
 loop        positions, consume, take in, commit, begin again: one thread, one activation
 reporting   how they stand, to the control rows
 service     starts and ends the loop with an activation, for a node

@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 
 from journal.errors import InvalidOperationError, MessageMissingError, MessageTooLargeError
 from journal.ingress.filters import Filters
+from journal.ingress.letters import Letter, LetterTopics, letter_bytes
 from journal.ingress.requests import Waiting, unanswered
 from journal.ingress.stops import Place
 from journal.kafka.ports import Sent
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig, SourceConfig
-from journal.routing.dead_letters import refusal
-from journal.routing.ingress import Ingress, SourceRecord
-from journal.routing.outcomes import OnError, Reason, Refusal, RefusedError
-from journal.routing.partitions import partition_of
+from journal.routing.ingress import Ingress, SourceRecord, dead_letter_topic_of
+from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
 from journal.store.model import Message
 from journal.store.store import MessageStore
 from journal.store.taking_in import Incoming, Settles
@@ -40,6 +39,8 @@ class Counts:
     messages: int = 0
     refused: Counter[Reason] = field(default_factory=Counter)
     dead_letters: int = 0
+    oldest_ms: int = 0
+    """The earliest timestamp of its records, ms since 1970; 0: they have none."""
 
 
 @dataclass(slots=True)
@@ -48,6 +49,10 @@ class Batch:
 
     messages: list[Incoming] = field(default_factory=list)
     beside: list[Sent] = field(default_factory=list)
+    letters: list[Letter] = field(default_factory=list)
+    """What those records are."""
+    letter_bytes: Counter[Partition] = field(default_factory=Counter)
+    """What they take of their topics' limits: those of one partition are one batch of Kafka's."""
     settles: list[Settles] = field(default_factory=list)
     """Requests that its replies answer, or that are given up."""
     offsets: dict[Partition, int] = field(default_factory=dict)
@@ -70,13 +75,13 @@ class Converter:
         store: MessageStore,
         filters: Filters,
         waiting: Waiting,
+        letters: LetterTopics,
         limits: Limits,
         *,
         batch_bytes: int,
         request_s: float,
     ) -> None:
-        self.partitions: Mapping[str, int] = {}
-        """How many partitions each topic has, for dead letters."""
+        self.letters = letters
         self._ingress = ingress
         self._routing = routing
         self._store = store
@@ -86,6 +91,7 @@ class Converter:
         self._data_bytes_max = limits.data_bytes_max
         self._body_bytes_max = limits.queue_bytes_max // 2
         self._batch_bytes = min(batch_bytes, limits.queue_bytes_max // 2)
+        self._overdue_max = min(_OVERDUE_MAX, limits.queue_operations_max)
         self._sources: dict[str, SourceConfig] = {}
         self._bad_addresses: dict[str, str] = {}
 
@@ -93,7 +99,7 @@ class Converter:
         """Whether requests may be waiting for these: then the batch before them must have landed."""
         return bool(self._waiting) and any(self._source_of(record.topic).replies for record in records)
 
-    def batch(self, records: Sequence[SourceRecord]) -> Batch:
+    def batch(self, records: Sequence[SourceRecord], records_max: int, letters_max: int) -> Batch:
         """What these become; `left` of them what would make it too large. Raises DeadlineError."""
         batch, size = Batch(), 0
         replies = self.has_replies(records)
@@ -103,7 +109,7 @@ class Converter:
         converted: list[Message | Refusal] = []
         answered: dict[int, Settles] = {}
         for place, record in enumerate(records):
-            if size > self._batch_bytes:
+            if size > self._batch_bytes or place >= records_max:
                 batch.left = records[place:]
                 break
             one = self._ingress.convert(record)
@@ -118,49 +124,83 @@ class Converter:
             size += len(record.value or b"")
         self._bad_addresses = self._filters.unreachable({each.address for each in converted if type(each) is Message})
         for place, one in enumerate(converted):
-            self._add(batch, records[place], one, answered.get(place))
+            if not self._add(batch, records[place], one, answered.get(place), letters_max):
+                batch.left = records[place:]
+                break
         return batch
 
-    def overdue(self, offsets: Mapping[Partition, int]) -> Batch | None:
-        """Requests that have waited too long for their replies, given up; None: there are none (left).
+    def refused(self, records: Sequence[SourceRecord], error: RefusedError) -> Batch:
+        """The first of these alone, as its source's policy wants it, although it could be converted."""
+        batch = Batch(left=records[1:])
+        self._add(batch, records[0], self._ingress.refuse(records[0], error), None, 1)
+        return batch
+
+    def late_since(self) -> dict[str, float]:
+        """Sources of which requests have waited too long, and as of when, ms since 1970. Raises DeadlineError."""
+        if not self._waiting:
+            return {}
+        self._waiting.look(self._request_s)
+        return self._waiting.late_since()
+
+    def overdue(self, name: str, now_ms: float, offsets: Mapping[Partition, int], letters_max: int) -> Batch | None:
+        """A source's requests that had waited too long at a moment, given up; None: there are none (left).
 
         `offsets` are committed once more: a batch has some. Raises DeadlineError.
         """
-        if not self._waiting or not offsets:
-            return None
         self._waiting.look(self._request_s)
         batch, size = Batch(offsets=dict(offsets)), 0
-        for requests, request in self._waiting.overdue(_OVERDUE_MAX)[:_OVERDUE_MAX]:
+        for requests, request in self._waiting.overdue(name, self._overdue_max, now_ms):
             if size > self._batch_bytes:
                 break
-            source = requests.source
+            source, topic = requests.source, dead_letter_topic_of(self._routing, requests.source)
             try:
                 message = self._store.message(request.message)
             except MessageMissingError:
                 continue
-            given_up = unanswered(
-                source, request.message, message, self._routing.dead_letter_topic, self._routing.record_bytes_max
-            )
-            if not self._put_aside(batch, given_up):
-                batch.stopped[source.name] = "there is no topic for dead letters"
-                continue
+            bytes_max = self.letters.bytes_max.get(topic, self._routing.record_bytes_max)
+            given_up = unanswered(source, request.message, message, topic, bytes_max)
+            assert given_up.dead_letter is not None, "requests have a dead-letter topic"
+            size_of_letter = letter_bytes(given_up.dead_letter)
+            if fault := self.letters.fault_of(given_up.dead_letter, size_of_letter):
+                batch.stopped[name] = f"request {request.message}: {fault}"
+                break
+            if not self._put_aside(batch, source, given_up.dead_letter, size_of_letter, None, letters_max):
+                break
             size += len(message.body)
             batch.settles.append(requests.settles(request, expired=True))
-            counts = batch.counts.setdefault(source.name, Counts())
+            counts = batch.counts.setdefault(name, Counts())
             counts.refused[given_up.reason] += 1
-            counts.dead_letters += given_up.dead_letter is not None
-        return batch if batch.settles else None
+            counts.dead_letters += 1
+        return batch if batch.settles or batch.stopped else None
 
-    def _add(self, batch: Batch, record: SourceRecord, one: Message | Refusal, settles: Settles | None) -> None:
+    def _add(
+        self, batch: Batch, record: SourceRecord, one: Message | Refusal, settles: Settles | None, letters_max: int
+    ) -> bool:
+        """Whether there was room for it, as far as its dead letter needs some."""
         source = self._source_of(record.topic)
         if source.name in batch.stopped:
-            return
+            return True
         incoming = None
         if isinstance(one, Message):
             try:
                 incoming = self._incoming(one)
             except RefusedError as error:
-                one = self._refuse(source, record, error)
+                one = self._ingress.refuse(record, error)
+        refused = one if isinstance(one, Refusal) else None
+        if refused is not None:
+            where = Place(record.topic, record.partition, record.offset)
+            letter, fault = refused.dead_letter, ""
+            if refused.on_error is OnError.FAIL:
+                fault = "see on_error"
+            elif letter is not None:
+                size = letter_bytes(letter)
+                fault = self.letters.fault_of(letter, size)
+                if not fault and not self._put_aside(batch, source, letter, size, where, letters_max):
+                    return False
+            if fault:
+                batch.stopped[source.name] = f"{where}: {refused.detail} ({refused.reason.value}): {fault}"
+                batch.stopped_at[source.name] = where
+                return True
         counts = batch.counts.get(source.name)
         if counts is None:
             counts = batch.counts[source.name] = Counts()
@@ -169,16 +209,15 @@ class Converter:
             counts.messages += 1
             if settles is not None:
                 batch.settles.append(settles)
-        elif isinstance(one, Refusal):
-            if one.on_error is OnError.FAIL or not self._put_aside(batch, one):
-                where = Place(record.topic, record.partition, record.offset)
-                batch.stopped[source.name] = f"{where}: {one.detail} ({one.reason.value}): see on_error"
-                batch.stopped_at[source.name] = where
-                return
-            counts.refused[one.reason] += 1
-            counts.dead_letters += one.dead_letter is not None
+        elif refused is not None:
+            counts.refused[refused.reason] += 1
+            counts.dead_letters += refused.dead_letter is not None
         counts.records += 1
+        timestamp = record.timestamp
+        if 0 < timestamp < counts.oldest_ms or not counts.oldest_ms:
+            counts.oldest_ms = max(0, timestamp)
         batch.offsets[record.topic, record.partition] = record.offset + 1
+        return True
 
     def _source_of(self, topic: str) -> SourceConfig:
         source = self._sources.get(topic)
@@ -202,28 +241,18 @@ class Converter:
             raise RefusedError(Reason.TOO_LARGE, f"{size} bytes are more than the journal takes at once")
         return incoming
 
-    def _refuse(self, source: SourceConfig, record: SourceRecord, error: RefusedError) -> Refusal:
-        return refusal(
-            error,
-            route=source.name,
-            topic=record.topic,
-            message=record.offset,
-            on_error=source.on_error,
-            dead_letter_topic=source.dead_letter_topic or self._routing.dead_letter_topic,
-            key=record.key,
-            value=record.value,
-            headers=record.headers,
-            bytes_max=self._routing.record_bytes_max,
-        )
-
-    def _put_aside(self, batch: Batch, refused: Refusal) -> bool:
-        """Send the dead letter, if there is to be one; False if there is no topic for it."""
-        letter = refused.dead_letter
-        if letter is None:
-            return True
-        partitions = self.partitions.get(letter.topic, 0)
-        if not partitions:
-            return False
-        place = partition_of(letter, partitions)
-        batch.beside.append(Sent(letter.topic, place, letter.key, letter.value, letter.headers))
+    def _put_aside(
+        self, batch: Batch, source: SourceConfig, letter: Outgoing, size: int, place: Place | None, letters_max: int
+    ) -> bool:
+        """Send a dead letter with the batch; False if it is one too many for it."""
+        sent = self.letters.sent(letter)
+        where = (sent.topic, sent.partition)
+        if batch.letters:
+            too_many = len(batch.letters) >= letters_max
+            if too_many or batch.letter_bytes[where] + size > self.letters.bytes_max[letter.topic]:
+                return False
+        batch.letter_bytes[where] += size
+        batch.beside.append(sent)
+        what = f"request {letter.message}" if place is None else str(place)
+        batch.letters.append(Letter(source.name, letter.topic, what, place))
         return True

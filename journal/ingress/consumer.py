@@ -1,6 +1,7 @@
 """A consumer of assigned partitions of many topics: never in its group, never commits, never resets an offset.
 
-What stops a partition (it is gone, or its position is outside the log) is told once, and the others go on.
+What stops a partition (it is gone, or its position is outside the log) is told once, and the others go on. The
+end-of-partition event carries the offset behind trailing transaction markers and aborted records: what was reached.
 
 Hot path: a record costs its tuple, and one call of librdkafka's for each field.
 """
@@ -38,8 +39,9 @@ class SourceConsumer:
     def __init__(self, settings: ClientSettings, group: str, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._events = ClientEvents(settings)
-        config = settings.reader(group, committed=True, wait_ms=FOLLOW_MS) | {"enable.partition.eof": False}
+        config = settings.reader(group, committed=True, wait_ms=FOLLOW_MS)
         self._positions: dict[Partition, int] = {}
+        self._ends: dict[Partition, int] = {}
         self._stopped: dict[Partition, JournalError] = {}
         try:
             self._consumer: Consumer | None = Consumer({**config, **self._events.callbacks()})
@@ -69,6 +71,7 @@ class SourceConsumer:
     def assign(self, positions: Mapping[Partition, int]) -> None:
         """Read these partitions, and no others, from these offsets on."""
         self._positions = dict(positions)
+        self._ends = {}
         self._stopped = {}
         parts = [TopicPartition(topic, part, offset) for (topic, part), offset in positions.items()]
         self._asked("assign", lambda consumer: consumer.assign(parts))
@@ -85,6 +88,10 @@ class SourceConsumer:
         except KafkaException as error:
             raise operating_error("read the sources", error_of(error)) from error
         return records
+
+    def reached(self, partition: Partition) -> int:
+        """The offset before which the log has nothing that `poll` has not given."""
+        return max(self._positions[partition], self._ends.get(partition, 0))
 
     def stopped(self) -> dict[Partition, JournalError]:
         """Partitions that give nothing more, and why."""
@@ -114,7 +121,10 @@ class SourceConsumer:
             error = message.error()
             topic, part, offset = message.topic(), message.partition(), message.offset()
             if error is not None:
-                self._meet(error, topic or "", -1 if part is None else part)
+                if error.code() == KafkaError._PARTITION_EOF and topic and part is not None and offset is not None:
+                    self._ends[topic, part] = offset
+                else:
+                    self._meet(error, topic or "", -1 if part is None else part)
                 continue
             if topic is None or part is None or offset is None or offset < positions.get((topic, part), offset + 1):
                 continue

@@ -15,37 +15,36 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from journal.errors import (
-    AddressMissingError,
-    DeadlineError,
-    FullError,
-    MessageHeldError,
-    MessageMissingError,
-    OperatingError,
-    QueueMissingError,
-)
+from journal.errors import NotTakenInError, OperatingError
 from journal.ingress.batch import Batch, Converter
 from journal.ingress.consumer import SourceConsumer
-from journal.ingress.positions import Partition, positions_of
+from journal.ingress.positions import Partition, Positions, positions_of
 from journal.ingress.status import IngressStatus
 from journal.ingress.stops import Place, Resumption, Stops
-from journal.kafka.ports import Cluster, Consumed
+from journal.ingress.taking import Again, Flight, Taking
+from journal.kafka.ports import Cluster
 from journal.routing.config import EARLIEST, LATEST, RoutingConfig, SourceConfig, start_ms
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.store.store import MessageStore
-from journal.store.taking_in import TakenIn, Takes
+from journal.store.taking_in import Takes
 
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
-_LOOK_S = 0.2
-"""How soon a wait notices that it is to end."""
+_ASK_S = 2.0
+"""For where a partition ends, which can wait."""
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 30.0
+
+COMMIT_AGAIN_S = 24 * 60 * 60.0
+"""Brokers forget an offset of a group without members so long after its own last commit (offsets.retention.minutes,
+seven days unless set otherwise), however busy the group's other partitions are."""
+_COMMIT_SOONER_S = 600.0
+"""After one of those commits has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +55,14 @@ class LoopConfig:
     request_s: float
     list_every_s: float
     batch_records: int
+    commit_again_s: float = COMMIT_AGAIN_S
 
 
-class _Flight(NamedTuple):
-    """A batch on its way into the journal."""
+class _Ends(NamedTuple):
+    """Where a source's partitions ended, at a moment (ms since 1970) or later."""
 
-    batch: Batch
-    taken: TakenIn
-
-
-class _Again(Exception):
-    """Raised inside, to begin again at the committed offsets: nothing is wrong."""
+    asked_ms: float
+    offsets: Mapping[Partition, int]
 
 
 class IngressLoop:
@@ -88,14 +84,15 @@ class IngressLoop:
         self._config = config
         self._routing = routing
         self._ingress = ingress
-        self._store = store
         self._converter = converter
-        self._takes = takes
         self._make_consumer = consumer
         self._make_cluster = cluster
         self._status = status
         self._stop = threading.Event()
         self._stops = stops
+        self._taking = Taking(
+            store, takes, converter, status, self._stop, group=config.group, batch_records=config.batch_records
+        )
         self._ids: dict[str, str] = {}
         """Of the topics that are consumed, as first seen."""
         self._topics: dict[str, int] = {}
@@ -104,9 +101,11 @@ class IngressLoop:
         """Sources that are stopped until what is wrong with their topics is mended."""
         self._committed: dict[Partition, int] = {}
         """What was found committed at the beginning, of stopped sources too."""
-        self._offsets: dict[Partition, int] = {}
-        """What was committed last, or is on its way."""
-        self._pause_s = _PAUSE_S
+        self._begun: set[str] = set()
+        """Sources that have been consumed."""
+        self._ends: dict[str, _Ends] = {}
+        """Of sources with requests that have waited too long: once it is reached, no reply to them has come."""
+        self._commit_again_at = 0.0
 
     def stop(self) -> None:
         """End soon. What is on its way is committed or not; the offsets say which."""
@@ -114,16 +113,20 @@ class IngressLoop:
 
     def run(self) -> None:
         """Until stopped, or the journal takes nothing more."""
+        pause_s = _PAUSE_S
         while not self._stop.is_set():
+            landed = self._taking.landed
             try:
                 self._consume()
-            except _Again:
+            except Again:
                 continue
             except OperatingError as error:
+                if self._taking.landed > landed:
+                    pause_s = _PAUSE_S
                 self._status.fail(str(error))
-                log.warning("the ingress begins again at its committed offsets in %g s: %s", self._pause_s, error)
-                self._stop.wait(self._pause_s)
-                self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
+                log.warning("the ingress begins again at its committed offsets in %g s: %s", pause_s, error)
+                self._stop.wait(pause_s)
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
     # ---- one beginning ---------------------------------------------------------------------------------------------
 
@@ -141,22 +144,41 @@ class IngressLoop:
         config = self._config
         self._topics = consumer.topics(config.request_s)
         self._sources = self._ingress.topics(self._topics)
-        partitions = [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
-        committed = self._committed = cluster.stable_offsets(config.group, partitions, config.request_s)
-        self._converter.partitions = self._topics
+        committed = self._committed = cluster.stable_offsets(config.group, self._partitions(), config.request_s)
+        changed = self._converter.letters.look(cluster, config.request_s)
+        self._meet_refusal(changed)
         self._compare_ids(cluster)
         stopped = self._stops.reasons()
-        found = positions_of(self._routing, self._topics, self._sources, committed, stopped)
+        found = self._positions(self._topics, self._sources, committed)
         for name in (source.name for source in self._routing.sources):
             self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""))
         self._faults = found.stopped
         starts = {part: self._start_of(consumer, part, start) for part, start in found.beginning.items()}
-        self._offsets = found.known | starts
+        self._taking.offsets = found.known | starts
         if starts:
-            self._land(self._submit(Batch(offsets=dict(starts))))
-        consumer.assign(self._offsets)
+            self._taking.land(self._taking.submit(Batch(offsets=dict(starts))))
+        consumer.assign(self._taking.offsets)
+        self._ends = {}
+        self._begun |= {source.name for source in self._routing.sources} - {*found.stopped, *stopped}
         self._tell_where(consumer)
         self._status.fail("")
+
+    def _partitions(self) -> list[Partition]:
+        """Of all sources, stopped ones too."""
+        return [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
+
+    def _positions(
+        self, topics: Mapping[str, int], sources: Mapping[str, SourceConfig], committed: Mapping[Partition, int]
+    ) -> Positions:
+        unfit, stopped = self._converter.letters.faults, self._stops.reasons()
+        return positions_of(self._routing, topics, sources, committed, stopped, unfit=unfit, begun=self._begun)
+
+    def _meet_refusal(self, changed: Collection[str]) -> None:
+        """Stop the source whose dead letter Kafka has refused."""
+        letter = self._taking.refused_letter(changed)
+        if letter is not None:
+            reason = f"{letter.what}: Kafka refuses its dead letter for topic {letter.topic}"
+            self._stops.add({letter.source: reason}, {} if letter.place is None else {letter.source: letter.place})
 
     def _start_of(self, consumer: SourceConsumer, partition: Partition, start: str) -> int:
         request_s = self._config.request_s
@@ -172,7 +194,7 @@ class IngressLoop:
 
     def _tell_where(self, consumer: SourceConsumer) -> None:
         for name in (source.name for source in self._routing.sources):
-            mine = {part: offset for part, offset in self._offsets.items() if self._name_of(part) == name}
+            mine = {part: offset for part, offset in self._taking.offsets.items() if self._name_of(part) == name}
             self._status.stands(name, partitions=len(mine), lag=sum(consumer.lag(mine).values()))
 
     def _tell_stopped(self, source: str, reason: str) -> None:
@@ -183,27 +205,27 @@ class IngressLoop:
     # ---- records ---------------------------------------------------------------------------------------------------
 
     def _go_on(self, consumer: SourceConsumer, cluster: Cluster) -> None:
-        flight: _Flight | None = None
+        flight: Flight | None = None
         records: Sequence[SourceRecord] = ()
         list_at = time.monotonic() + self._config.list_every_s
         while not self._stop.is_set():
             if not records:
-                if self._offsets:
+                if self._taking.offsets:
                     records = consumer.poll(0 if flight else _POLL_S, self._config.batch_records)
                 else:
                     self._stop.wait(_POLL_S)
             if flight is not None and self._converter.has_replies(records):
-                self._land(flight)  # it may have a request that they answer
+                self._taking.land(flight)  # it may have a request that they answer
                 flight = None
-            batch = self._converter.batch(records) if records else None
+            batch = self._taking.batch(records) if records else None
             if flight is not None and (batch is not None or flight.taken.completion.done):
-                self._land(flight)
+                self._taking.land(flight)
                 flight = None
             elif flight is not None:
-                self._wait_a_little(flight)
+                self._taking.wait_a_little(flight)
             if batch is not None:
+                batch, flight = self._taking.take_in(batch, records)
                 records = batch.left
-                flight = self._submit(batch) if batch.offsets else None
                 if batch.stopped:
                     self._stop_sources(batch.stopped, batch.stopped_at, flight)
             if stopped := consumer.stopped():
@@ -213,46 +235,46 @@ class IngressLoop:
             if time.monotonic() >= list_at:
                 list_at = time.monotonic() + self._config.list_every_s
                 if flight is not None:
-                    self._land(flight)
+                    self._taking.land(flight)
                     flight = None
-                self._give_up()
+                self._give_up(consumer, {(record.topic, record.partition) for record in records})
                 self._look(consumer, cluster)
+                self._commit_again(cluster)
 
-    def _stop_sources(
-        self, reasons: Mapping[str, str], places: Mapping[str, Place], flight: _Flight | None
-    ) -> NoReturn:
+    def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, Place], flight: Flight | None) -> NoReturn:
         """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
 
-        Raises _Again, NotTakenInError.
+        Raises Again, NotTakenInError.
         """
         if flight is not None:
-            self._land(flight)
+            self._taking.land(flight)
         self._stops.add(reasons, places)
-        raise _Again
+        raise Again
 
-    def _resume(self, asked: Resumption, flight: _Flight | None) -> NoReturn:
-        """Have a source go on as an operator wants. Raises _Again."""
+    def _resume(self, asked: Resumption, flight: Flight | None) -> NoReturn:
+        """Have a source go on as an operator wants. Raises Again."""
         if flight is not None:
-            self._land(flight)
+            self._taking.land(flight)
         if asked.skip is not None:
             topic, partition, offset = asked.skip
-            self._land(self._submit(Batch(offsets={(topic, partition): offset + 1})))
+            self._taking.land(self._taking.submit(Batch(offsets={(topic, partition): offset + 1})))
         self._stops.granted(asked)
         log.warning("source %s goes on%s", asked.source, f" without {asked.skip}" if asked.skip else "")
-        raise _Again
+        raise Again
 
     def _look(self, consumer: SourceConsumer, cluster: Cluster) -> None:
-        """List the topics again. Raises _Again if there are others to consume."""
+        """List the topics again. Raises Again if there are others to consume."""
         self._tell_where(consumer)
+        self._converter.letters.look(cluster, self._config.request_s)
         topics = consumer.topics(self._config.request_s)
         sources = self._ingress.topics(topics)
-        committed = self._committed | self._offsets
-        faults = positions_of(self._routing, topics, sources, committed, self._stops.reasons()).stopped
+        committed = self._committed | self._taking.offsets
+        faults = self._positions(topics, sources, committed).stopped
         before = {topic: self._topics[topic] for topic in self._sources}
         if {topic: topics[topic] for topic in sources} != before or faults != self._faults:
-            raise _Again
+            raise Again
         if self._compare_ids(cluster):
-            raise _Again
+            raise Again
 
     def _compare_ids(self, cluster: Cluster) -> bool:
         """Stop the sources of topics that are not those of before under their names; whether there are such."""
@@ -270,62 +292,55 @@ class IngressLoop:
         self._stops.add(anew, {})
         return bool(anew)
 
-    def _give_up(self) -> None:
-        """Requests that have waited too long for their replies."""
+    def _give_up(self, consumer: SourceConsumer, pending: Collection[Partition]) -> None:
+        """Requests that have waited too long, of sources that have consumed all that had come when that was seen.
+
+        `pending` are partitions of records that wait here. Raises Again if a source is stopped.
+        """
+        for name, now_ms in self._converter.late_since().items():
+            mine = {part: offset for part, offset in self._taking.offsets.items() if self._name_of(part) == name}
+            if not mine:
+                continue  # it is stopped, or there is no topic for a reply
+            ends = self._ends.get(name)
+            if ends is None:
+                try:
+                    ends = _Ends(now_ms, {part: consumer.latest(part, _ASK_S) for part in mine})
+                except OperatingError as error:
+                    log.warning("whether replies for source %s have come cannot be seen now: %s", name, error)
+                    continue
+                self._ends[name] = ends
+            reached = {part: at if part in pending else max(at, consumer.reached(part)) for part, at in mine.items()}
+            if all(reached[part] >= end for part, end in ends.offsets.items()):
+                del self._ends[name]
+                self._give_up_of(name, ends.asked_ms, dict([next(iter(mine.items()))]))
+
+    def _give_up_of(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> None:
         while not self._stop.is_set():
-            batch = self._converter.overdue(dict(list(self._offsets.items())[:1]))
+            batch = self._taking.overdue(source, now_ms, offsets)
             if batch is None:
                 return
-            self._land(self._submit(batch))
+            flight = self._taking.submit(batch) if batch.settles else None
+            if batch.stopped:
+                self._stop_sources(batch.stopped, {}, flight)
+            if flight is not None:
+                self._taking.land(flight)
 
-    # ---- batches ---------------------------------------------------------------------------------------------------
+    def _commit_again(self, cluster: Cluster) -> None:
+        """Commit offsets that have not changed for long, of stopped sources too, when it is time.
 
-    def _submit(self, batch: Batch) -> _Flight:
-        """Have the journal take a batch, when it has room. Raises _Again when this is to end first."""
-        consumed = Consumed(self._config.group, batch.offsets)
-        while not self._stop.is_set():
-            try:
-                taken = self._store.take_in(batch.messages, consumed, batch.beside, self._takes, batch.settles)
-                return _Flight(batch, taken)
-            except (AddressMissingError, QueueMissingError, MessageMissingError, MessageHeldError) as error:
-                raise _Again from error  # it went just now: its records are refused, by their source's policy
-            except FullError:
-                self._status.pause(paused=True)
-                room = self._store.room()
-                if room.done:
-                    self._stop.wait(_POLL_S)  # it is another bound that is reached
-                while not room.done and not self._stop.is_set():
-                    self._wait(room.wait)
-            finally:
-                self._status.pause(paused=False)
-        raise _Again
-
-    def _wait_a_little(self, flight: _Flight) -> None:
-        """For the batch on its way, while nothing else has arrived."""
-        self._wait(flight.taken.completion.wait, _POLL_S / 10)
-
-    @staticmethod
-    def _wait(wait: Callable[[float], None], seconds: float = _LOOK_S) -> None:
-        try:
-            wait(seconds)
-        except DeadlineError:
+        Those of stopped sources are as Kafka has them now: it forgets them with their topics. Nothing depends on it.
+        """
+        if time.monotonic() < self._commit_again_at:
             return
-
-    def _land(self, flight: _Flight) -> None:
-        """Wait for what becomes of a batch. Raises NotTakenInError, _Again when this is to end first."""
-        completion, batch = flight.taken.completion, flight.batch
-        while not completion.done:
-            if self._stop.is_set():
-                raise _Again
-            self._wait(completion.wait)
-        if completion.error is not None:
-            raise completion.error
-        self._pause_s = _PAUSE_S
-        self._offsets |= batch.offsets
-        for name, counts in batch.counts.items():
-            self._status.change(
-                name, records=counts.records, messages=counts.messages, dead_letters=counts.dead_letters
-            )
-            if counts.refused:
-                self._status.refuse(name, counts.refused)
-        self._status.dropped(flight.taken.unrouted, flight.taken.duplicates)
+        self._commit_again_at = time.monotonic() + self._config.commit_again_s
+        committed = cluster.stable_offsets(self._config.group, self._partitions(), self._config.request_s)
+        of_sources: dict[str, dict[Partition, int]] = {}
+        for (topic, number), offset in (committed | self._taking.offsets).items():
+            if topic in self._sources and number < self._topics[topic]:
+                of_sources.setdefault(self._sources[topic].name, {})[topic, number] = offset
+        for name, offsets in of_sources.items():
+            try:
+                self._taking.land(self._taking.submit(Batch(offsets=offsets)))
+            except NotTakenInError as error:
+                log.warning("the offsets of source %s cannot be committed again now: %s", name, error)
+                self._commit_again_at = min(self._commit_again_at, time.monotonic() + _COMMIT_SOONER_S)

@@ -1,7 +1,9 @@
 """Where each partition of the sources goes on. Pure.
 
 A partition goes on at the committed offset of the journal's group. One that has none begins where its source's `start`
-says; that is committed before its first record is, so that it stays the same whoever consumes next.
+says; that is committed before its first record is, so that it stays the same whoever consumes next. But what appears
+once a source has begun, which a committed offset of any of its partitions says, begins at its beginning and not at its
+end: what was produced there before it was found came after the source's start.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from journal.routing.config import RoutingConfig, SourceConfig
-from journal.routing.outcomes import OnError
+from journal.routing.config import EARLIEST, LATEST, RoutingConfig, SourceConfig
+from journal.routing.ingress import dead_letter_topic_of, has_dead_letters
 
 Partition = tuple[str, int]
 
@@ -22,7 +24,7 @@ class Positions:
     known: dict[Partition, int] = field(default_factory=dict)
     """Where partitions go on."""
     beginning: dict[Partition, str] = field(default_factory=dict)
-    """Partitions to begin at their source's `start`."""
+    """Partitions to begin, and where: as of their source's `start`."""
     stopped: dict[str, str] = field(default_factory=dict)
     """Sources that are not consumed, and why."""
 
@@ -33,14 +35,19 @@ def positions_of(
     sources: Mapping[str, SourceConfig],
     committed: Mapping[Partition, int],
     stopped: Collection[str],
+    *,
+    unfit: Mapping[str, str],
+    begun: Collection[str],
 ) -> Positions:
     """`topics` are all there are with their numbers of partitions; `sources` those to consume; `stopped` sources that
-    are to stay so.
+    are to stay so; `unfit` dead-letter topics that take nothing, and why; `begun` sources that have been consumed,
+    although they may have had no partition.
     """
     found = Positions()
     for source in routing.sources:
-        if source.name not in stopped and (fault := _fault_of(routing, source, topics, committed)):
+        if source.name not in stopped and (fault := _fault_of(routing, source, topics, committed, unfit)):
             found.stopped[source.name] = fault
+    already = {*begun, *(sources[topic].name for topic, _ in committed if topic in sources)}
     for topic, source in sources.items():
         if source.name in found.stopped or source.name in stopped:
             continue
@@ -48,12 +55,17 @@ def positions_of(
             if partition in committed:
                 found.known[partition] = committed[partition]
             else:
-                found.beginning[partition] = source.start
+                later = source.start == LATEST and source.name in already
+                found.beginning[partition] = EARLIEST if later else source.start
     return found
 
 
 def _fault_of(
-    routing: RoutingConfig, source: SourceConfig, topics: Mapping[str, int], committed: Mapping[Partition, int]
+    routing: RoutingConfig,
+    source: SourceConfig,
+    topics: Mapping[str, int],
+    committed: Mapping[Partition, int],
+    unfit: Mapping[str, str],
 ) -> str:
     for topic in source.topics:
         if topic not in topics:
@@ -64,7 +76,4 @@ def _fault_of(
                 f"{topic}[{number}] is gone, of which records were consumed: if that is meant, delete the offsets of "
                 "that topic from the journal's ingress group"
             )
-    letters = source.dead_letter_topic or routing.dead_letter_topic
-    if source.on_error is OnError.DEAD_LETTER and letters not in topics:
-        return f"dead-letter topic {letters} is not there: create it"
-    return ""
+    return unfit.get(dead_letter_topic_of(routing, source), "") if has_dead_letters(source) else ""

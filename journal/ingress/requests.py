@@ -16,6 +16,7 @@ from journal.routing import headers as convention
 from journal.routing.config import SourceConfig
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import HeaderNames
+from journal.routing.ingress import policy_of
 from journal.routing.outcomes import Reason, Refusal, RefusedError
 from journal.routing.templates import text_of
 from journal.store.model import Message, ReferenceState, Value
@@ -93,9 +94,9 @@ class Requests:
         """What waits for a reply with it, as of the last look."""
         return self._waiting.get(correlation_id)
 
-    def overdue(self, limit: int) -> list[Request]:
-        """Those that have waited too long, as of the last look."""
-        until = self._clock_ms() - self.source.reply_timeout_ms
+    def overdue(self, limit: int, now_ms: float) -> list[Request]:
+        """Those that had waited too long at a moment, as of the last look. `now_ms` is ms since 1970."""
+        until = now_ms - self.source.reply_timeout_ms
         late = [request for request in self._seen.values() if request is not None and request.since < until]
         return late[:limit]
 
@@ -113,6 +114,7 @@ class Waiting:
 
     def __init__(self, store: MessageStore, sources: Sequence[SourceConfig], clock_ms: Callable[[], float]) -> None:
         self._store = store
+        self._clock_ms = clock_ms
         self._of_sources = [Requests(store, source, clock_ms) for source in sources if source.requests]
 
     def __bool__(self) -> bool:
@@ -139,9 +141,18 @@ class Waiting:
         found = None if text is None else self._find(text)
         return None if found is None else found[0].settles(found[1])
 
-    def overdue(self, limit: int) -> list[tuple[Requests, Request]]:
-        """Requests that have waited too long."""
-        return [(requests, request) for requests in self._of_sources for request in requests.overdue(limit)]
+    def late_since(self) -> dict[str, float]:
+        """Sources with requests that have waited too long, and as of when, ms since 1970."""
+        return {
+            requests.source.name: now_ms
+            for requests in self._of_sources
+            if requests.overdue(1, now_ms := self._clock_ms())
+        }
+
+    def overdue(self, source: str, limit: int, now_ms: float) -> list[tuple[Requests, Request]]:
+        """A source's requests that had waited too long at a moment."""
+        of_source = (requests for requests in self._of_sources if requests.source.name == source)
+        return [(requests, request) for requests in of_source for request in requests.overdue(limit, now_ms)]
 
     def _find(self, correlation_id: str) -> tuple[Requests, Request] | None:
         for requests in self._of_sources:
@@ -154,7 +165,7 @@ class Waiting:
 def unanswered(
     source: SourceConfig, message_id: int, message: Message, dead_letter_topic: str, bytes_max: int
 ) -> Refusal:
-    """What becomes of a request that has waited too long; with a dead letter if the source has such."""
+    """What becomes of a request that has waited too long."""
     stored = pb.Message.FromString(encode_message(message))
     detail = f"no reply has come in {source.reply_timeout_ms / 1000:g} s (reply_timeout_ms)"
     return refusal(
@@ -162,8 +173,8 @@ def unanswered(
         route=source.name,
         topic="",
         message=message_id,
-        on_error=source.on_error,
-        dead_letter_topic=source.dead_letter_topic or dead_letter_topic,
+        on_error=policy_of(source, Reason.NO_REPLY),
+        dead_letter_topic=dead_letter_topic,
         key=convention.pack_long(message_id),
         value=message.body,
         headers=HeaderNames().encoded(message_id, message.address.encode(), stored),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 from journal.config import Settings
@@ -20,6 +21,7 @@ from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknow
 from journal.ingress.batch import Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.filters import Filters
+from journal.ingress.letters import LetterTopics
 from journal.ingress.loop import IngressLoop, LoopConfig
 from journal.ingress.reporting import Reporter
 from journal.ingress.requests import Waiting
@@ -44,9 +46,14 @@ LIST_EVERY_S = 10.0
 _END_S = 5.0
 
 
-def ingress_of(settings: Settings, replies: Replies = nobody_waits) -> Ingress:
-    """The sources of a journal. Raises ConfigError for topics that are the journal's own."""
-    return Ingress(settings.routing, journal=settings.journal, own_topics=own_topics(settings.journal), replies=replies)
+def ingress_of(
+    settings: Settings, replies: Replies = nobody_waits, bytes_max: Mapping[str, int] | None = None
+) -> Ingress:
+    """The sources of a journal. Raises ConfigError for topics that are the journal's own, and requests without a
+    dead-letter topic. `bytes_max` as of `Ingress`.
+    """
+    own = own_topics(settings.journal)
+    return Ingress(settings.routing, journal=settings.journal, own_topics=own, replies=replies, bytes_max=bytes_max)
 
 
 class IngressService:
@@ -63,7 +70,7 @@ class IngressService:
     ) -> None:
         """`group` has the offsets, instead of the journal's own one.
 
-        Raises ConfigError for sources of topics that are the journal's own.
+        Raises ConfigError as `ingress_of`.
         """
         self._settings = settings
         self._store = store
@@ -112,12 +119,20 @@ class IngressService:
     def _make_loop(self) -> IngressLoop:
         settings, store = self._settings, self._store
         routing, kafka, request_s = settings.routing, kafka_of(settings), settings.request_timeout_ms / 1000
-        waiting = Waiting(store, routing.sources, wall_ms)
-        ingress = ingress_of(settings, waiting.address)
+        waiting, letters = Waiting(store, routing.sources, wall_ms), LetterTopics(settings)
+        ingress = ingress_of(settings, waiting.address, letters.bytes_max)
         filters = Filters(store)
         config = LoopConfig(self._group, request_s, self._list_every_s, self._batch_records)
         converter = Converter(
-            ingress, routing, store, filters, waiting, settings.limits, batch_bytes=BATCH_BYTES, request_s=request_s
+            ingress,
+            routing,
+            store,
+            filters,
+            waiting,
+            letters,
+            settings.limits,
+            batch_bytes=BATCH_BYTES,
+            request_s=request_s,
         )
         return IngressLoop(
             config,

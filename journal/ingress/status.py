@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from journal.routing.outcomes import Reason
+from journal.runtime import wall_ms
 
 
 @dataclass(slots=True)
@@ -24,6 +25,9 @@ class SourceStatus:
     refused: Counter[Reason] = field(default_factory=Counter)
     dead_letters: int = 0
     lag: int = 0
+    latency_ms: float = 0.0
+    """Of the last batch, from the timestamp of its oldest record to its commit; 0: they had none."""
+    latency_ms_max: float = 0.0
     error: str = ""
     """Why it is stopped; empty: it is not."""
 
@@ -40,6 +44,8 @@ class SourceStatus:
             },
             "dead_letters": self.dead_letters,
             "lag": self.lag,
+            "latency_ms": self.latency_ms,
+            "latency_ms_max": self.latency_ms_max,
             "error": self.error,
         }
 
@@ -47,8 +53,9 @@ class SourceStatus:
 class IngressStatus:
     """All sources. Thread-safe."""
 
-    def __init__(self, sources: Mapping[str, SourceStatus]) -> None:
+    def __init__(self, sources: Mapping[str, SourceStatus], clock_ms: Callable[[], float] = wall_ms) -> None:
         self._lock = threading.Lock()
+        self._clock_ms = clock_ms
         self._sources = dict(sources)
         self._paused = False
         self._error = ""
@@ -61,6 +68,15 @@ class IngressStatus:
             status = self._sources[source]
             for name, count in counts.items():
                 setattr(status, name, getattr(status, name) + count)
+
+    def committed(self, source: str, oldest_ms: int) -> None:
+        """A batch with records of a source is committed; `oldest_ms` is the earliest timestamp of them, or 0."""
+        if not oldest_ms:
+            return
+        with self._lock:
+            status = self._sources[source]
+            status.latency_ms = round(max(0.0, self._clock_ms() - oldest_ms), 3)
+            status.latency_ms_max = max(status.latency_ms_max, status.latency_ms)
 
     def refuse(self, source: str, reasons: Counter[Reason]) -> None:
         with self._lock:

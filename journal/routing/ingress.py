@@ -17,7 +17,7 @@ from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig, SourceConfig, is_internal
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import TurnedBack, turned_back
-from journal.routing.outcomes import Header, Reason, Refusal, RefusedError
+from journal.routing.outcomes import Header, OnError, Reason, Refusal, RefusedError
 from journal.routing.patterns import NamePatterns
 from journal.routing.templates import Template, text_of
 from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelope, of_text
@@ -48,6 +48,29 @@ def nobody_waits(correlation_id: str) -> str | None:
     return None
 
 
+def dead_letter_topic_of(routing: RoutingConfig, source: SourceConfig) -> str:
+    """Where a source's dead letters go; empty: it has none."""
+    return source.dead_letter_topic or routing.dead_letter_topic
+
+
+def has_dead_letters(source: SourceConfig) -> bool:
+    """Whether a source may send any."""
+    return source.on_error is OnError.DEAD_LETTER or bool(source.requests)
+
+
+def policy_of(source: SourceConfig, reason: Reason) -> OnError:
+    """What becomes of what a source refuses.
+
+    A request without its reply is a dead letter, whatever else the policy is, and so is a reply that comes too late,
+    rather than that it stops the source: both are to be expected of whoever answers.
+    """
+    if source.requests:
+        late = reason is Reason.NO_REQUEST and source.on_error is OnError.FAIL
+        if late or reason is Reason.NO_REPLY:
+            return OnError.DEAD_LETTER
+    return source.on_error
+
+
 class SourceRecord(NamedTuple):
     """A record of a source's topic. `timestamp` is ms since 1970."""
 
@@ -72,16 +95,23 @@ class Ingress:
         replies: Replies = nobody_waits,
         bytes_max: Mapping[str, int] | None = None,
     ) -> None:
-        """`own_topics` are the journal's: they are no source's, whatever a pattern says. `bytes_max` has topics'
-        max.message.bytes, for dead letters, and may change meanwhile. Raises ConfigError.
+        """`own_topics` are the journal's: they are no source's, whatever a pattern says. `bytes_max` has the largest
+        records that topics take, for dead letters, and may change meanwhile. Raises ConfigError.
         """
         self._own = own_topics
-        self._sources = [_Source(source, config, journal, replies, bytes_max or {}) for source in config.sources]
+        sizes = {} if bytes_max is None else bytes_max
+        self._sources = [_Source(source, config, journal, replies, sizes) for source in config.sources]
         self._of_topic: dict[str, _Source | None] = {}
         for source in config.sources:
-            for topic in source.topics:
-                if is_internal(topic, own_topics):
+            letters = dead_letter_topic_of(config, source)
+            for topic in (*source.topics, letters):
+                if topic and is_internal(topic, own_topics):
                     raise ConfigError(f"source {source.name}: {topic} is a topic of the journal's or Kafka's own")
+            if source.requests and not letters:
+                raise ConfigError(
+                    f"source {source.name} has requests, of which those without a reply go to a dead-letter topic: set "
+                    "dead_letter_topic"
+                )
 
     def source_of(self, topic: str) -> SourceConfig | None:
         """The source that takes a topic, the first in their order; None: none does."""
@@ -103,6 +133,13 @@ class Ingress:
             return source.message(record)
         except RefusedError as error:
             return source.refusal(error, record)
+
+    def refuse(self, record: SourceRecord, error: RefusedError) -> Refusal:
+        """What becomes of a record whose message cannot be taken. Raises StateError for one of no source's topic."""
+        source = self._source(record.topic)
+        if source is None:
+            raise StateError(f"no source takes topic {record.topic}")
+        return source.refusal(error, record)
 
     def _source(self, topic: str) -> _Source | None:
         if topic not in self._of_topic:
@@ -139,7 +176,7 @@ class _Source:
         """Of all records, if their values are their bodies."""
         self._plain: dict[str, tuple[str, Callable[[bytes], Value]] | None] = {}
         """Headers that are properties and no more: the property, and what decodes it; None: others."""
-        self._dead_letter_topic = config.dead_letter_topic or routing.dead_letter_topic
+        self._dead_letter_topic = dead_letter_topic_of(routing, config)
 
     def message(self, record: SourceRecord) -> Message:
         """Raises RefusedError."""
@@ -263,7 +300,7 @@ class _Source:
             route=self.config.name,
             topic=record.topic,
             message=record.offset,
-            on_error=self.config.on_error,
+            on_error=policy_of(self.config, error.reason),
             dead_letter_topic=topic,
             key=record.key,
             value=record.value,

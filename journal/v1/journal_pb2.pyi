@@ -1216,6 +1216,8 @@ class SourceReport(_message.Message):
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     LAG_FIELD_NUMBER: _builtins.int
     ERROR_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_MAX_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     state: _builtins.str
     """running, stopped"""
@@ -1229,6 +1231,9 @@ class SourceReport(_message.Message):
     """records not consumed yet"""
     error: _builtins.str
     """why it is stopped; empty: it is not"""
+    latency_ms: _builtins.float
+    """of the last batch: from the timestamp of its oldest record to its commit"""
+    latency_ms_max: _builtins.float
     @_builtins.property
     def refused(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
         """by reason"""
@@ -1245,10 +1250,12 @@ class SourceReport(_message.Message):
         dead_letters: _builtins.int = ...,
         lag: _builtins.int = ...,
         error: _builtins.str = ...,
+        latency_ms: _builtins.float = ...,
+        latency_ms_max: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "error", b"error", "lag", b"lag", "messages", b"messages", "partitions", b"partitions", "records", b"records", "refused", b"refused", "source", b"source", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "error", b"error", "lag", b"lag", "latency_ms", b"latency_ms", "latency_ms_max", b"latency_ms_max", "messages", b"messages", "partitions", b"partitions", "records", b"records", "refused", b"refused", "source", b"source", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from journal.config import Settings
 from journal.errors import KafkaRefusedError, OperatingError, TopicError
 from journal.kafka.ports import Cluster, Kafka, TopicState
+from journal.kafka.written_topics import fault_of_topic, hidden_topic
 from journal.routing.config import RoutingConfig
 from journal.routing.partitions import FIXED, parse_rule
 from journal.routing.templates import Template
@@ -77,7 +78,7 @@ class Targets:
         with self._lock:
             for topic in wanted:
                 state = found.get(topic)
-                fault = hidden.get(topic) or self._fault(topic, state)
+                fault = hidden.get(topic) or fault_of_topic(self._settings, topic, state)
                 if fault:
                     self._faults[topic] = fault
                 else:
@@ -99,18 +100,11 @@ class Targets:
             return cluster.describe(topics, max(0.001, until - time.monotonic())), {}
         except KafkaRefusedError as error:
             if len(topics) == 1:
-                may = "--operation Describe --operation DescribeConfigs --operation Write"
-                return {}, {topics[0]: f"{error}: {self._allow(topics[0], may)}"}
+                return {}, {topics[0]: hidden_topic(self._settings, topics[0], error)}
         half = len(topics) // 2
         found, hidden = self._describe(cluster, topics[:half], until)
         further_found, further_hidden = self._describe(cluster, topics[half:], until)
         return found | further_found, hidden | further_hidden
-
-    def _allow(self, topic: str, what: str) -> str:
-        return (
-            f"kafka-acls --bootstrap-server {self._settings.bootstrap_servers} --add --allow-principal User:NAME "
-            f"{what} --topic {topic}"
-        )
 
     def refresh(self) -> None:
         """Ask again for all that are known. Raises OperatingError."""
@@ -168,34 +162,6 @@ class Targets:
         known = list(self.bytes_max.values())
         batch = min([limits.message_bytes_max, *(size - BATCH_OVERHEAD_BYTES for size in known)])
         return Sizes(max([limits.row_message_bytes_max, *known]), max(batch, _BATCH_BYTES_MIN))
-
-    def _fault(self, topic: str, state: TopicState | None) -> str:
-        settings = self._settings
-        command = f"--bootstrap-server {settings.bootstrap_servers}"
-        if state is None:
-            return (
-                f"topic {topic} is not there, or nobody may see it: "
-                f"kafka-topics {command} --create --topic {topic} --replication-factor {settings.replication}"
-            )
-        if not state.may_write:
-            return f"topic {topic} may not be written to: {self._allow(topic, '--operation Write')}"
-        if state.replication < settings.replication:
-            return (
-                f"topic {topic} has {state.replication} replicas, and the journal's own {settings.replication}: "
-                f"what a transaction has committed could be lost there. Create it with more, or set replication"
-            )
-        insync = int(state.config.get("min.insync.replicas", "1"))
-        if insync < settings.min_insync_replicas:
-            return (
-                f"topic {topic} has min.insync.replicas={insync}, and the journal {settings.min_insync_replicas}: "
-                f"kafka-configs {command} --alter --topic {topic} "
-                f"--add-config min.insync.replicas={settings.min_insync_replicas}"
-            )
-        if insync > state.replication:
-            return (
-                f"topic {topic} has {state.replication} replicas and min.insync.replicas={insync}: it takes no records"
-            )
-        return ""
 
     def _misfits(self, routing: RoutingConfig) -> list[str]:
         """Targets that their topics do not fit."""

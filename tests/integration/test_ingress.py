@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # it re-exports them
 
 from journal.config import Settings
 from journal.connecting import kafka_of
@@ -149,6 +151,25 @@ def test_a_source_that_starts_at_the_end_begins_there_once(bootstrap: str, journ
         assert bodies(node.store, "latest") == numbers(5, 2)
 
 
+def test_a_partition_that_is_added_later_is_taken_from_its_beginning(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 5))
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "added", "start": "latest"})
+    with taking(settings, [queue("added")]) as node:
+        wait_until(lambda: committed(settings).get((topic, 0)) == 5, node.ingress.status)
+    add_partition(bootstrap, topic, 2)
+    produce(bootstrap, topic, numbers(5, 4), partitions=2)
+    with taking(settings) as node:
+        node.wait_for("added", 4)
+        assert set(bodies(node.store, "added")) == set(numbers(5, 4))
+
+
+def add_partition(bootstrap: str, topic: str, count: int) -> None:
+    """Have a topic have so many."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_partitions([NewPartitions(topic, count)])[topic].result(DEADLINE_S)
+
+
 def fill(store: MessageStore) -> None:
     """Send until the journal takes nothing more."""
     while True:
@@ -223,6 +244,30 @@ def test_a_record_that_cannot_be_converted_goes_to_the_dead_letter_topic_with_th
         assert bodies(node.store, topic) == [b"fine", b"behind"]
 
 
+def test_a_dead_letter_fits_its_topic_and_the_journals_writer_and_holds_up_nobody(
+    bootstrap: str, journal: Settings
+) -> None:
+    large, many = (create_topic(bootstrap, new_name(), config={"max.message.bytes": "3000000"}) for _ in range(2))
+    letters = create_topic(bootstrap, new_name(), config={"max.message.bytes": "2000000"})
+    small = create_topic(bootstrap, new_name(), config={"max.message.bytes": "20000"})
+    produce(bootstrap, large, [b"\xff" * 950_000, b"fine"])
+    produce(bootstrap, many, [b"\xff" + os.urandom(1000) for _ in range(100)])
+    source = {"value": "text", "on_error": "dead-letter", "address": "fits"}
+    settings = with_sources(
+        journal,
+        {"name": "large", "topics": [large], "dead_letter_topic": letters, **source},
+        {"name": "many", "topics": [many], "dead_letter_topic": small, **source},
+    )
+    with taking(settings, [queue("fits")]) as node:
+        node.wait_for("fits", 1)
+        wait_until(lambda: node.source("many")["dead_letters"] == 100, node.ingress.status)
+        (letter,) = read_topic(bootstrap, letters, 1)
+        assert letter.value() is None
+        assert ("kafka-journal.error.without", b"value") in (letter.headers() or [])
+        assert len(read_topic(bootstrap, small, 100)) == 100
+    assert (committed(settings)[large, 0], committed(settings)[many, 0]) == (2, 100)
+
+
 def test_an_address_that_is_not_there_is_refused_by_policy(bootstrap: str, journal: Settings) -> None:
     topic = create_topic(bootstrap, new_name())
     produce(bootstrap, topic, [b"nowhere"])
@@ -252,6 +297,7 @@ def test_a_stopped_source_goes_on_when_an_operator_says_so_with_or_without_what_
         assert node.ingress.resume("in", skip=True) == f"{topic}[0]@3"
         node.wait_for("resumed", 3)
         wait_until(lambda: reported(settings, "in").messages == 3, node.ingress.status)
+        assert 0 < reported(settings, "in").latency_ms <= reported(settings, "in").latency_ms_max
         assert reported(settings, "in").state == "running"
     assert committed(settings)[topic, 0] == 5
 

@@ -34,7 +34,7 @@ LONG_AGO_MS = 3_600_000
 class Border:
     """Topics, queues and routing of one test."""
 
-    def __init__(self, bootstrap: str, settings: Settings) -> None:
+    def __init__(self, bootstrap: str, settings: Settings, *, on_error: str = "dead-letter") -> None:
         self.bootstrap = bootstrap
         self.out, self.replies, self.dead = (create_topic(bootstrap, new_name()) for _ in range(3))
         self.ask = new_name()
@@ -45,7 +45,7 @@ class Border:
             "topics": [self.replies],
             "replies": True,
             "requests": self.ask,
-            "on_error": "dead-letter",
+            "on_error": on_error,
             "dead_letter_topic": self.dead,
         }
         config: dict[str, Any] = {"routes": [route], "sources": [source]}
@@ -145,6 +145,40 @@ def test_a_request_that_waits_too_long_is_a_dead_letter_and_its_reply_comes_too_
         assert bodies(node.store, border.ask) == [b"in time"]
         wait_until(lambda: node.source("replies")["dead_letters"] == 3, node.ingress.status)
         assert node.source("replies")["refused"] == {"no-reply": 1, "no-request": 2}
+
+
+def test_requests_are_not_given_up_while_their_replies_wait_behind_what_stops_the_source(
+    bootstrap: str, journal: Settings
+) -> None:
+    border = Border(bootstrap, journal, on_error="fail")
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(border.replies, b"?", headers=[("jms.long.n", b"short")])
+    assert producer.flush(DEADLINE_S) == 0
+    with taking(border.settings, border.queues) as node:
+        assert "(bad-header)" in node.wait_stopped("replies")
+        asked = border.request(node.store, b"answered", age_ms=LONG_AGO_MS)
+        border.request(node.store, b"not answered", age_ms=LONG_AGO_MS)
+        border.reply((b"in time", asked))
+        time.sleep(1)  # five times as long as topics are listed after
+        assert ready(node.store, border.ask) == 2
+        node.ingress.resume("replies", skip=True)
+        wait_until(lambda: ready(node.store, border.ask) == 0, node.ingress.status)
+        assert bodies(node.store, "answers")[-1] == b"in time"
+        assert border.letters(1) == [(b"not answered", b"no-reply")]
+
+
+def test_requests_are_given_up_where_the_log_of_replies_ends_with_markers(bootstrap: str, journal: Settings) -> None:
+    border = Border(bootstrap, journal)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": border.replies})
+    producer.init_transactions(DEADLINE_S)
+    producer.begin_transaction()
+    producer.produce(border.replies, b"aborted")
+    producer.flush(DEADLINE_S)
+    producer.abort_transaction(DEADLINE_S)
+    with taking(border.settings, border.queues) as node:
+        border.request(node.store, b"late", age_ms=LONG_AGO_MS)
+        assert border.letters(1) == [(b"late", b"no-reply")]
+        wait_until(lambda: ready(node.store, border.ask) == 0, node.ingress.status)
 
 
 def test_a_queue_of_requests_that_is_not_there_stops_the_source(bootstrap: str, journal: Settings) -> None:

@@ -12,7 +12,16 @@ REPORT = IngressReport(
     timestamp=int(NOW_MS) - 1500,
     state="running",
     sources=[
-        SourceReport(source="fine", state="running", partitions=3, records=1200, messages=1190, lag=7),
+        SourceReport(
+            source="fine",
+            state="running",
+            partitions=3,
+            records=1200,
+            messages=1190,
+            lag=7,
+            latency_ms=1234.5,
+            latency_ms_max=6000,
+        ),
         SourceReport(
             source="in",
             state="stopped",
@@ -43,6 +52,8 @@ def test_json_has_everything_that_was_reported_in_numbers() -> None:
         "dead_letters": 0,
         "lag": 7,
         "error": "",
+        "latency_ms": 1234.5,
+        "latency_ms_max": 6000.0,
     }
     assert found["sources"][1]["refused"] == {"no-key": 1, "not-text": 2}
 
@@ -52,8 +63,8 @@ def test_the_table_shows_counts_and_what_is_stopped() -> None:
     assert found is not None
     fine, stopped = source_rows(found)
     assert len(fine) == len(stopped) == len(SOURCE_COLUMNS)
-    assert fine == ("fine", "running", 3, "1,200", "1,190", "0", "0", "7")
-    assert stopped[1:] == ("STOPPED", 0, "4", "0", "no-key 1, not-text 2", "3", "0")
+    assert fine == ("fine", "running", 3, "1,200", "1,190", "0", "0", "7", "1,234", "6,000")
+    assert stopped[1:] == ("STOPPED", 0, "4", "0", "no-key 1, not-text 2", "3", "0", "0", "0")
 
 
 def test_notes_say_why_a_source_is_stopped_and_what_has_it_go_on() -> None:

@@ -1,0 +1,90 @@
+"""The dead-letter topics of sources, as the cluster has them: what they take, and how much.
+
+A letter is in the writer's transaction, whose failure fails the batch: what a topic would refuse is found out before.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from journal.config import Settings
+from journal.errors import KafkaRefusedError
+from journal.ingress.stops import Place
+from journal.kafka.ports import Cluster, Sent, TopicState
+from journal.kafka.written_topics import fault_of_topic, hidden_topic
+from journal.routing.dead_letters import record_bytes
+from journal.routing.ingress import dead_letter_topic_of, has_dead_letters
+from journal.routing.outcomes import Outgoing
+from journal.routing.partitions import partition_of
+
+
+class Letter(NamedTuple):
+    """A dead letter of a batch, and what it was."""
+
+    source: str
+    topic: str
+    what: str
+    """For people: the record's place, or the request."""
+    place: Place | None
+    """Of a record."""
+
+
+class LetterTopics:
+    """Those of a journal's sources. Used by the ingress' thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        routing = settings.routing
+        self._settings = settings
+        self._wanted = {dead_letter_topic_of(routing, each) for each in routing.sources if has_dead_letters(each)}
+        self._states: dict[str, TopicState] = {}
+        self.bytes_max: dict[str, int] = {}
+        """The largest letter that topics and the journal's writer take; changes where it stands."""
+        self.faults: dict[str, str] = {}
+        """Topics to which nothing can be sent, and why."""
+
+    def look(self, cluster: Cluster, timeout_s: float) -> set[str]:
+        """Ask for them; those that are not what they were. Raises OperatingError."""
+        changed = set()
+        for topic in sorted(self._wanted):
+            state, fault = self._described(cluster, topic, timeout_s)
+            before = self._states.get(topic), self.faults.get(topic, "")
+            if state is not None:
+                self._states[topic] = state
+                limit = int(state.config["max.message.bytes"])
+                self.bytes_max[topic] = min(limit, self._settings.limits.row_message_bytes_max)
+            self.faults.pop(topic, None)
+            if fault:
+                self.faults[topic] = fault
+            if before != (state, fault):
+                changed.add(topic)
+        return changed
+
+    def sent(self, letter: Outgoing) -> Sent:
+        """The letter as it is produced, for a topic without a fault."""
+        place = partition_of(letter, self._states[letter.topic].partitions)
+        return Sent(letter.topic, place, letter.key, letter.value, letter.headers)
+
+    def fault_of(self, letter: Outgoing, size: int) -> str:
+        """Why a letter of that size cannot be sent; empty: it can."""
+        topic = letter.topic
+        if fault := self.faults.get(topic):
+            return fault
+        if size > self.bytes_max[topic]:
+            return f"its dead letter takes {size} bytes at least, and dead-letter topic {topic} {self.bytes_max[topic]}"
+        if letter.key is None and "compact" in self._states[topic].config.get("cleanup.policy", ""):
+            return f"dead-letter topic {topic} is compacted, and the dead letter has no key"
+        return ""
+
+    def _described(self, cluster: Cluster, topic: str, timeout_s: float) -> tuple[TopicState | None, str]:
+        """A topic, and what is wrong with it. One by one: a topic that may not be seen has all of a request refused."""
+        try:
+            state = cluster.describe([topic], timeout_s).get(topic)
+        except KafkaRefusedError as error:
+            hidden = hidden_topic(self._settings, topic, error)
+            return None, f"dead-letter topic {topic} cannot be looked at: {hidden}"
+        return state, fault_of_topic(self._settings, topic, state, "dead-letter topic")
+
+
+def letter_bytes(letter: Outgoing) -> int:
+    """What a letter takes of its topic's limit."""
+    return record_bytes(letter.key, letter.value, letter.headers)

@@ -1,0 +1,193 @@
+"""Batches on their way into the journal, one at a time: submitted when there is room, and landed when that is known.
+
+A batch that is more than the journal takes at once is made smaller. One that is not taken in because Kafka refused a
+dead letter is suspected: the next ones show which letter it was.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from journal.completion import Completion
+from journal.errors import (
+    AddressMissingError,
+    DeadlineError,
+    FullError,
+    InvalidOperationError,
+    JournalError,
+    MessageHeldError,
+    MessageMissingError,
+    NotTakenInError,
+    QueueMissingError,
+)
+from journal.ingress.batch import Batch, Converter
+from journal.ingress.letters import Letter
+from journal.ingress.positions import Partition
+from journal.ingress.sizing import Sizing
+from journal.ingress.status import IngressStatus
+from journal.kafka.ports import Consumed, FatalProducerError
+from journal.routing.ingress import SourceRecord
+from journal.routing.outcomes import Reason, RefusedError
+from journal.store.store import MessageStore
+from journal.store.taking_in import TakenIn, Takes
+
+log = logging.getLogger(__name__)
+
+_POLL_S = 0.1
+_LOOK_S = 0.2
+"""How soon a wait notices that it is to end."""
+
+
+class Flight(NamedTuple):
+    """A batch on its way into the journal."""
+
+    batch: Batch
+    taken: TakenIn
+
+
+class Again(Exception):
+    """Raised inside, to begin again at the committed offsets: nothing is wrong."""
+
+
+class Taking:
+    """Used by the ingress' thread. Raises Again when `stop` is set."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        takes: Takes,
+        converter: Converter,
+        status: IngressStatus,
+        stop: threading.Event,
+        *,
+        group: str,
+        batch_records: int,
+    ) -> None:
+        self.offsets: dict[Partition, int] = {}
+        """What was committed last, or is on its way, of partitions that are consumed."""
+        self.landed = 0
+        """How many batches are in the journal."""
+        self._store = store
+        self._takes = takes
+        self._converter = converter
+        self._status = status
+        self._stop = stop
+        self._group = group
+        self._sizing = Sizing(batch_records)
+        self._suspected: Sequence[Letter] = ()
+        """Of the last batch, dead letters of which one was refused."""
+
+    # ---- batches ---------------------------------------------------------------------------------------------------
+
+    def batch(self, records: Sequence[SourceRecord]) -> Batch:
+        """What as many of these become as go into one batch. Raises DeadlineError."""
+        return self._converter.batch(records, self._sizing.records_max, self._sizing.letters_max)
+
+    def overdue(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> Batch | None:
+        """As of `Converter`."""
+        return self._converter.overdue(source, now_ms, offsets, self._sizing.letters_max)
+
+    def take_in(self, batch: Batch, records: Sequence[SourceRecord]) -> tuple[Batch, Flight | None]:
+        """Submit a batch of these records, or of fewer if they are more than the journal takes at once; None: there is
+        nothing to submit. One record alone that is more goes by its source's policy.
+        """
+        while batch.offsets:
+            try:
+                return batch, self.submit(batch)
+            except InvalidOperationError as error:
+                count = len(records) - len(batch.left)
+                if count > 1:
+                    log.info("a batch of %d records is halved: %s", count, error)
+                    self._sizing.halve(count)
+                    batch = self.batch(records)
+                else:
+                    batch = self._converter.refused(records, RefusedError(Reason.TOO_LARGE, str(error)))
+        return batch, None
+
+    def submit(self, batch: Batch) -> Flight:
+        """Have the journal take a batch, when it has room. Raises InvalidOperationError for more than it ever takes."""
+        consumed = Consumed(self._group, batch.offsets)
+        while not self._stop.is_set():
+            try:
+                taken = self._store.take_in(batch.messages, consumed, batch.beside, self._takes, batch.settles)
+                return Flight(batch, taken)
+            except (AddressMissingError, QueueMissingError, MessageMissingError, MessageHeldError) as error:
+                raise Again from error  # it went just now: its records are refused, by their source's policy
+            except FullError:
+                self._status.pause(paused=True)
+                room = self._store.room()
+                if room.done:
+                    self._stop.wait(_POLL_S)  # it is another bound that is reached
+                while not room.done and not self._stop.is_set():
+                    with suppress(DeadlineError):
+                        room.wait(_LOOK_S)
+            finally:
+                self._status.pause(paused=False)
+        raise Again
+
+    def wait_a_little(self, flight: Flight) -> None:
+        """For the batch on its way, while nothing else has arrived."""
+        _wait_for(flight.taken.completion, _POLL_S / 10)
+
+    def land(self, flight: Flight) -> None:
+        """Wait for what becomes of a batch. Raises NotTakenInError."""
+        completion, batch = flight.taken.completion, flight.batch
+        while not completion.done:
+            if self._stop.is_set():
+                raise Again
+            _wait_for(completion, _LOOK_S)
+        if completion.error is not None:
+            topic = refused_topic(completion.error)
+            self._suspected = [letter for letter in batch.letters if letter.topic == topic]
+            raise completion.error
+        self.landed += 1
+        self._sizing.landed(len(batch.letters))
+        consumed = self.offsets
+        consumed |= {part: offset for part, offset in batch.offsets.items() if part in consumed}
+        for name, counts in batch.counts.items():
+            self._status.change(
+                name, records=counts.records, messages=counts.messages, dead_letters=counts.dead_letters
+            )
+            self._status.committed(name, counts.oldest_ms)
+            if counts.refused:
+                self._status.refuse(name, counts.refused)
+        self._status.dropped(flight.taken.unrouted, flight.taken.duplicates)
+
+    # ---- refused letters -------------------------------------------------------------------------------------------
+
+    def refused_letter(self, changed: Collection[str]) -> Letter | None:
+        """The dead letter that Kafka has refused; None: none was, or which of several it was shows in the next batches.
+
+        `changed` are topics that are not what they were: what was refused for one of them is made anew.
+        """
+        letters, self._suspected = self._suspected, ()
+        if not letters or letters[0].topic in changed or letters[0].topic in self._converter.letters.faults:
+            return None
+        if len(letters) > 1:
+            self._sizing.suspect(len(letters))
+            return None
+        self._sizing.suspect(0)
+        return letters[0]
+
+
+def _wait_for(completion: Completion, seconds: float) -> None:
+    """What became of a batch is for whoever lands it."""
+    with suppress(DeadlineError, NotTakenInError):
+        completion.wait(seconds)
+
+
+def refused_topic(error: JournalError) -> str:
+    """The topic for which Kafka has refused a record of a batch, and would again; empty: none is known.
+
+    The cause of a NotTakenInError is what the writer met.
+    """
+    met: BaseException | None = error
+    while met is not None:
+        if isinstance(met, FatalProducerError) and met.refused_topic:
+            return met.refused_topic
+        met = met.__cause__
+    return ""

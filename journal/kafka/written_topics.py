@@ -1,0 +1,50 @@
+"""Topics of others that a journal's transactions write to: what they must be, and the commands that make them so."""
+
+from __future__ import annotations
+
+from journal.config import Settings
+from journal.errors import KafkaRefusedError
+from journal.kafka.ports import TopicState
+
+
+def fault_of_topic(settings: Settings, topic: str, state: TopicState | None, what: str = "topic") -> str:
+    """Why nothing that must be as safe as the journal can be written to a topic; empty: it can.
+
+    `state` is None for one that is not there; `what` is what it is called.
+    """
+    command = f"--bootstrap-server {settings.bootstrap_servers}"
+    if state is None:
+        return (
+            f"{what} {topic} is not there, or nobody may see it: "
+            f"kafka-topics {command} --create --topic {topic} --replication-factor {settings.replication}"
+        )
+    if not state.may_write:
+        return f"{what} {topic} may not be written to: {_allow(settings, topic, 'Write')}"
+    if state.replication < settings.replication:
+        return (
+            f"{what} {topic} has {state.replication} replicas, and the journal's own {settings.replication}: "
+            "what a transaction has committed could be lost there. Create it with more, or set replication"
+        )
+    insync = int(state.config.get("min.insync.replicas", "1"))
+    if insync < settings.min_insync_replicas:
+        return (
+            f"{what} {topic} has min.insync.replicas={insync}, and the journal {settings.min_insync_replicas}: "
+            f"kafka-configs {command} --alter --topic {topic} "
+            f"--add-config min.insync.replicas={settings.min_insync_replicas}"
+        )
+    if insync > state.replication:
+        return f"{what} {topic} has {state.replication} replicas and min.insync.replicas={insync}: it takes no records"
+    return ""
+
+
+def hidden_topic(settings: Settings, topic: str, error: KafkaRefusedError) -> str:
+    """What to say of a topic that the cluster does not let us look at."""
+    return f"{error}: {_allow(settings, topic, 'Describe', 'DescribeConfigs', 'Write')}"
+
+
+def _allow(settings: Settings, topic: str, *operations: str) -> str:
+    what = " ".join(f"--operation {operation}" for operation in operations)
+    return (
+        f"kafka-acls --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:NAME "
+        f"{what} --topic {topic}"
+    )

@@ -1,0 +1,99 @@
+"""How a journal's sources stand, for a service's metrics: from the control rows, where the active node reports it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from journal.config import Settings
+from journal.errors import JournalError
+from journal.kafka.control import read_control
+from journal.kafka.ports import Clock, Kafka
+from journal.v1.journal_pb2 import IngressReport, SourceReport
+
+log = logging.getLogger(__name__)
+
+Sample = tuple[Mapping[str, object], float]
+"""Labels and a value."""
+
+KEPT_S = 2.0
+"""As often as a node reports."""
+
+_READ_S = 5.0
+"""Who asks for metrics does not wait for long."""
+
+
+class SourceReports:
+    """Thread-safe."""
+
+    def __init__(self, kafka: Kafka, settings: Settings, clock: Clock = time.monotonic) -> None:
+        self._kafka = kafka
+        self._journal = settings.journal
+        self._has_sources = bool(settings.routing.sources)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._report: IngressReport | None = None
+        self._read_at = float("-inf")
+
+    def newest(self) -> IngressReport | None:
+        """What was reported last; None: the configuration has no sources, no node has reported any, or it cannot be
+        read now."""
+        if not self._has_sources:
+            return None
+        with self._lock:
+            if self._clock() - self._read_at >= KEPT_S:
+                self._report = self._read()
+                self._read_at = self._clock()
+            return self._report
+
+    def _read(self) -> IngressReport | None:
+        try:
+            return read_control(self._kafka, self._journal, self._clock, _READ_S).ingress
+        except JournalError as error:
+            log.warning("metrics without sources: %s", error)
+            return None
+
+
+# ---- for Prometheus ------------------------------------------------------------------------------------------------
+
+_SOURCE_METRICS: tuple[tuple[str, str, str, Callable[[SourceReport], float]], ...] = (
+    ("records_total", "counter", "Records whose offsets are committed.", lambda row: row.records),
+    ("messages_total", "counter", "Messages that they became.", lambda row: row.messages),
+    ("dead_letters_total", "counter", "Refused ones that went to a dead-letter topic.", lambda row: row.dead_letters),
+    ("lag_records", "gauge", "Records not consumed yet.", lambda row: row.lag),
+    (
+        "latency_seconds",
+        "gauge",
+        "From the timestamp of the last batch's oldest record to its commit.",
+        lambda row: row.latency_ms / 1000,
+    ),
+    (
+        "stopped",
+        "gauge",
+        "1 while a record, a partition or a topic has stopped the source.",
+        lambda row: bool(row.error),
+    ),
+)
+
+
+def source_metrics(report: IngressReport, now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
+    """Name, kind, what it is, and samples; of the whole journal, so that every service tells the same.
+
+    Counts are since the node became active.
+    """
+    for name, kind, about, value in _SOURCE_METRICS:
+        yield f"source_{name}", kind, about, [({"source": row.source}, float(value(row))) for row in report.sources]
+    refused: list[Sample] = [
+        ({"source": row.source, "reason": reason}, count)
+        for row in report.sources
+        for reason, count in sorted(row.refused.items())
+    ]
+    yield "source_refused_total", "counter", "Records, and requests without a reply, that were refused.", refused
+    running = float(report.state == "running")
+    yield "ingress_running", "gauge", "1 while sources are consumed.", [({"node": report.node}, running)]
+    yield "ingress_unrouted_messages_total", "counter", "Messages that no queue took.", [({}, report.unrouted)]
+    yield "ingress_duplicate_messages_total", "counter", "Messages that were duplicates.", [({}, report.duplicates)]
+    age_s = max(0.0, now_ms - report.timestamp) / 1000
+    yield "ingress_report_age_seconds", "gauge", "How long a node has reported no change.", [({}, age_s)]

@@ -1,0 +1,113 @@
+"""What `/metrics` tells of routes and sources: names, labels and values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from journal.config import Settings
+from journal.kafka.control import INGRESS_KEY, control_row, control_topic
+from journal.routing.config import RoutingConfig
+from journal.v1.journal_pb2 import DivertStatus, IngressReport, RouteCounts, SourceReport
+from streams.sources import KEPT_S, SourceReports
+from streams.web import metric_lines
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+REPORT = IngressReport(
+    node="one",
+    timestamp=1000,
+    state="running",
+    unrouted=5,
+    duplicates=6,
+    sources=[
+        SourceReport(source="fine", records=12, messages=11, lag=7, latency_ms=1500),
+        SourceReport(source="in", refused={"not-text": 2, "no-key": 1}, dead_letters=3, error="t[0]@4: no text"),
+    ],
+)
+DIVERT = DivertStatus(
+    shard=3,
+    routes=[RouteCounts(route="out", sent=9, refused={"no-key": 4}, dead_letters=2)],
+    latency_ms=250,
+    stopped="no key",
+)
+
+
+class Service:
+    """`Watched` with routes and sources."""
+
+    def __init__(self, report: IngressReport | None) -> None:
+        self._report = report
+
+    def shard_states(self) -> Mapping[int, str]:
+        return {}
+
+    def stopped_shards(self) -> Mapping[int, str]:
+        return {}
+
+    def agent_troubles(self) -> list[tuple[str, int, str]]:
+        return []
+
+    def tellings(self) -> Mapping[str, int]:
+        return {}
+
+    def diverts(self) -> Mapping[int, DivertStatus]:
+        return {3: DIVERT}
+
+    def sources(self) -> IngressReport | None:
+        return self._report
+
+
+def samples(report: IngressReport | None, prefix: str) -> list[str]:
+    return [line for line in metric_lines(None, Service(report)) if line.startswith(f"kafka_journal_{prefix}")]
+
+
+def test_sources_have_metrics_of_success_failure_by_reason_lag_and_latency() -> None:
+    assert samples(REPORT, "source_") == [
+        'kafka_journal_source_records_total{source="fine"} 12',
+        'kafka_journal_source_records_total{source="in"} 0',
+        'kafka_journal_source_messages_total{source="fine"} 11',
+        'kafka_journal_source_messages_total{source="in"} 0',
+        'kafka_journal_source_dead_letters_total{source="fine"} 0',
+        'kafka_journal_source_dead_letters_total{source="in"} 3',
+        'kafka_journal_source_lag_records{source="fine"} 7',
+        'kafka_journal_source_lag_records{source="in"} 0',
+        'kafka_journal_source_latency_seconds{source="fine"} 1.5',
+        'kafka_journal_source_latency_seconds{source="in"} 0',
+        'kafka_journal_source_stopped{source="fine"} 0',
+        'kafka_journal_source_stopped{source="in"} 1',
+        'kafka_journal_source_refused_total{source="in",reason="no-key"} 1',
+        'kafka_journal_source_refused_total{source="in",reason="not-text"} 2',
+    ]
+    assert samples(REPORT, "ingress_")[:3] == [
+        'kafka_journal_ingress_running{node="one"} 1',
+        "kafka_journal_ingress_unrouted_messages_total 5",
+        "kafka_journal_ingress_duplicate_messages_total 6",
+    ]
+    assert samples(None, "source_") == samples(None, "ingress_") == []
+
+
+def test_routes_have_metrics_of_success_failure_by_reason_and_latency() -> None:
+    assert samples(None, "route_") + samples(None, "divert_") == [
+        'kafka_journal_route_sent_records_total{route="out",shard="3"} 9',
+        'kafka_journal_route_refused_messages_total{route="out",shard="3",reason="no-key"} 4',
+        'kafka_journal_route_dead_letters_total{route="out",shard="3"} 2',
+        'kafka_journal_divert_latency_seconds{shard="3"} 0.25',
+        'kafka_journal_divert_stopped{shard="3"} 1',
+    ]
+
+
+def test_reports_of_sources_are_read_from_the_control_rows_now_and_then() -> None:
+    timeline = Timeline()
+    broker = SimulatedBroker(timeline)
+    broker.create_topic(control_topic("j"), 1, 1, {})
+    routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": ["t"]}]})
+    now = [0.0]
+    kafka = SimulatedKafka(broker)
+    reports = SourceReports(kafka, Settings(journal="j", routing=routing), lambda: now[0])
+    assert reports.newest() is None
+    kafka.plain_producer().send([control_row("j", INGRESS_KEY, REPORT)], 1.0)
+    assert reports.newest() is None
+    now[0] += KEPT_S
+    assert reports.newest() == REPORT
+    assert SourceReports(kafka, Settings(journal="j"), lambda: now[0]).newest() is None

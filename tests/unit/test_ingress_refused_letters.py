@@ -1,0 +1,93 @@
+"""What the journal's writer tells of a dead letter that Kafka has refused: enough to find it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+from journal.errors import NotTakenInError
+from journal.fencing import Claim, Fence, Timing
+from journal.group import FrameNumbers, Group
+from journal.ingress.taking import refused_topic
+from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic
+from journal.kafka.ports import AbortableProducerError, Consumed, FatalProducerError, Sent
+from journal.v1.journal_pb2 import Epoch
+from journal.writer import Writer, WriterConfig
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+from tests.support.build import JOURNAL
+
+CLAIM = Claim(1, "node", b"nonce")
+
+
+class Refusing:
+    """A `TransactionalProducer` that meets errors, one after the other, when it sends."""
+
+    def __init__(self, errors: Sequence[Exception]) -> None:
+        self._errors = list(errors)
+
+    def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
+        return True
+
+    def init(self, timeout_s: float) -> None: ...
+
+    def send(self, records: Iterable[Sent], timeout_s: float) -> list[int]:
+        raise self._errors.pop(0)
+
+    def send_rows(
+        self,
+        topic: str,
+        partition: int,
+        rows: Sequence[tuple[bytes, bytes | None]],
+        timeout_s: float,
+        *,
+        before: Iterable[Sent] = (),
+    ) -> int:
+        raise self._errors.pop(0)
+
+    def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
+        return True
+
+    def commit_transaction(self, timeout_s: float) -> bool:
+        return True
+
+    def abort_transaction(self, timeout_s: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def told(*errors: Exception) -> NotTakenInError:
+    """What a group that takes in is told when its producer meets these."""
+    broker = SimulatedBroker(Timeline())
+    for topic in (wal_topic("j"), control_topic("j")):
+        broker.create_topic(topic, 1, 1, {})
+    kafka = SimulatedKafka(broker)
+    kafka.plain_producer().send([control_row("j", EPOCH_KEY, Epoch(epoch=1, node="node", nonce=b"nonce"))], 1.0)
+    clock = itertools.count()
+    timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 10.0, 1000.0)
+    writer = Writer(
+        kafka,
+        WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0),
+        CLAIM,
+        Fence(kafka, "j", timing),
+        Refusing(errors),
+        FrameNumbers((0,), 0),
+        [0],
+        timing,
+    )
+    group = Group(1, 900_000, Consumed("group", {("t", 0): 1}), [Sent("dead", 0, b"k", b"v")])
+    group.put_heartbeat(0)
+    writer.write(group)
+    assert isinstance(group.completion.error, NotTakenInError)
+    return group.completion.error
+
+
+def test_a_refused_letter_names_its_topic() -> None:
+    refused = FatalProducerError("refused", refused_topic="dead")
+    assert refused_topic(told(refused)) == "dead"
+    assert refused_topic(told(AbortableProducerError("again"), refused)) == "dead"
+
+
+def test_another_error_names_none() -> None:
+    assert refused_topic(told(FatalProducerError("time is over"))) == ""

@@ -1,0 +1,23 @@
+"""How sources stand, as they are reported."""
+
+from __future__ import annotations
+
+from journal.ingress.status import IngressStatus, SourceStatus
+
+
+def test_latency_is_from_the_oldest_record_of_the_last_batch_to_its_commit_and_the_most_is_kept() -> None:
+    now_ms = [5000.0]
+    status = IngressStatus({"in": SourceStatus("in")}, lambda: now_ms[0])
+
+    def latency() -> tuple[float, float]:
+        (found,) = status.as_json()["sources"]
+        return found["latency_ms"], found["latency_ms_max"]
+
+    assert latency() == (0, 0)
+    status.committed("in", 3000)
+    assert latency() == (2000, 2000)
+    status.committed("in", 4999)
+    assert latency() == (1, 2000)
+    status.committed("in", 0)
+    status.committed("in", 6000)
+    assert latency() == (0, 2000)
