@@ -35,7 +35,7 @@ from journal.kafka.ports import Clock, GroupMember, TopicState
 
 T = TypeVar("T")
 
-_LEADERS_LOOK_EVERY_S = 0.05
+_LOOK_EVERY_S = 0.05
 _ANSWER_MARGIN_S = 1.0
 """librdkafka ends a request at its own time-out; the wait for its future is only a second line."""
 
@@ -45,6 +45,7 @@ class KafkaCluster:
 
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._clock = clock
+        self._made: set[str] = set()
         try:
             self._client: AdminClient | None = AdminClient(
                 {**settings.admin(), **ClientEvents(settings).callbacks()}  # type: ignore[dict-item]
@@ -59,8 +60,20 @@ class KafkaCluster:
         return answer
 
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
+        """As `ports.Cluster`. Whichever broker is asked may not have heard yet of a topic that was just made: what this
+        client has made is asked for until it is there."""
         deadline = self._clock() + timeout_s
-        described = self._topics(list(topics), timeout_s)
+        wanted = list(topics)
+        made = self._made.intersection(wanted)
+        while True:
+            found = self._described(wanted, deadline - self._clock())
+            if made <= found.keys() or self._clock() >= deadline:
+                return found
+            time.sleep(_LOOK_EVERY_S)
+
+    def _described(self, topics: list[str], timeout_s: float) -> dict[str, TopicState]:
+        deadline = self._clock() + timeout_s
+        described = self._topics(topics, timeout_s)
         configs = self._configs(ResourceType.TOPIC, list(described), deadline - self._clock())
         return {
             name: TopicState(
@@ -85,10 +98,11 @@ class KafkaCluster:
         except KafkaException as error:
             if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise operating_error(f"create topic {topic}", error_of(error)) from error
+        self._made.add(topic)
         while not self._has_leaders(topic, deadline - self._clock()):
             if self._clock() >= deadline:
                 raise KafkaUnavailableError(f"topic {topic} has no leaders after {timeout_s} s")
-            time.sleep(_LEADERS_LOOK_EVERY_S)
+            time.sleep(_LOOK_EVERY_S)
 
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
         deadline = self._clock() + timeout_s
@@ -144,7 +158,7 @@ class KafkaCluster:
                 return found
             if self._clock() >= deadline:
                 raise DeadlineError(f"offsets of group {group}: a transaction with some is still open")
-            time.sleep(_LEADERS_LOOK_EVERY_S)
+            time.sleep(_LOOK_EVERY_S)
         return {}
 
     def _offsets_of(
