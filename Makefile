@@ -75,8 +75,11 @@ simulate: venv  ## the simulation, SEEDS seeds from SEED on (20000 take about 10
 
 SECONDS ?= 3600
 
-chaos: venv  ## the long fault tests, then a random mix of faults for SECONDS (default an hour; python -m tests.chaos -h)
-	KAFKA_JOURNAL_TEST_LONG=1 $(BIN)/pytest tests/chaos
+LONG_TESTS := tests/chaos tests/integration/test_divert_kills.py tests/integration/test_ingress_kills.py
+
+chaos: venv  ## the long fault tests, the matrix of endings (1 to 3 hours), a mix of faults for SECONDS (default an hour)
+	KAFKA_JOURNAL_TEST_LONG=1 $(BIN)/pytest $(LONG_TESTS)
+	$(BIN)/python -m tests.chaos --matrix
 	$(BIN)/python -m tests.chaos --seconds $(SECONDS)
 
 .PHONY: chaos

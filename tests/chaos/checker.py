@@ -89,7 +89,7 @@ def check(evidence: Evidence, activations: Mapping[int, Activation]) -> Verdict:
         _check_staged(activation, folds, verdict)
         verdict.submitted += len(activation.submitted)
         verdict.acknowledged += len(activation.done)
-        verdict.activations += not activation.empty
+        verdict.activations += activation.loaded
     return verdict
 
 
@@ -97,10 +97,12 @@ def check(evidence: Evidence, activations: Mapping[int, Activation]) -> Verdict:
 
 
 def _fold_shard(shard: int, evidence: Evidence, activations: Mapping[int, Activation], verdict: Verdict) -> WalFold:
+    unchecked = {epoch for epoch, activation in activations.items() if activation.loaded}
+
     def check_load(epoch: int, state: ShardState) -> None:
-        activation = activations.get(epoch)
-        if activation is not None and not activation.empty:
-            loaded = load_state(activation.load, shard, evidence.shards)
+        if epoch in unchecked:
+            unchecked.discard(epoch)
+            loaded = load_state(activations[epoch].load, shard, evidence.shards)
             _compare(state, loaded, fold.deleted, Kind.LOAD, f"the load of epoch {epoch}, shard {shard}", verdict)
 
     fold = WalFold(evidence.journal, check_load)
@@ -119,6 +121,8 @@ def _fold_shard(shard: int, evidence: Evidence, activations: Mapping[int, Activa
         verdict.add(Kind.TABLE, f"shard {shard}: the mark stands at {mark.offset}, where nothing is")
     for fault in fold.faults:
         verdict.add(Kind.WAL, f"shard {shard}: {fault}")
+    for epoch in sorted(unchecked):
+        verdict.add(Kind.WAL, f"shard {shard}: epoch {epoch} was activated, and has no marker")
     verdict.effective += sum(len(effects) for effects in fold.effects.values())
     return fold
 

@@ -13,13 +13,17 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from journal.config import Settings
 from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.embedded_config import own_properties
 from tests.chaos.processes import (
     WAIT_TIMEOUT_S,
     BrokerProcess,
@@ -34,6 +38,7 @@ from tests.support.processes import command_env, run_command
 
 BROKERS = 3
 START_TIMEOUT_S = 240.0
+LOOK_TIMEOUT_S = 5.0
 SETTINGS = {
     "KAFKA_JOURNAL_REPLICATION": "3",
     "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "4000",
@@ -179,6 +184,30 @@ class Cluster:
         """Operations, of all nodes in all their lives."""
         return sum(node.acknowledged for node in self.nodes)
 
+    def members(self, *, without: BrokerProcess | None = None) -> set[int]:
+        """The brokers that a broker counts as the cluster's; `without` is not asked for the way to it."""
+        asked = [broker.address for broker in self.brokers if broker is not without]
+        try:
+            return set(AdminClient({"bootstrap.servers": ",".join(asked)}).list_topics(timeout=LOOK_TIMEOUT_S).brokers)
+        except KafkaException:
+            return set()
+
+    def session_s(self, kind: str) -> float:
+        """How long a broker, node or worker may be silent: then the others go on without it."""
+        if kind == "broker":
+            return int(own_properties(BROKERS)["broker.session.timeout.ms"]) / 1000
+        name = {"node": "node_session_timeout_ms", "worker": "session_timeout_ms"}[kind]
+        return int(self.settings.get(name, Settings.model_fields[name].default)) / 1000
+
+    def take_ended_by_themselves(self) -> list[str]:
+        """How processes ended that nobody had ended, since this was asked last."""
+        ended: list[str] = []
+        for process in self.processes:
+            process.note_end()
+            ended += process.ended_by_itself
+            process.ended_by_itself.clear()
+        return ended
+
     # ---- waiting and mending -----------------------------------------------------------------------------------------
 
     def wait_for_active(self, timeout_s: float = WAIT_TIMEOUT_S) -> NodeProcess:
@@ -205,17 +234,46 @@ class Cluster:
         wanted = self.acknowledged + more
         wait_for(lambda: self.acknowledged >= wanted, f"{more} acknowledgements ({self._where()})", timeout_s)
 
-    @contextmanager
-    def idle(self) -> Iterator[None]:
-        """The workload rests; the active node appends nothing."""
+    def wait_for_members(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """All brokers are members of the Kafka cluster."""
+        wait_for(lambda: len(self.members()) == BROKERS, f"{BROKERS} brokers ({self._where()})", timeout_s)
+
+    def wait_for_shares(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """Every worker that runs reads some of the shards, and each is read by one."""
+
+        def shared() -> bool:
+            shares = [worker.shards for worker in self.workers if worker.running]
+            return all(shares) and sorted(shard for share in shares for shard in share) == list(range(self.shards))
+
+        wait_for(shared, f"shares of all shards ({self._where()})", timeout_s)
+
+    def wait_until_left_out(self, process: Process, timeout_s: float = WAIT_TIMEOUT_S) -> None:
+        """The others go on without a process that says nothing: another node is active in a newer epoch, other workers
+        read its shards, the other brokers count it no more."""
+        wait_for(self._left_out(process), f"the others without {process.name} ({self._where()})", timeout_s)
+
+    def _left_out(self, process: Process) -> Callable[[], bool]:
+        if isinstance(process, NodeProcess):
+            epoch, nodes = process.epoch, [node for node in self.nodes if node is not process]
+            return lambda: any(node.epoch > epoch for node in nodes)
+        if isinstance(process, WorkerProcess):
+            shards, workers = process.shards, [worker for worker in self.workers if worker is not process]
+            assert shards, f"{process.name} reads nothing: see wait_for_shares"
+            return lambda: shards <= {shard for worker in workers if worker.running for shard in worker.shards}
+        assert isinstance(process, BrokerProcess)
+        others = {broker.broker for broker in self.brokers if broker is not process}
+        return lambda: self.members(without=process) == others
+
+    def rest(self) -> None:
+        """The workload rests until `work`."""
         self._idle_note.touch()
-        try:
-            yield
-        finally:
-            self._idle_note.unlink()
+
+    def work(self) -> None:
+        self._idle_note.unlink(missing_ok=True)
 
     def mend(self) -> None:
-        """Starts whatever does not run, and lets go on whatever is paused."""
+        """Starts whatever does not run, and lets go on whatever is paused or rests."""
+        self.work()
         for process in self.processes:
             if process.running:
                 process.resume()

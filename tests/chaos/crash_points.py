@@ -1,6 +1,7 @@
 """Named points at which a process under test kills itself, as a crash just there would: nothing is flushed or closed.
 
-A point is armed by its name in a file, also while the process runs, and stays so until the file is gone.
+A point is armed by its name in a file, also while the process runs, and stays so until the file is gone. The process
+leaves the name in another file before it ends, so that no other death can be taken for this one.
 `tests.chaos.crash_places` says where in a process each of them is.
 """
 
@@ -32,13 +33,20 @@ class CrashPoints:
 
     def __init__(self, home: Path) -> None:
         self._file = home / "crash-at"
+        self._mark = home / "crashed-at"
 
     def arm(self, point: str) -> None:
         assert point in (*ACTIVATION_POINTS, *CHECKPOINT_POINTS)
+        self._mark.unlink(missing_ok=True)
         self._file.write_text(point, encoding="utf-8")
 
     def disarm(self) -> None:
         self._file.unlink(missing_ok=True)
+
+    @property
+    def crashed_at(self) -> str:
+        """The point at which the process has killed itself since `arm`; empty if it has not."""
+        return self._mark.read_text(encoding="utf-8") if self._mark.exists() else ""
 
     def armed(self, point: str) -> bool:
         return self._file.exists() and self._file.read_text(encoding="utf-8") == point
@@ -46,6 +54,7 @@ class CrashPoints:
     def reached(self, point: str) -> None:
         """The process ends here if it is to."""
         if self.armed(point):
+            self._mark.write_text(point, encoding="utf-8")
             os.kill(os.getpid(), signal.SIGKILL)
 
     def sending(self, point: str) -> bool:

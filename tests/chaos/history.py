@@ -4,6 +4,7 @@ A node appends JSON lines to a file, each in one write, so that a line outlives 
 
     {"role":"active","epoch":3,"t":1700000000.1}       what the node is now
     {"loaded":[...],"epoch":3}                         the state that an activation was given; it comes first
+    {"fenced":"epoch 4 has begun","t":1700000000.3}    it was told that it is active no more, and did not choose to
     {"n":50331649,"op":"add","id":9,"kind":4,"data":"103-1b2c3d4e"}       submitted: written before the call
     {"refused":50331649}                               the call raised: nothing was submitted
     {"done":50331649,"t":1700000000.2}                 acknowledged
@@ -60,14 +61,11 @@ class Activation:
 
     epoch: int
     load: list[dict[str, Any]] = field(default_factory=list)
+    loaded: bool = False
+    """Whether `load` is what a loader was told: also if that was nothing."""
     submitted: list[Submitted] = field(default_factory=list)
     done: set[int] = field(default_factory=set)
     not_written: set[int] = field(default_factory=set)
-
-    @property
-    def empty(self) -> bool:
-        """Whether nothing was loaded (there may have been nothing) and nothing was submitted."""
-        return not self.load and not self.submitted
 
 
 @dataclass
@@ -98,7 +96,9 @@ def take_lines(history: History, lines: Iterable[str], node: str) -> None:
     for entry in _entries(lines):
         if "op" in entry:
             operation = Submitted(**entry)
-            history.activation(operation.n >> EPOCH_BITS).submitted.append(operation)
+            activation = history.activation(operation.n >> EPOCH_BITS)
+            assert activation.loaded, f"{node}: {operation} was submitted before its epoch had a load"
+            activation.submitted.append(operation)
         elif "done" in entry:
             history.activation(entry["done"] >> EPOCH_BITS).done.add(entry["done"])
             history.acknowledged_at.append(entry["t"])
@@ -110,8 +110,8 @@ def take_lines(history: History, lines: Iterable[str], node: str) -> None:
             assert refused.n == entry["refused"], f"{node}: {refused} was not the last one submitted"
         elif "loaded" in entry:
             activation = history.activation(entry["epoch"])
-            assert activation.empty, f"epoch {entry['epoch']} was activated twice"
-            activation.load = entry["loaded"]
+            assert not activation.loaded, f"epoch {entry['epoch']} was activated twice"
+            activation.load, activation.loaded = entry["loaded"], True
         elif "role" in entry:
             history.roles.append(RoleChange(entry["t"], node, entry["role"], entry.get("epoch", 0)))
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
 from tests.chaos.checker import check
 from tests.chaos.cluster import Cluster
-from tests.chaos.history import read_history
+from tests.chaos.faults.fault import FaultOfOne
+from tests.chaos.node import IN_FLIGHT_MAX
 from tests.chaos.plants import PLANTS, Run
-from tests.chaos.processes import NodeProcess, wait_for
+from tests.chaos.processes import wait_for
 from tests.chaos.report import Report
 from tests.chaos.run import Outcome, judge
 
@@ -22,7 +24,30 @@ long_form = pytest.mark.skipif(not os.environ.get(LONG), reason=f"takes minutes:
 def assert_sound(cluster: Cluster) -> None:
     """Everything agrees with everything."""
     print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
-    assert judge(cluster, Report("judged", SEED)).report.faults_found == []
+    assert judge(cluster, Report("judged", SEED)).report.wrong == []
+
+
+def outlast(cluster: Cluster, fault: FaultOfOne, more: int) -> None:
+    """It lasts for longer than a session, and until the others go on without the process: they acknowledge so many
+    operations more, and all do so when it is healed."""
+    cluster.wait_for_shares()
+    fault.inject(cluster)
+    injected, process = time.monotonic(), fault.target
+    cluster.wait_until_left_out(process)
+    until = injected + cluster.session_s(process.kind)
+    wait_for(lambda: time.monotonic() > until, f"the end of the session of {process.name}")
+    cluster.wait_for_acknowledgements(more)
+    fault.heal(cluster)
+    cluster.wait_for_acknowledgements(more)
+
+
+def bear(cluster: Cluster, fault: FaultOfOne, requests: int) -> None:
+    """It lasts for so many requests, each asked for and answered meanwhile; then all go on."""
+    fault.inject(cluster)
+    for _ in range(requests):
+        cluster.wait_for_acknowledgements(IN_FLIGHT_MAX + 1)
+    fault.heal(cluster)
+    cluster.wait_for_acknowledgements(IN_FLIGHT_MAX + 1)
 
 
 def check_the_checker(outcome: Outcome) -> None:
@@ -41,16 +66,3 @@ def check_the_checker(outcome: Outcome) -> None:
     assert without_place <= {"a transaction in doubt forgotten", "a transaction settled by nobody"}, (
         "only transactions in doubt may happen to be all settled whenever somebody looks"
     )
-
-
-def wait_for_successor(cluster: Cluster, left: NodeProcess) -> None:
-    """Another node is active in a newer epoch."""
-    epoch = left.epoch
-    wait_for(
-        lambda: any(node is not left and node.epoch > epoch for node in cluster.nodes), f"a successor of {left.name}"
-    )
-
-
-def roles_of(node: NodeProcess) -> list[str]:
-    """What it was, one after the other."""
-    return [change.role for change in read_history([node.history_file]).roles]

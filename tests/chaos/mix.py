@@ -1,4 +1,8 @@
-"""The random mix: every fault that this machine lets us inject, in an order that the seed decides."""
+"""The random mix: every fault that this machine lets us inject, each once and then at random, as the seed decides.
+
+Two have tests of their own only: topics that are made anew are another journal, and a standby that is away for longer
+than tombstones are kept needs a table that is compacted at once.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,13 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
 from tests.chaos.ending import MachineEnding, matrix
 from tests.chaos.faults import disks
+from tests.chaos.faults.anew import TableMadeAnew
 from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
 from tests.chaos.faults.cutting import Delayed, Isolation, Lossy, Partition, SlowLink, Way
 from tests.chaos.faults.disks import DamagedCopy, FullDisk
 from tests.chaos.faults.fault import Choice, Fault, active_node, any_broker, any_node, any_worker
 from tests.chaos.faults.network import Network
-from tests.chaos.faults.pausing import Pause, PauseInTransaction
+from tests.chaos.faults.pausing import IdlePause, Pause, PauseInTransaction
 from tests.chaos.processes import Process
 from tests.chaos.report import Report
 from tests.chaos.run import Plan, run
@@ -35,7 +40,7 @@ def mixed_run(directory: Path, out: Path, *, seed: int, seconds: float, rate: in
             faults += network_faults(seed, on.network)
         if on.small_disks:
             faults.append(FullDisk(seed, _one_of(on.small_disks)))
-        plan = Plan("mix", faults, at_random=True, seconds=seconds, hold_s=(0.2, 10.0))
+        plan = Plan("mix", faults, at_random=True, seconds=seconds, hold_s=(0.2, 10.0), lacks=on.lacks)
         return run(on.cluster, plan, out).report
 
 
@@ -45,14 +50,18 @@ def local_faults(seed: int) -> list[Fault]:
         *matrix(seed),
         MachineEnding(seed),
         Pause(seed, active_node, "pause active node"),
+        IdlePause(seed),
         Pause(seed, any_broker, "pause broker"),
         Pause(seed, any_worker, "pause worker"),
         PauseInTransaction(seed),
         DamagedCopy(seed, any_node, disks.everything_deleted, "node's copy deleted"),
         DamagedCopy(seed, any_worker, disks.everything_deleted, "worker's copy deleted"),
+        DamagedCopy(seed, any_node, disks.tables_flipped, "rows of a node's copy flipped"),
+        DamagedCopy(seed, any_worker, disks.tables_flipped, "rows of a worker's copy flipped"),
         DamagedCopy(seed, any_node, disks.some_files_deleted, "files of a node's copy deleted"),
         DamagedCopy(seed, any_worker, disks.some_files_flipped, "files of a worker's copy flipped"),
         DamagedCopy(seed, any_node, disks.some_files_truncated, "files of a node's copy truncated"),
+        TableMadeAnew(seed),
         *(CrashInActivation(seed, point) for point in ACTIVATION_POINTS),
         *(CrashInCheckpoint(seed, point) for point in CHECKPOINT_POINTS),
     ]

@@ -203,6 +203,14 @@ def _load_order(run: Run) -> None:
     line["at"] = [line["at"][0] + 1, *line["at"][1:]]
 
 
+def _load_empty(run: Run) -> None:
+    """The last activation was given nothing."""
+    load = run.last().load
+    if not load:
+        raise LookupError("nothing was there to be loaded")
+    load.clear()
+
+
 def _table(run: Run) -> None:
     """The tables lack a record."""
     for shard, rows in enumerate(run.evidence.table):
@@ -224,6 +232,15 @@ def _wal(run: Run) -> None:
     run.put(shard, place, frame, list(frame.operations))
 
 
+def _marker(run: Run) -> None:
+    """A shard has no marker of the last epoch, nor what follows it."""
+    for shard, place, frame in run.frames():
+        if frame.epoch == run.last().epoch and [op.type for op in frame.operations] == [MARKER]:
+            del run.evidence.wal[shard][place:]
+            return
+    raise LookupError("the last activation has no marker")
+
+
 PLANTS: dict[str, tuple[Callable[[Run], None], Kind]] = {
     "an acknowledged operation lost": (_lost, Kind.LOST),
     "a transaction torn": (_partial, Kind.PARTIAL),
@@ -237,6 +254,8 @@ PLANTS: dict[str, tuple[Callable[[Run], None], Kind]] = {
     "a transaction settled by nobody": (_settled_by_nobody, Kind.IN_DOUBT),
     "a load of other data": (_load, Kind.LOAD),
     "a load in another order": (_load_order, Kind.LOAD),
+    "the last load is empty": (_load_empty, Kind.LOAD),
     "a row missing in the tables": (_table, Kind.TABLE),
     "a frame missing": (_wal, Kind.WAL),
+    "a marker missing": (_marker, Kind.WAL),
 }

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from ast import literal_eval
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +24,7 @@ from tests.chaos.crash_points import CrashPoints
 WAIT_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
 _LOOK_EVERY_S = 0.02
+_SHARES = re.compile(r": (reading from|gave back) (\{.*\}|\[.*\])\n")
 
 
 def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_TIMEOUT_S) -> None:
@@ -50,6 +53,9 @@ class Process(ABC):
         self.host = place.host
         self.prefix = place.prefix
         self.directory = directory
+        self.ended_by_itself: list[str] = []
+        """How it ended each time that nobody had ended it, as far as `note_end` knows."""
+        self._is_to_run = False
 
     @property
     def kind(self) -> str:
@@ -89,6 +95,15 @@ class Process(ABC):
     def running(self) -> bool:
         return self.pid is not None
 
+    def note_end(self) -> None:
+        """Notes it if the process has ended by itself; whatever starts or ends one does that first."""
+        if self._is_to_run and not self.running:
+            self._is_to_run = False
+            self.ended_by_itself.append(self._how_it_ended())
+
+    def _how_it_ended(self) -> str:
+        return f"{self.name} ended"
+
     def _send(self, number: signal.Signals) -> None:
         pid = self.pid
         assert pid is not None, f"{self.name} does not run"
@@ -102,6 +117,7 @@ class BrokerProcess(Process):
         super().__init__(f"broker-{broker}", place, kafka.directory / f"broker-{broker}" / "data")
         self._kafka = kafka
         self.broker = broker
+        self._is_to_run = True  # whoever started the cluster has started it
 
     @property
     def pid(self) -> int | None:
@@ -118,12 +134,18 @@ class BrokerProcess(Process):
 
     def start(self, *, ready: bool = True) -> None:
         """Always waits: a broker has no other way to be started."""
+        self.note_end()
         self._kafka.start_broker(self.broker)
+        self._is_to_run = True
 
     def stop(self) -> None:
+        self.note_end()
+        self._is_to_run = False
         self._kafka.stop_broker(self.broker)
 
     def kill(self) -> None:
+        self.note_end()
+        self._is_to_run = False
         if self.running:
             self._kafka.kill(self.broker)
 
@@ -138,6 +160,7 @@ class ChildProcess(Process):
         self._command = [*place.prefix, *command]
         self._env = {**env, **place.env}
         self._child: subprocess.Popen[bytes] | None = None
+        self._log_before = 0
         self._progress_before = 0
         self._home = directory / name
         self._home.mkdir(parents=True, exist_ok=True)
@@ -156,19 +179,24 @@ class ChildProcess(Process):
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def start(self, *, ready: bool = True) -> None:
+        self.note_end()
         if self.running:
             return
         before = self._progress_before = self.progress()
+        self._log_before = len(self.log())
         self.directory.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self._child = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self._env
             )
+        self._is_to_run = True
         if ready:
             wait_for(lambda: self.progress() > before or not self.running, f"{self.name}'s start")
             assert self.running, f"{self.name} ended:\n{self.log()[-3000:]}"
 
     def stop(self) -> None:
+        self.note_end()
+        self._is_to_run = False
         if self._child is None or not self.running:
             return
         self._child.send_signal(signal.SIGTERM)
@@ -179,9 +207,27 @@ class ChildProcess(Process):
         assert code == 0 or still_starting, f"{self.name} ended with {code}:\n{self.log()[-3000:]}"
 
     def kill(self) -> None:
+        self.note_end()
+        self._is_to_run = False
         if self._child is not None:
             self._child.kill()
             self._child.wait()
+
+    def wait_for_crash(self, point: str) -> None:
+        """Until the process has killed itself at this point, which is armed; disarms it. Any other end is an
+        AssertionError."""
+        wait_for(lambda: not self.running, f"{self.name}'s end at {point!r} ({self.log_file})")
+        assert self._child is not None
+        code, reached = self._child.returncode, self.crash_points.crashed_at
+        assert (code, reached) == (-signal.SIGKILL, point), (
+            f"{self._how_it_ended()}, at {reached or 'no point'} instead of {point!r}:\n{self.log()[-3000:]}"
+        )
+        self.crash_points.disarm()
+        self._is_to_run = False
+
+    def _how_it_ended(self) -> str:
+        assert self._child is not None
+        return f"{self.name} ended with {self._child.returncode}"
 
     @abstractmethod
     def progress(self) -> int:
@@ -193,6 +239,15 @@ class WorkerProcess(ChildProcess):
 
     def progress(self) -> int:
         return self.log().count("reading from")
+
+    @property
+    def shards(self) -> set[int]:
+        """Those that it reads, as its log says: what one that is dead, stopped or cut off last said of itself."""
+        shards: set[int] = set()
+        for what, told in _SHARES.findall(self.log()[self._log_before :]):
+            named = set(literal_eval(told))
+            shards = shards | named if what == "reading from" else shards - named
+        return shards
 
 
 class NodeProcess(ChildProcess):
@@ -207,6 +262,7 @@ class NodeProcess(ChildProcess):
         self._role = "stopped"
         self._epoch = 0
         self._acknowledged = 0
+        self._fenced = 0
         self._roles = 0
 
     @property
@@ -227,6 +283,13 @@ class NodeProcess(ChildProcess):
         self._follow()
         return self._acknowledged
 
+    @property
+    def fenced(self) -> int:
+        """How often it was told that it is active no more, in all its lives: `role` may be another so soon after that
+        nobody sees it."""
+        self._follow()
+        return self._fenced
+
     def progress(self) -> int:
         self._follow()
         return self._roles
@@ -241,6 +304,7 @@ class NodeProcess(ChildProcess):
         new = new[: new.rfind(b"\n") + 1]
         self._read += len(new)
         self._acknowledged += new.count(b'{"done":')
+        self._fenced += new.count(b'{"fenced":')
         for line in new.splitlines() if b'{"role":' in new else ():
             if line.startswith(b'{"role":'):
                 self._roles += 1

@@ -39,7 +39,12 @@ class Report:
     acknowledged: int = 0
     activations: int = 0
     injections: list[Injection] = field(default_factory=list)
+    planned: list[str] = field(default_factory=list)
+    """Every kind of fault that the run may inject."""
+    lacks: dict[str, str] = field(default_factory=dict)
+    """What this machine has not, so that its faults are not planned, and the reason."""
     ended_by_themselves: list[str] = field(default_factory=list)
+    """Processes that nobody had ended."""
     rates: list[int] = field(default_factory=list)
     """Operations acknowledged in each second."""
     roles: list[RoleChange] = field(default_factory=list)
@@ -62,9 +67,20 @@ class Report:
         self.rates = [0] * (int(max(times, default=0.0)) + 1)
         for t in times:
             self.rates[int(t)] += 1
-        ends = [injection.at for injection in self.injections[1:]] + [times[-1] if times else 0.0]
+        ends = [*(injection.at for injection in self.injections), times[-1] if times else 0.0][1:]
         for injection, end in zip(self.injections, ends, strict=True):
             injection.silent_s = longest_gap(times, injection.at, end)
+
+    @property
+    def wrong(self) -> list[str]:
+        """Everything that must not be: a run is good if there is nothing."""
+        return [*self.faults_found, *(f"ended by itself: {ended}" for ended in self.ended_by_themselves)]
+
+    @property
+    def never_injected(self) -> list[str]:
+        """Kinds of faults that were planned; there was no time for them."""
+        injected = {injection.fault for injection in self.injections}
+        return [name for name in self.planned if name not in injected]
 
     def recovery_s(self) -> dict[str, float]:
         """Median, 99th percentile and longest of the times to recover."""
@@ -79,14 +95,16 @@ class Report:
             f"{self.acknowledged} of {self.submitted} operations acknowledged, {self.activations} activations",
             f"time to recover: {recovery}",
         ]
-        if self.ended_by_themselves:
-            lines.append(f"ended by themselves: {', '.join(self.ended_by_themselves)}")
-        lines += [f"FOUND {found}" for found in self.faults_found]
-        return "\n".join(lines if self.faults_found else [*lines, "nothing was found wrong"])
+        lines += [f"no faults of the {what} on this machine: {why}" for what, why in self.lacks.items()]
+        if missing := self.never_injected:
+            lines.append(f"no time for {len(missing)} of {len(self.planned)} kinds of faults: {', '.join(missing)}")
+        lines += [f"FOUND {found}" for found in self.wrong] or ["nothing was found wrong"]
+        return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         return {
             **asdict(self),
+            "never_injected": self.never_injected,
             "recovery_s": self.recovery_s(),
             "roles": [change._asdict() for change in self.roles],
         }

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 
 from journal.journal import BlockingJournal
@@ -33,7 +34,7 @@ class Plan:
     name: str
     faults: Sequence[Fault]
     at_random: bool = False
-    """Whether the next fault is drawn, and not the one after the last."""
+    """Whether the next fault is drawn, and not the one after the last. Each comes once before any comes again."""
     operations: int = 0
     """Acknowledged before it may end, and..."""
     seconds: float = 0.0
@@ -44,6 +45,8 @@ class Plan:
     """From a fault until it is healed."""
     calm_operations: tuple[int, int] = (200, 2000)
     """Acknowledged between a fault's end and the next."""
+    lacks: Mapping[str, str] = field(default_factory=dict)
+    """What is left out of the plan as this machine does not allow it, and the reason."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,15 @@ def run(cluster: Cluster, plan: Plan, out: Path) -> Outcome:
 
     All nodes have stopped when it returns. Raises AssertionError if the cluster does not come back from a fault.
     """
-    report = Report(plan.name, cluster.seed)
+    planned = [fault.name for fault in plan.faults]
+    report = Report(plan.name, cluster.seed, planned=planned, lacks=dict(plan.lacks))
     began = time.time()
     try:
         _carry_out(cluster, plan, report, began)
         outcome = judge(cluster, report)
     except AssertionError as error:
         report.faults_found.append(f"the run came to no end: {error}")
+        report.ended_by_themselves += cluster.take_ended_by_themselves()
         raise
     finally:
         history = read_history([node.history_file for node in cluster.nodes])
@@ -79,6 +84,7 @@ def run(cluster: Cluster, plan: Plan, out: Path) -> Outcome:
 
 def _carry_out(cluster: Cluster, plan: Plan, report: Report, began: float) -> None:
     chance = random.Random(f"{plan.name}/{cluster.seed}")
+    faults = schedule(plan, chance)
     before = cluster.acknowledged
     cluster.wait_for_acknowledgements(plan.calm_operations[0])
     while (
@@ -86,10 +92,17 @@ def _carry_out(cluster: Cluster, plan: Plan, report: Report, began: float) -> No
         or len(report.injections) < plan.injections
         or cluster.acknowledged - before < plan.operations
     ):
-        at = len(report.injections)
-        fault = chance.choice(plan.faults) if plan.at_random else plan.faults[at % len(plan.faults)]
-        _inject(cluster, plan, fault, chance, report, began)
+        _inject(cluster, plan, next(faults), chance, report, began)
         report.seconds = time.time() - began
+
+
+def schedule(plan: Plan, chance: random.Random) -> Iterator[Fault]:
+    """The plan's faults without end: in turn; or each once, in an order that is drawn, and then at random."""
+    if not plan.at_random:
+        yield from cycle(plan.faults)
+    yield from chance.sample(plan.faults, len(plan.faults))
+    while True:
+        yield chance.choice(plan.faults)
 
 
 def _inject(cluster: Cluster, plan: Plan, fault: Fault, chance: random.Random, report: Report, began: float) -> None:
@@ -105,9 +118,10 @@ def _inject(cluster: Cluster, plan: Plan, fault: Fault, chance: random.Random, r
     fault.heal(cluster)
     injection.healed_at = time.time() - began
     cluster.wait_for_acknowledgements(chance.randrange(*plan.calm_operations), RECOVERY_TIMEOUT_S)
+    of = f"{fault.name} of {injection.target}" if injection.target else fault.name
+    report.ended_by_themselves += [f"{ended} after {of}" for ended in cluster.take_ended_by_themselves()]
     for process in cluster.processes:
         if not process.running:
-            report.ended_by_themselves.append(f"{process.name} after {fault.name} of {injection.target}")
             process.start(ready=False)
 
 
@@ -119,6 +133,7 @@ def judge(cluster: Cluster, report: Report) -> Outcome:
     history = read_history([node.history_file for node in cluster.nodes])
     last = final_activation(cluster)
     evidence = settled_evidence(cluster.bootstrap, cluster.journal)
+    report.ended_by_themselves += [f"{ended} before the end" for ended in cluster.take_ended_by_themselves()]
     activations = {**history.activations, last.epoch: last}
     report.take_verdict(check(evidence, activations))
     return Outcome(report, evidence, activations)
@@ -130,4 +145,4 @@ def final_activation(cluster: Cluster) -> Activation:
     settings = settings_of(cluster.bootstrap, cluster.journal, cluster.directory / "judge", **cluster.settings)
     with BlockingJournal(settings, copy_name="judge") as journal:
         activated = journal.activate(loader)
-    return Activation(activated.epoch, loader.lines)
+    return Activation(activated.epoch, loader.lines, loaded=True)

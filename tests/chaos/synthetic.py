@@ -54,7 +54,7 @@ class MadeUp:
         for shard in range(SHARDS):
             self._write(shard, [Operation(type=MARKER, data=b"n" * 16)])
         self._group += 1
-        activation = Activation(self._epoch)
+        activation = Activation(self._epoch, loaded=True)
         for shard in range(SHARDS):
             activation.load += _load(self._fold(shard).state, shard, self._names())
         activation.load = _merged(activation.load)

@@ -6,6 +6,7 @@ In order: a later test goes on with what an earlier one left. The long forms are
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,17 +17,16 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
 from tests.chaos.ending import Ending, MachineEnding
 from tests.chaos.faults import disks
-from tests.chaos.faults.anew import make_table_anew, make_topics_anew
+from tests.chaos.faults.anew import TableMadeAnew, make_topics_anew
 from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
 from tests.chaos.faults.cutting import Delayed, Isolation, Lossy, Partition, SlowLink, Way
 from tests.chaos.faults.disks import DamagedCopy, FullDisk
 from tests.chaos.faults.fault import FaultOfOne, active_node, any_broker, any_node, any_worker, named
 from tests.chaos.faults.network import Network
-from tests.chaos.faults.pausing import Pause, PauseInTransaction
-from tests.chaos.judging import SEED, assert_sound, long_form, roles_of, wait_for_successor
-from tests.chaos.processes import NodeProcess, wait_for
-from tests.chaos.report import Report
-from tests.chaos.run import judge
+from tests.chaos.faults.pausing import IdlePause, Pause, PauseInTransaction
+from tests.chaos.judging import SEED, assert_sound, bear, long_form, outlast
+from tests.chaos.processes import NodeProcess, WorkerProcess, wait_for
+from tests.chaos.run import Plan, run
 from tests.chaos.stage import Stage, stage
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 RATE = 500
 MEANWHILE = 200
 """Operations that the others acknowledge before a fault is healed, and all of them after it."""
+REQUESTS = 3
+PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +46,22 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @pytest.fixture
-def cluster(scene: Stage) -> Cluster:
-    """Everything runs, also what an earlier test that failed has left dead."""
+def cluster(scene: Stage) -> Iterator[Cluster]:
+    """Everything runs, also what an earlier test that failed has left dead. Nothing may end by itself."""
     scene.cluster.mend()
     scene.cluster.wait_for_acknowledgements(1)
-    return scene.cluster
+    scene.cluster.take_ended_by_themselves()
+    yield scene.cluster
+    assert scene.cluster.take_ended_by_themselves() == []
 
 
 @pytest.fixture
-def network(scene: Stage) -> Network:
+def network(scene: Stage) -> Iterator[Network]:
+    """Whole again when a test ends, also one that failed."""
     if scene.network is None:
         pytest.skip(scene.lacks["network"])
-    return scene.network
+    yield scene.network
+    scene.network.heal()
 
 
 def survive(cluster: Cluster, fault: FaultOfOne) -> None:
@@ -71,7 +77,7 @@ def succeed(cluster: Cluster, fault: FaultOfOne) -> NodeProcess:
     fault.inject(cluster)
     left = fault.target
     assert isinstance(left, NodeProcess)
-    wait_for_successor(cluster, left)
+    cluster.wait_until_left_out(left)
     fault.heal(cluster)
     cluster.wait_for_acknowledgements(MEANWHILE)
     return left
@@ -102,28 +108,29 @@ def test_a_machine_ends_with_its_node_and_its_worker(cluster: Cluster) -> None:
 # ---- processes that stop for a while -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("idle", [False, True], ids=["busy", "idle"])
-def test_a_zombie_is_fenced_and_a_standby_again(cluster: Cluster, idle: bool) -> None:
-    def pause() -> None:
-        fault = Pause(SEED, active_node)
-        fault.inject(cluster)
-        zombie = fault.target
-        assert isinstance(zombie, NodeProcess)
-        before = len(roles_of(zombie))
-        wait_for_successor(cluster, zombie)
-        fault.heal(cluster)
-        wait_for(lambda: roles_of(zombie)[-1] == "standby", f"{zombie.name} as a standby")
-        assert "fenced" in roles_of(zombie)[before:]
-
-    if idle:
-        with cluster.idle():
-            pause()
-    else:
-        pause()
+@pytest.mark.parametrize("fault", [Pause(SEED, active_node), IdlePause(SEED)], ids=["busy", "idle"])
+def test_a_zombie_is_fenced_and_a_standby_again(cluster: Cluster, fault: Pause) -> None:
+    fault.inject(cluster)
+    zombie = fault.target
+    assert isinstance(zombie, NodeProcess)
+    before = zombie.fenced
+    cluster.wait_until_left_out(zombie)
+    fault.heal(cluster)
+    wait_for(lambda: zombie.role == "standby", f"{zombie.name} as a standby")
+    assert zombie.fenced == before + 1
 
 
-def test_a_worker_stops_inside_its_transaction(cluster: Cluster) -> None:
-    survive(cluster, PauseInTransaction(SEED))
+def test_a_worker_stops_inside_its_transaction_and_is_fenced(cluster: Cluster) -> None:
+    """It goes on when its shards are another's, gives them up, and gets its share again."""
+    fault = PauseInTransaction(SEED)
+    fault.inject(cluster)
+    worker = fault.target
+    assert isinstance(worker, WorkerProcess)
+    before = len(worker.log())
+    cluster.wait_for_acknowledgements(MEANWHILE)
+    fault.heal(cluster)
+    wait_for(lambda: "gave back" in worker.log()[before:], f"{worker.name} to give back its shards")
+    cluster.wait_for_shares()
 
 
 def test_a_broker_stops_for_a_while(cluster: Cluster) -> None:
@@ -133,15 +140,23 @@ def test_a_broker_stops_for_a_while(cluster: Cluster) -> None:
 # ---- the network -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [Way.BOTH, Way.IN], ids=lambda way: way.value)
-def test_the_active_node_is_cut_off(cluster: Cluster, network: Network, way: Way) -> None:
-    succeed(cluster, Partition(SEED, network, active_node, way))
-
-
-BAD_NETWORKS: dict[str, Callable[[Network], FaultOfOne]] = {
+CUTS: dict[str, Callable[[Network], FaultOfOne]] = {
+    "the active node is cut off": lambda network: Partition(SEED, network, active_node, Way.BOTH),
+    "the active node hears no more": lambda network: Partition(SEED, network, active_node, Way.IN),
     "a worker is heard no more": lambda network: Partition(SEED, network, any_worker, Way.OUT),
     "a broker is cut off from the others": lambda network: Partition(SEED, network, any_broker, Way.BOTH),
     "a broker is cut off from all": lambda network: Isolation(SEED, network, any_broker),
+}
+
+
+@pytest.mark.parametrize("make", CUTS.values(), ids=CUTS)
+def test_the_others_go_on_without_one_that_is_cut_off(
+    cluster: Cluster, network: Network, make: Callable[[Network], FaultOfOne]
+) -> None:
+    outlast(cluster, make(network), MEANWHILE)
+
+
+BAD_NETWORKS: dict[str, Callable[[Network], FaultOfOne]] = {
     "packets of the active node are lost": lambda network: Lossy(SEED, network, active_node, 5),
     "a broker's link is slow": lambda network: SlowLink(SEED, network, any_broker, "8mbit"),
     "the active node hears late": lambda network: Delayed(SEED, network, active_node, 20),
@@ -150,7 +165,7 @@ BAD_NETWORKS: dict[str, Callable[[Network], FaultOfOne]] = {
 
 @pytest.mark.parametrize("make", BAD_NETWORKS.values(), ids=BAD_NETWORKS)
 def test_the_network_is_bad(cluster: Cluster, network: Network, make: Callable[[Network], FaultOfOne]) -> None:
-    survive(cluster, make(network))
+    bear(cluster, make(network), REQUESTS)
 
 
 # ---- disks -------------------------------------------------------------------------------------------------------
@@ -214,10 +229,19 @@ def survive_healed(cluster: Cluster, fault: FaultOfOne) -> None:
 # ---- the judgement -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_was_lost_doubled_or_reordered_by_all_this(cluster: Cluster) -> None:
-    outcome = judge(cluster, Report("faults", SEED))
-    print(outcome.report.summary())
-    assert outcome.report.faults_found == []
+def test_nothing_was_lost_doubled_or_reordered_by_all_this(cluster: Cluster, tmp_path: Path) -> None:
+    """A run of one fault ends it: it judges all, and leaves a picture and a history."""
+    worker_killed = Ending("worker killed", SEED, any_worker, clean=False)
+    plan = Plan("faults", [worker_killed], injections=1, hold_s=(0.2, 0.5), calm_operations=(MEANWHILE, 2 * MEANWHILE))
+    report = run(cluster, plan, tmp_path).report
+    print(report.summary())
+    assert report.wrong == []
+    assert (tmp_path / "faults.png").read_bytes().startswith(PNG)
+    told = json.loads((tmp_path / "faults.json").read_text(encoding="utf-8"))
+    assert [injection["fault"] for injection in told["injections"]] == ["worker killed"]
+    assert sum(told["rates"]) >= MEANWHILE
+    assert {change["node"] for change in told["roles"]} == {node.name for node in cluster.nodes}
+    assert told["acknowledged"] == report.acknowledged > 0
 
 
 def test_topics_made_anew_behind_a_standbys_back_are_another_journal(scene: Stage, tmp_path: Path) -> None:
@@ -231,7 +255,9 @@ def test_topics_made_anew_behind_a_standbys_back_are_another_journal(scene: Stag
 def test_a_table_made_anew_behind_a_standbys_back_is_filled_from_the_wal(scene: Stage, tmp_path: Path) -> None:
     with Cluster(tmp_path, seed=SEED, kafka=scene.cluster.kafka, places=scene.places, rate=RATE) as cluster:
         cluster.wait_for_acknowledgements(MEANWHILE)
-        make_table_anew(cluster)
+        fault = TableMadeAnew(SEED)
+        fault.inject(cluster)
+        fault.heal(cluster)
         cluster.wait_for_acknowledgements(MEANWHILE)
         cluster.wait_for_active().kill()
         cluster.wait_for_acknowledgements(MEANWHILE)

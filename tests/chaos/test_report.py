@@ -1,4 +1,4 @@
-"""Times to recover, from acknowledgements and faults."""
+"""What a report says: times to recover, from acknowledgements and faults; what was wrong, and what was left out."""
 
 from __future__ import annotations
 
@@ -38,3 +38,34 @@ def test_a_report_counts_seconds_from_the_runs_begin_and_recovery_fault_by_fault
     assert [injection.silent_s for injection in report.injections] == [3.5, 2.0]
     assert report.recovery_s() == {"p50": 3.5, "p99": 3.5, "max": 3.5}
     assert report.to_json()["roles"] == [{"t": 1.0, "node": "node-1", "role": "active", "epoch": 1}]
+
+
+def test_a_run_that_ended_before_its_first_fault_has_a_report() -> None:
+    report = Report("run", 1)
+    report.take_times(100.0, [], [])
+    report.take_times(100.0, [101.5], [])
+    assert report.rates == [0, 1]
+    assert report.recovery_s() == {"p50": 0.0, "p99": 0.0, "max": 0.0}
+
+
+def test_a_process_that_ended_by_itself_is_wrong_and_named() -> None:
+    report = Report("run", 1)
+    assert report.wrong == []
+    assert report.summary().endswith("nothing was found wrong")
+    report.ended_by_themselves.append("worker-1 ended with 1 after pause of node-2")
+    assert len(report.wrong) == 1
+    assert "FOUND ended by itself: worker-1 ended with 1 after pause of node-2" in report.summary()
+    assert "nothing was found wrong" not in report.summary()
+
+
+def test_faults_that_were_not_injected_are_named() -> None:
+    planned = ["kill", "stop", "pause"]
+    report = Report("run", 1, injections=[Injection("kill", "node-1", 1.0)], planned=planned)
+    report.lacks["network"] = "network namespaces need root"
+    assert "no faults of the network on this machine: network namespaces need root" in report.summary()
+    assert "no time for 2 of 3 kinds of faults: stop, pause" in report.summary()
+    told = report.to_json()
+    assert told["never_injected"] == ["stop", "pause"]
+    assert told["lacks"] == {"network": "network namespaces need root"}
+    report.injections += [Injection("stop", "node-1", 2.0), Injection("pause", "node-1", 3.0)]
+    assert "no time" not in report.summary()

@@ -48,7 +48,7 @@ def draw(report: Report, file: Path) -> None:
             axes.axvline(injection.at, color=_colour(injection.target), linewidth=0.8, alpha=0.6)
     rates.set_xlim(0, end)
     recovery = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.recovery_s().items())
-    found = f"{len(report.faults_found)} things found wrong" if report.faults_found else "nothing found wrong"
+    found = f"{len(report.wrong)} things found wrong" if report.wrong else "nothing found wrong"
     rates.set_title(
         f"{report.name}, seed {report.seed}: {report.acknowledged:,} operations acknowledged, "
         f"{len(report.injections)} faults, {report.activations} activations\nto recover: {recovery}; {found}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults.fault import Choice, FaultOfOne, any_worker
-from tests.chaos.processes import ChildProcess, wait_for
+from tests.chaos.processes import ChildProcess
 
 
 class _CrashAt(FaultOfOne):
@@ -17,10 +17,6 @@ class _CrashAt(FaultOfOne):
         assert isinstance(process, ChildProcess)
         process.crash_points.arm(self._point)
         return process
-
-    def _crashed(self, process: ChildProcess) -> None:
-        wait_for(lambda: not process.running, f"{process.name}'s end at {self._point!r} ({process.log_file})")
-        process.crash_points.disarm()
 
 
 class CrashInActivation(_CrashAt):
@@ -41,7 +37,7 @@ class CrashInActivation(_CrashAt):
             active.stop()
         else:
             active.kill()
-        self._crashed(standby)
+        standby.wait_for_crash(self._point)
 
     def heal(self, cluster: Cluster) -> None:
         cluster.mend()
@@ -54,7 +50,7 @@ class CrashInCheckpoint(_CrashAt):
         super().__init__(seed, point, any_worker, f"worker ends at: {point}")
 
     def inject(self, cluster: Cluster) -> None:
-        self._crashed(self._arm(cluster))
+        self._arm(cluster).wait_for_crash(self._point)
 
     def heal(self, cluster: Cluster) -> None:
         self.target.start(ready=False)

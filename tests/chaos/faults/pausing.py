@@ -9,8 +9,8 @@ from typing import Self
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.faults.fault import Choice, FaultOfOne, any_worker
-from tests.chaos.processes import WAIT_TIMEOUT_S
+from tests.chaos.faults.fault import Choice, FaultOfOne, active_node, any_worker
+from tests.chaos.processes import WAIT_TIMEOUT_S, NodeProcess, WorkerProcess, wait_for
 
 REQUEST_TIMEOUT_S = 10.0
 LOOKS = 5
@@ -31,11 +31,34 @@ class Pause(FaultOfOne):
             self.target.resume()
 
 
+class IdlePause(Pause):
+    """The active node while nothing is appended, until another one is active.
+
+    Nothing is appended again before it knows.
+    """
+
+    def __init__(self, seed: int, name: str = "pause idle node") -> None:
+        super().__init__(seed, active_node, name)
+
+    def inject(self, cluster: Cluster) -> None:
+        cluster.rest()
+        super().inject(cluster)
+        cluster.wait_until_left_out(self.target)
+
+    def heal(self, cluster: Cluster) -> None:
+        super().heal(cluster)
+        node = self.target
+        assert isinstance(node, NodeProcess)
+        wait_for(lambda: node.role != "active", f"{node.name}'s end as the active node")
+        cluster.work()
+
+
 class PauseInTransaction(Pause):
     """A worker whose Kafka transaction is open: rows of it are in the table topic, and readers wait before them.
 
     It is stopped and let go on until the same transaction stays open through several looks; that of any other worker
-    would have been committed meanwhile.
+    would have been committed meanwhile. Then it stays stopped until other workers read its shards: it goes on inside a
+    transaction that has been aborted, as a producer that has been fenced.
     """
 
     def __init__(self, seed: int, name: str = "pause in a transaction") -> None:
@@ -43,14 +66,18 @@ class PauseInTransaction(Pause):
 
     def inject(self, cluster: Cluster) -> None:
         until = time.monotonic() + WAIT_TIMEOUT_S
+        cluster.wait_for_shares()
         worker = self.choose(cluster)
+        assert isinstance(worker, WorkerProcess)
         with TransactionWatch(cluster) as watch:
             worker.pause()
-            while not watch.stays_open():
+            while not (still_open := watch.stay_open()):
                 worker.resume()
                 assert time.monotonic() < until, f"{worker.name} could not be stopped inside a transaction"
                 time.sleep(self.chance.uniform(0.02, 0.1))
                 worker.pause()
+        assert {shard for shard, _ in still_open} <= worker.shards, f"the transaction of {worker.name} is not open"
+        cluster.wait_until_left_out(worker)
 
 
 class TransactionWatch:
@@ -63,15 +90,15 @@ class TransactionWatch:
             for level in ("read_committed", "read_uncommitted")
         )
 
-    def stays_open(self) -> bool:
-        """Whether one transaction is open at every look."""
+    def stay_open(self) -> set[tuple[int, int]]:
+        """Partition and first offset of each transaction that is open at every look."""
         still = self.open_now()
         for _ in range(LOOKS):
             if not still:
-                return False
+                break
             time.sleep(LOOK_EVERY_S)
             still &= self.open_now()
-        return bool(still)
+        return still
 
     def open_now(self) -> set[tuple[int, int]]:
         """Partition and first offset of each that is open."""
