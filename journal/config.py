@@ -10,7 +10,7 @@ import re
 import socket
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -23,6 +23,7 @@ from pydantic_settings import (
 from journal.errors import ConfigError
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.routing.config import RoutingConfig
+from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
 
 _NAME = re.compile(r"[a-z0-9-]{1,100}")
 DAY_MS = 24 * 60 * 60 * 1000
@@ -141,6 +142,23 @@ class Settings(BaseSettings):
     trim_without_archive: bool = False
     """`trim_every_ms` of a journal without an archive: what it deletes is then nowhere."""
 
+    on_in_doubt: Literal["keep", "commit", "rollback"] = "keep"
+    """What the active node does with transactions in doubt whose coordinator does not come back. Only that one knows
+    the outcome: so anything but `keep` may contradict it, which it hears of when it asks."""
+
+    on_in_doubt_after_ms: int = Field(default=0, ge=0)
+    """How long they stay in doubt, since their prepare, before `on_in_doubt` settles them: longer than any coordinator
+    may be away."""
+
+    references_in_memory_max: int = Field(default=REFERENCES_IN_MEMORY_MAX, ge=0)
+    """References to messages that a node keeps in memory; the rest waits in its local index."""
+
+    queue_references_in_memory_max: int = Field(default=QUEUE_REFERENCES_IN_MEMORY_MAX, ge=0)
+    """Of them those of one queue, so that no queue takes the memory of all others."""
+
+    store: StoreSettings = StoreSettings()
+    """Of a node's message store: docs/STORE.md."""
+
     routing: RoutingConfig = RoutingConfig()
     """Messages to Kafka topics and back: docs/ROUTING.md."""
 
@@ -172,6 +190,14 @@ class Settings(BaseSettings):
             raise ValueError("trim_without_archive is for trim_every_ms: set that too")
         if self.fail_back and not self.preferred:
             raise ValueError("fail_back is for a preferred node: set preferred too")
+        if self.on_in_doubt != "keep" and not self.on_in_doubt_after_ms:
+            raise ValueError(f"on_in_doubt = {self.on_in_doubt} needs on_in_doubt_after_ms: a coordinator has its time")
+        if self.on_in_doubt_after_ms and self.on_in_doubt == "keep":
+            raise ValueError("on_in_doubt_after_ms is for on_in_doubt: set that too")
+        if "message_bytes_max" in self.store.model_fields_set and (
+            self.store.message_bytes_max >= self.limits.staged_bytes_max
+        ):
+            raise ValueError("limits.staged_bytes_max must be above store.message_bytes_max: one transaction takes it")
         return self
 
     @property

@@ -13,8 +13,11 @@ from journal.config import Settings
 from journal.errors import JournalError, NotActiveError
 from journal.ingress.service import IngressService, ingress_of
 from journal.local.references import RocksReferenceIndex
-from journal.store.settings import REFERENCES_IN_MEMORY_MAX
+from journal.runtime import wall_ms
 from journal.store.store import MessageStore
+from journal.xa.policy import InDoubtPolicy, OnInDoubt
+from journal.xa.resource import XaResource
+from journal.xa.watch import InDoubtWatch
 from loaders.node import ActiveNode
 from loaders.queues import QueueLoader
 
@@ -29,7 +32,9 @@ class StoreOwner:
         ingress_of(settings)
         self._settings = settings
         self._journal = settings.journal
+        self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)
         self._ingress: IngressService | None = None
+        self._in_doubt: InDoubtWatch | None = None
         self._ending = ExitStack()
         self._index: RocksReferenceIndex | None = None
         self.served: Served | None = None
@@ -52,17 +57,24 @@ class StoreOwner:
         self._close_index()
         self._index = RocksReferenceIndex(self._directory)
         return QueueLoader(
-            references_in_memory_max=REFERENCES_IN_MEMORY_MAX,
-            queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX,
+            references_in_memory_max=self._settings.references_in_memory_max,
+            queue_references_in_memory_max=self._settings.queue_references_in_memory_max,
             index=self._index,
         )
 
     def on_active(self, active: ActiveNode) -> None:
         assert isinstance(active.loader, QueueLoader)
         loaded = active.loader.loaded
-        store = MessageStore(active.journal)
-        store.start(loaded)
-        self.served = Served(store, active.journal, loaded.outcomes)
+        store = MessageStore(active.journal, self._settings.store)
+        try:
+            store.start(loaded)
+            resource = XaResource(store, active.journal, loaded, clock_ms=wall_ms)
+        except BaseException:
+            store.close()
+            raise
+        self.served = Served(store, active.journal, loaded.outcomes, resource)
+        self._in_doubt = InDoubtWatch(resource, self._policy, clock_ms=wall_ms)
+        self._in_doubt.start()
         self._ingress = IngressService(self._settings, store)
         self._ingress.start()
         log.info("%d queues are served", len(list(store.queues())))
@@ -94,6 +106,9 @@ class StoreOwner:
         ingress, self._ingress = self._ingress, None
         if ingress is not None:
             ingress.close()
+        in_doubt, self._in_doubt = self._in_doubt, None
+        if in_doubt is not None:
+            in_doubt.stop()
         served, self.served = self.served, None
         if served is not None:
             served.store.close()

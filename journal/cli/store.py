@@ -10,7 +10,7 @@ from journal.cli.reading import ShownLoader, cached_directory, copies_directory
 from journal.errors import RowError
 from journal.local.references import RocksReferenceIndex
 from journal.store.loaded import LoadedStore
-from journal.store.settings import REFERENCES_IN_MEMORY_MAX
+from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
 from loaders.queues import QueueLoader
 from loaders.snapshot import SnapshotState
 
@@ -38,6 +38,6 @@ def queue_loader(journal: str) -> Iterator[QueueLoader]:
     ):
         yield QueueLoader(
             references_in_memory_max=REFERENCES_IN_MEMORY_MAX,
-            queue_references_in_memory_max=REFERENCES_IN_MEMORY_MAX,
+            queue_references_in_memory_max=QUEUE_REFERENCES_IN_MEMORY_MAX,
             index=index,
         )

@@ -9,62 +9,31 @@ Ids are derived, not remembered: the first store issues a message's, a binding's
 chain's, and every other store is given that id with a bit set that no journal reaches when it issues ids itself (2^52
 sequences). So what a store issues for itself (chunks, queues) never meets what the chain gives it, an id stays in the
 virtual shard of its address, no crash can lose the mapping, and it costs no memory.
+
+The parts: `chain_looking` (reads), `chain_base` (how an operation reaches all stores), `chain_settling` (transactions),
+`chain_streaming` (bodies in pieces), `lockstep` (waiting and failing together).
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
+from types import TracebackType
 
-from journal.errors import ConfigError, TransactionUnknownError
-from journal.store.chained import ChainedStore, ChainError
-from journal.store.lockstep import Joined, Lockstep, chained_id
-from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.completion import Completion
+from journal.store.chain_streaming import ChainStreaming
+from journal.store.chained import ChainedStore
+from journal.store.lockstep import chained_id
+from journal.store.model import Delivery, Message, QueueConfig
 from journal.store.pending import Pending
 
-LAG_TIMEOUT_S_DEFAULT = 30.0
 
-
-class MessageStoreChain:
+class MessageStoreChain(ChainStreaming):
     """Stores as one. Thread-safe. What a store blocks for (room in a full queue), the chain blocks for.
 
     A message that the first store delivers may not be durable in the others yet; whoever takes, acquires or settles it
     waits for them. So callbacks of completions must not call the chain: they run in the threads that are waited for.
     """
-
-    def __init__(
-        self,
-        stores: Sequence[ChainedStore],
-        *,
-        names: Sequence[str] = (),
-        lag_timeout_s: float = LAG_TIMEOUT_S_DEFAULT,
-    ) -> None:
-        """`stores` are live and hold the same: `realign` sees to that. `names` are for errors; without them stores are
-        numbered from 1.
-
-        All but the first should wait for room in a full queue: their FullError comes too late to refuse anything.
-        """
-        if not stores:
-            raise ConfigError("a chain needs at least one store")
-        names = names or [f"store {number} of {len(stores)}" for number in range(1, len(stores) + 1)]
-        if len(names) != len(stores):
-            raise ConfigError(f"{len(stores)} stores have {len(names)} names")
-        self._stores = tuple(stores)
-        self._first = self._stores[0]
-        self._lock = threading.Lock()
-        self._steps = Lockstep(self._stores, tuple(names), lag_timeout_s)
-        self._in_transaction: dict[int, list[int]] = {}
-        """Messages that a transaction touches: no store has them all in the same state before all have settled it."""
-        self._begun: set[int] = set()
-        """Open transactions of this life."""
-        self._declaring: set[int] = set()
-        """Transactions that create or destroy something."""
-
-    @property
-    def error(self) -> ChainError | None:
-        """Why nothing more is accepted; None while all is well."""
-        return self._steps.error
 
     # ---- objects ---------------------------------------------------------------------------------------------------
 
@@ -188,66 +157,31 @@ class MessageStoreChain:
             return self._copied(first, message_id, queue, tx, move)
 
     def expire(self, message_id: int, queue: str, tx: int = 0) -> Pending:
-        its_tx = chained_id(tx)
+        def expire(store: ChainedStore, its_id: int, copy: int, its_tx: int) -> Pending:
+            return store.expire(its_id, queue, id=copy, tx=its_tx)
+
+        return self._dispose(message_id, queue, tx, expire)
+
+    def dead_letter(self, message_id: int, queue: str, tx: int = 0) -> Pending:
+        def dead_letter(store: ChainedStore, its_id: int, copy: int, its_tx: int) -> Pending:
+            return store.dead_letter(its_id, queue, id=copy, tx=its_tx)
+
+        return self._dispose(message_id, queue, tx, dead_letter)
+
+    def tick(self) -> int:
+        """As a store's, of the first; the others follow when a message that this concerns is next used."""
         with self._lock:
-            first = self._steps.ask_first(lambda store: store.expire(message_id, queue, tx=tx))
-            return self._copied(
-                first,
-                message_id,
-                queue,
-                tx,
-                lambda store, its_id, copy: store.expire(its_id, queue, id=copy, tx=its_tx),
-            )
+            return self._steps.ask_first(lambda store: store.tick())
 
-    # ---- transactions ----------------------------------------------------------------------------------------------
+    # ---- the whole -------------------------------------------------------------------------------------------------
 
-    def begin(self) -> int:
-        with self._lock:
-            tx = self._steps.ask_first(lambda store: store.begin())
-            for place in range(1, len(self._stores)):
-                self._steps.ask_other(place, lambda store: store.begin(chained_id(tx)))
-            self._in_transaction[tx] = []
-            self._begun.add(tx)
-            return tx
+    def room(self) -> Completion:
+        """Done when all stores have room."""
+        return self._all(lambda store: store.room())
 
-    def prepare(self, tx: int, data: bytes = b"") -> Pending:
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.prepare(tx, data))
-            return Pending(tx, self._steps.join(first, lambda store: store.prepare(chained_id(tx), data)).completion)
-
-    def commit(self, tx: int) -> Pending:
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.commit(tx))
-            joined = self._steps.join(first, lambda store: self._settle(tx, store.commit))
-            self._settled(tx, joined)
-            return Pending(tx, joined.completion)
-
-    def rollback(self, tx: int) -> Pending:
-        with self._lock:
-            first = self._steps.ask_first(lambda store: store.rollback(tx))
-            joined = self._steps.join(first, lambda store: self._settle(tx, store.rollback))
-            self._settled(tx, joined)
-            return Pending(tx, joined.completion)
-
-    def _settle(self, tx: int, settle: Callable[[int], Pending]) -> Pending:
-        """Another store may have settled what was in doubt before a crash, and the first one not."""
-        try:
-            return settle(chained_id(tx))
-        except TransactionUnknownError:
-            if tx in self._begun:
-                raise
-            return Pending(tx)
-
-    # ---- reads: the first store's ----------------------------------------------------------------------------------
-
-    def message(self, message_id: int) -> Message:
-        return self._first.message(message_id)
-
-    def browse(self, queue: str) -> Iterator[ReferenceInfo]:
-        return self._first.browse(queue)
-
-    def explain(self, record_id: int) -> Sequence[ReferenceInfo]:
-        return self._first.explain(record_id)
+    def flush(self) -> Completion:
+        """Done when everything accepted so far is durable in all stores."""
+        return self._all(lambda store: store.flush())
 
     def close(self) -> None:
         """Close every store, in order, also behind one that raises."""
@@ -255,69 +189,10 @@ class MessageStoreChain:
             for store in reversed(self._stores):
                 stack.callback(store.close)
 
-    # ---- inside ----------------------------------------------------------------------------------------------------
+    def __enter__(self) -> MessageStoreChain:
+        return self
 
-    def _same(self, tx: int, call: Callable[[ChainedStore, int], Pending]) -> Pending:
-        """An operation that is the same in every store, but for the transaction's number."""
-        its_tx = chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: call(store, tx))
-            joined = self._steps.join(first, lambda store: call(store, its_tx))
-            self._note_declaring(tx)
-            return Pending(first.id, joined.completion)
-
-    def _of_message(self, message_id: int, tx: int, call: Callable[[ChainedStore, int, int], Pending]) -> Pending:
-        """An operation on a message that is in all stores, or will be; with its id and the transaction's number."""
-        its_id, its_tx = chained_id(message_id), chained_id(tx)
-        with self._lock:
-            first = self._steps.ask_first(lambda store: call(store, message_id, tx))
-            self._steps.await_arrival(message_id)
-            joined = self._steps.join(first, lambda store: call(store, its_id, its_tx))
-            self._note_touched(message_id, tx)
-            return Pending(first.id, joined.completion)
-
-    def _arrives(self, first: Pending, message_id: int, tx: int, call: Callable[[ChainedStore], Pending]) -> Pending:
-        joined = self._steps.join(first, call)
-        self._expect(message_id, tx, joined)
-        return Pending(first.id, joined.completion)
-
-    def _copied(
-        self,
-        first: Pending,
-        message_id: int,
-        queue: str,
-        tx: int,
-        call: Callable[[ChainedStore, int, int], Pending],
-    ) -> Pending:
-        """The first store made a copy, if its pending has an id."""
-        copy = chained_id(first.id)
-        joined = self._steps.follow(first, message_id, queue, lambda store, message: call(store, message, copy))
-        self._note_touched(message_id, tx)
-        if first.id:
-            self._expect(first.id, tx, joined)
-        return Pending(first.id, joined.completion)
-
-    def _expect(self, message_id: int, tx: int, joined: Joined) -> None:
-        """The message is delivered once this is durable, or once `tx` is committed."""
-        if tx:
-            self._note_touched(message_id, tx)
-        else:
-            self._steps.arrivals.expect((message_id,), joined)
-
-    def _note_touched(self, message_id: int, tx: int) -> None:
-        if tx:
-            self._in_transaction.setdefault(tx, []).append(message_id)
-
-    def _note_declaring(self, tx: int) -> None:
-        if tx:
-            self._declaring.add(tx)
-
-    def _settled(self, tx: int, joined: Joined) -> None:
-        """Whoever goes on with what the transaction touched waits until all stores have settled it."""
-        touched = self._in_transaction.pop(tx, None)
-        if touched is None or tx in self._declaring:
-            self._steps.wait_before_next(joined)  # of an earlier life of this chain, nobody knows what it touched
-        else:
-            self._steps.arrivals.expect(touched, joined)
-        self._declaring.discard(tx)
-        self._begun.discard(tx)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

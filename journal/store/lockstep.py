@@ -83,7 +83,7 @@ class Arrivals:
 
 
 class Lockstep:
-    """Drives stores. Not thread-safe: the chain's lock guards it; only completions come from other threads."""
+    """Drives stores. Not thread-safe: the chain's lock guards it, but for completions and what says so."""
 
     def __init__(self, stores: Sequence[ChainedStore], names: Sequence[str], lag_timeout_s: float) -> None:
         self.error: ChainError | None = None
@@ -100,28 +100,33 @@ class Lockstep:
         """No store is asked anything more before all are done with this."""
         self._everything = joined
 
-    def ask_first(self, call: Callable[[ChainedStore], _T]) -> _T:
-        """What it refuses is refused."""
+    def require_turn(self) -> None:
+        """Returns when the stores may be asked something new. Raises ChainError."""
         if self.error is not None:
             raise self.error
         if self._everything is not None:
             self._await(self._everything)
             self._everything = None
+
+    def ask_first(self, call: Callable[[ChainedStore], _T]) -> _T:
+        """What it refuses is refused."""
+        self.require_turn()
         try:
             return call(self._first)
         except (CallerError, FullError):
             raise
         except JournalError as error:
-            raise self._broken(0, error) from error
+            raise self.broken(0, error) from error
 
     def ask_other(self, place: int, call: Callable[[ChainedStore], _T]) -> _T:
-        """What it refuses, the first store has done."""
+        """What it refuses, the first store has done. Needs no lock where the order to other operations is open."""
         try:
             return call(self._stores[place])
         except JournalError as error:
-            raise self._broken(place, error) from error
+            raise self.broken(place, error) from error
 
-    def _broken(self, place: int, error: JournalError) -> ChainError:
+    def broken(self, place: int, error: JournalError) -> ChainError:
+        """What a store's error is to whoever asked. Needs no lock."""
         if self.error is None:
             self.error = ChainError(self._names[place], error)
             self.error.__cause__ = error
@@ -130,13 +135,17 @@ class Lockstep:
 
     def _failed(self, place: int, error: JournalError) -> JournalError:
         """What an operation fails with. A rollback is no store's fault."""
-        return error if isinstance(error, RolledBackError) else self._broken(place, error)
+        return error if isinstance(error, RolledBackError) else self.broken(place, error)
 
     def join(self, first: Pending, call: Callable[[ChainedStore], Pending]) -> Joined:
         """Ask the others too; done when all are. Operations of the same groups share it."""
         completions = [first.completion]
         for place in range(1, len(self._stores)):
             completions.append(self.ask_other(place, call).completion)
+        return self.joined(completions)
+
+    def joined(self, completions: Sequence[Completion]) -> Joined:
+        """What all stores, in their order, have been asked for."""
         joined = self._joined
         if joined is None or joined.of != completions:
             joined = self._joined = Joined(completions, self._failed)
@@ -152,7 +161,7 @@ class Lockstep:
         try:
             joined.completion.wait(self._lag_timeout_s)
         except DeadlineError as error:
-            raise self._broken(joined.lagging(), error) from error
+            raise self.broken(joined.lagging(), error) from error
 
     def follow(
         self, first: Pending, message_id: int, queue: str, call: Callable[[ChainedStore, int], Pending]

@@ -1,7 +1,8 @@
 """`on_in_doubt`: what becomes of branches in doubt whose coordinator does not come back.
 
 The default is to keep them for ever: only their coordinator knows the outcome. Settled by policy, an outcome is
-heuristic: it is kept, and the coordinator hears of it when it asks (`XaCode.HEURCOM`, `HEURRB`).
+heuristic: it is kept, and the coordinator hears of it when it asks (`XaCode.HEURCOM`, `HEURRB`). What was prepared
+without an xid of its own has no coordinator to hear of it; it is settled all the same, and nothing kept.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import logging
 from dataclasses import dataclass
 from enum import Enum
 
-from journal.errors import ConfigError
-from journal.xa.resource import InDoubt, XaResource
+from journal.errors import ConfigError, TransactionUnknownError, XidError
+from journal.xa.resource import XaResource
 from journal.xa.xid import text
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ class OnInDoubt(Enum):
 
 @dataclass(frozen=True, slots=True)
 class InDoubtPolicy:
-    """`age_ms` counts from the prepare, by the clock of the node that made it."""
+    """`age_ms` counts from the prepare, by the clock of the node that made it; where a prepare does not say when it
+    was, from the load."""
 
     action: OnInDoubt = OnInDoubt.KEEP
     age_ms: float = 0.0
@@ -38,12 +40,33 @@ class InDoubtPolicy:
         if self.action is not OnInDoubt.KEEP and not self.age_ms:
             raise ConfigError(f"on_in_doubt: {self.action.value} needs an age: a coordinator must have had its time")
 
-    def apply(self, resource: XaResource, now_ms: float) -> list[InDoubt]:
-        """Settle what is old enough; what was settled. Call it now and then."""
+    def apply(self, resource: XaResource, now_ms: float) -> list[int]:
+        """Settle what is old enough; the transactions that were settled. Call it now and then.
+
+        What somebody else settles meanwhile is left to them. Raises what else the journal refuses or fails with.
+        """
         if self.action is OnInDoubt.KEEP:
             return []
-        old = [line for line in resource.in_doubt() if now_ms - line.since_ms >= self.age_ms]
-        for line in old:
-            resource.settle(line.xid, commit=self.action is OnInDoubt.COMMIT)
+        commit = self.action is OnInDoubt.COMMIT
+        settled = []
+        for line in resource.in_doubt():
+            if now_ms - line.since_ms < self.age_ms:
+                continue
+            try:
+                resource.settle(line.xid, commit=commit)
+            except (XidError, TransactionUnknownError) as error:
+                log.info("on_in_doubt leaves transaction %d: %s", line.tx, error)
+                continue
             log.warning("on_in_doubt: %s of transaction %d, xid %s", self.action.value, line.tx, text(line.xid))
-        return old
+            settled.append(line.tx)
+        if now_ms - resource.loaded_ms < self.age_ms:
+            return settled
+        for tx in list(resource.unnamed):
+            try:
+                resource.settle_unnamed(tx, commit=commit)
+            except TransactionUnknownError as error:
+                log.info("on_in_doubt leaves transaction %d: %s", tx, error)
+                continue
+            log.warning("on_in_doubt: %s of transaction %d, without an xid of its own", self.action.value, tx)
+            settled.append(tx)
+        return settled

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from journal.completion import completed
-from journal.errors import FullError, JournalError, TransactionUnknownError
+from journal.errors import FullError, JournalError, OutcomeUnknownError, TransactionUnknownError, XidError
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
 from journal.xa.branch import Branch, BranchState
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 BRANCHES_MAX = 100_000
 WAIT_S = 60.0
+WARNINGS_MAX = 20
+"""Transactions in doubt that a warning names one by one."""
 
 
 class Vote(Enum):
@@ -76,16 +78,33 @@ class XaResource:
         self._outcomes = Outcomes(records, loaded)
         self._branches = Branches(self._outcomes, loaded, clock_ms, branches_max)
         self.unnamed = self._branches.unnamed
-        """Transactions that were prepared without XA, or with another's xid: `tx commit|rollback` settles them."""
+        """Transactions that were prepared without XA, or with another's xid: `settle_unnamed` settles them."""
+        self.loaded_ms = clock_ms()
+        """When this was made: the age of what does not say when it was prepared counts from here."""
 
     def start(self) -> None:
         """Finish what a crash left of heuristic rollbacks, and warn of what is in doubt."""
-        for xid in [line.xid for line in self.in_doubt() if self.outcome(line.xid)]:
-            self.settle(xid, commit=False)
+        self.finish()
+        self.warn()
+
+    def finish(self) -> None:
+        """Roll back what a heuristic outcome says was rolled back: a crash came between the two."""
         for line in self.in_doubt():
-            log.warning("in doubt: transaction %d, xid %s", line.tx, text(line.xid))
-        for tx in self.unnamed:
-            log.warning("in doubt: transaction %d, prepared without an xid of its own", tx)
+            if self.outcome(line.xid) is None:
+                continue
+            try:
+                self.settle(line.xid, commit=False)
+            except XidError as error:
+                log.info("transaction %d was settled meanwhile: %s", line.tx, error)
+
+    def warn(self) -> None:
+        """Name what is in doubt, in the log."""
+        found = [f"transaction {line.tx}, xid {text(line.xid)}" for line in self.in_doubt()]
+        found += [f"transaction {tx}, prepared without an xid of its own" for tx in self.unnamed]
+        for each in found[:WARNINGS_MAX]:
+            log.warning("in doubt: %s", each)
+        if len(found) > WARNINGS_MAX:
+            log.warning("in doubt: %d transactions more (kafka-journal tx list)", len(found) - WARNINGS_MAX)
 
     # ---- PEP 249 ---------------------------------------------------------------------------------------------------
 
@@ -230,6 +249,21 @@ class XaResource:
 
         self._carry_out(branch, BranchState.PREPARED, call)
 
+    def settle_unnamed(self, tx: int, *, commit: bool) -> None:
+        """Settle one of `unnamed`. Nobody can ask for its outcome, so none is kept. Raises TransactionUnknownError."""
+        try:
+            pending = self._transactions.commit(tx) if commit else self._transactions.rollback(tx)
+            pending.wait(self._wait_s)
+        except TransactionUnknownError:
+            self._forget_unnamed(tx)
+            raise
+        self._forget_unnamed(tx)
+
+    def _forget_unnamed(self, tx: int) -> None:
+        with self._lock:
+            if tx in self.unnamed:
+                self.unnamed.remove(tx)
+
     def forget(self, xid: Xid, *, wait: bool = True) -> None:
         """Whoever had to hear the outcome of `xid` has. Raises XidError (NOTA) if none is kept."""
         with self._lock:
@@ -280,9 +314,14 @@ class XaResource:
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _carry_out(self, branch: Branch, before: BranchState, call: Callable[[], Waitable]) -> None:
-        """Have the store do what the branch's new state says. Refused, it is as before."""
+        """Have the store do what the branch's new state says. Refused, it is as before.
+
+        A chain of stores may raise OutcomeUnknownError when its first store has done it: then it stays as it may be.
+        """
         try:
             pending = call()
+        except OutcomeUnknownError:
+            raise
         except JournalError:
             with self._lock:
                 branch.become(before)

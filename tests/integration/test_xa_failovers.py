@@ -1,72 +1,140 @@
-"""A thousand transactions in doubt, carried through twenty failovers and then settled as their coordinator says."""
+"""A thousand transactions in doubt on Kafka, with the messages and queues that they hold, carried through twenty
+failovers (a node is killed at work, or another takes over from it) and then settled as their coordinator says."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from journal.errors import LockedError
-from journal.local_journal import LocalJournal
-from journal.runtime import wall_ms
-from journal.v1.store_pb2 import MESSAGE
-from journal.xa.loading import XaLoader
+from journal.config import Settings
+from journal.errors import MessageHeldError, QueueInDoubtError
+from journal.journal import BlockingJournal
+from journal.store.model import Message, QueueConfig
+from journal.store.store import MessageStore
 from journal.xa.resource import Vote, XaResource
 from journal.xa.xid import Xid, make_xid
-from tests.support.in_process import Collected
+from tests.support.in_doubt_node import ADDRESS, NOISE, SOURCE, TARGET, ActiveStore, active_store, work
+from tests.support.in_process import made_journal, running_worker
+from tests.support.processes import command_env
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 BRANCHES = 1000
 FAILOVERS = 20
+KILLED_EVERY = 5
 THREADS = 32
-SHARED = 7
-"""A record that was there before; the first branch deletes it."""
+WAIT_S = 60.0
 
 XIDS = [make_xid(1, f"global-{number:04}", "branch") for number in range(BRANCHES)]
 
 
+class Nodes:
+    """One node after another on a journal: each takes over from the one before, which is still at work."""
+
+    def __init__(self, settings: Settings, ending: ExitStack) -> None:
+        self._settings = settings
+        self._ending = ending
+        self._count = 0
+
+    def take_over(self) -> ActiveStore:
+        """The next node; two have a local copy of the tables in turns."""
+        self._count += 1
+        with self._ending.pop_all():
+            journal = BlockingJournal(self._settings, copy_name=f"node-{self._count % 2}")
+            return self._ending.enter_context(opened(journal))
+
+    def kill_one(self) -> None:
+        """Another process takes over, and is killed with operations on their way."""
+        env = command_env(self._settings.bootstrap_servers, self._settings.journal, self._settings.directory)
+        command = [sys.executable, "-m", "tests.support.in_doubt_node"]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            said = child.stdout.readline().split()
+            child.kill()
+        assert said == ["working", str(BRANCHES)]
+
+
 @contextmanager
-def active(directory: Path) -> Iterator[tuple[LocalJournal, XaResource, Collected]]:
-    loaded = Collected()
-    loader = XaLoader(loaded)
-    with LocalJournal(directory) as journal:
-        journal.activate(loader)
-        resource = XaResource(journal, journal, loader.loaded, clock_ms=wall_ms)
-        resource.start()
-        yield journal, resource, loaded
+def opened(journal: BlockingJournal) -> Iterator[ActiveStore]:
+    with journal, active_store(journal) as node:
+        yield node
 
 
-def test_a_thousand_in_doubt_survive_twenty_failovers_and_are_settled_once(tmp_path: Path) -> None:
-    with active(tmp_path) as (journal, resource, _):
-        journal.add(SHARED, MESSAGE, b"shared").wait()
+def test_a_thousand_in_doubt_survive_twenty_failovers_and_are_settled_once(bootstrap: str, tmp_path: Path) -> None:
+    settings = made_journal(bootstrap, tmp_path, shards=2)
+    with running_worker(settings), ExitStack() as ending:
+        nodes = Nodes(settings, ending)
+        prepare_all(*nodes.take_over())
+        for failover in range(FAILOVERS):
+            if failover % KILLED_EVERY == KILLED_EVERY - 1:
+                nodes.kill_one()
+            store, resource = nodes.take_over()
+            require_in_doubt(store, resource, XIDS[failover])
+            work(store, 100)
+        settle_all(*nodes.take_over())
+        require_settled(*nodes.take_over())
 
-        def prepare(xid: Xid) -> Vote:
-            resource.tpc_begin(xid)
-            tx = resource.tx(xid)
-            for part in range(2):
-                journal.add(journal.new_id(part), MESSAGE, xid.gtrid, tx=tx)
-            if xid == XIDS[0]:
-                journal.delete(SHARED, tx=tx)
-            resource.end(xid)
-            return resource.tpc_prepare(xid)
 
-        with ThreadPoolExecutor(THREADS) as pool:
-            assert set(pool.map(prepare, XIDS)) == {Vote.COMMIT}
+def prepare_all(store: MessageStore, resource: XaResource) -> None:
+    """Every branch acknowledges a message and sends another."""
+    store.create_address(ADDRESS)
+    for name in (SOURCE, TARGET, NOISE):
+        store.create_queue(QueueConfig(name, ADDRESS))
+    sent = {xid: store.send(Message(ADDRESS, xid.gtrid), [SOURCE]).id for xid in XIDS}
+    store.flush().wait(WAIT_S)
 
-    for _ in range(FAILOVERS):
-        with active(tmp_path) as (journal, resource, loaded):
-            assert sorted(resource.tpc_recover()) == XIDS
-            assert {data for _, data in loaded.records.values()} == {b"shared"}
-            with pytest.raises(LockedError):
-                journal.delete(SHARED)
+    def prepare(xid: Xid) -> Vote:
+        resource.tpc_begin(xid)
+        tx = resource.tx(xid)
+        store.acknowledge(sent[xid], SOURCE, tx=tx)
+        store.send(Message(ADDRESS, b"done " + xid.gtrid), [TARGET], tx)
+        resource.end(xid)
+        return resource.tpc_prepare(xid)
 
-    with active(tmp_path) as (_, resource, _), ThreadPoolExecutor(THREADS) as pool:
+    with ThreadPoolExecutor(THREADS) as pool:
+        assert set(pool.map(prepare, XIDS)) == {Vote.COMMIT}
+
+
+def require_in_doubt(store: MessageStore, resource: XaResource, xid: Xid) -> None:
+    """All are, with their messages; of one it is looked at closely."""
+    assert sorted(resource.tpc_recover()) == XIDS
+    source, target = store.queue(SOURCE), store.queue(TARGET)
+    assert (source.locked, source.ready, source.held) == (BRANCHES, 0, 0)
+    assert (target.arriving, target.ready) == (BRANCHES, 0)
+    assert store.take(SOURCE, "somebody") is None
+    assert store.take(TARGET, "somebody") is None
+    (tx,) = [line.tx for line in resource.in_doubt() if line.xid == xid]
+    info = store.transaction(tx)
+    ((taken, taken_from),), ((sent, sent_to),) = info.acknowledgements, info.references
+    assert (taken_from, sent_to) == (SOURCE, TARGET)
+    assert store.message(taken).body == xid.gtrid
+    assert info.messages == (sent,)
+    with pytest.raises(MessageHeldError):
+        store.acknowledge(taken, SOURCE)
+    with pytest.raises(QueueInDoubtError):
+        store.destroy_queue(SOURCE)
+
+
+def settle_all(store: MessageStore, resource: XaResource) -> None:
+    with ThreadPoolExecutor(THREADS) as pool:
         list(pool.map(resource.tpc_commit, XIDS[::2]))
         list(pool.map(resource.tpc_rollback, XIDS[1::2]))
-    with active(tmp_path) as (journal, resource, loaded):
-        assert resource.tpc_recover() == []
-        found = sorted(data for _, data in loaded.records.values())
-        assert found == sorted(2 * [xid.gtrid for xid in XIDS[::2]])
-        journal.add(SHARED, MESSAGE, b"again").wait()
+
+
+def require_settled(store: MessageStore, resource: XaResource) -> None:
+    assert resource.tpc_recover() == []
+    assert store.in_doubt() == []
+    assert bodies(store, SOURCE) == [xid.gtrid for xid in XIDS[1::2]]
+    assert sorted(bodies(store, TARGET)) == [b"done " + xid.gtrid for xid in XIDS[::2]]
+    assert store.take(SOURCE, "somebody") is not None
+    assert store.orphaned_messages == 0
+
+
+def bodies(store: MessageStore, queue: str) -> list[bytes]:
+    return [store.message(info.message).body for info in store.browse(queue)]

@@ -1,23 +1,21 @@
-"""A store and a real PostgreSQL in one distributed transaction, killed before and after each call of every branch, then
-recovered: both agree, always, and nothing stays in doubt."""
+"""A message store and a real PostgreSQL in one distributed transaction, killed before and after each call of every
+branch, then recovered: both agree, always, and nothing stays in doubt."""
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from journal.v1.store_pb2 import MESSAGE
-from tests.support.in_process import Collected
+from journal.xa.coordinator import Recovery
+from tests.support.forked_node import run_node
 from tests.support.postgres import Postgres, running_postgres
 from tests.support.processes import WorkerProcess, command_env, new_journal
-from tests.support.xa_node import TABLE, active_node
+from tests.support.xa_node import DONE, TABLE, TODO, active_node, run
 
 pytestmark = [pytest.mark.timeout(300)]
 
@@ -26,14 +24,14 @@ NEVER = -1
 STEPS = [
     "before postgres begin",
     "after postgres begin",
-    "before journal prepare",
-    "after journal prepare",
-    "journal prepare durable",
+    "before store prepare",
+    "after store prepare",
+    "store prepare durable",
     "before postgres prepare",
     "after postgres prepare",
-    "before journal commit",
-    "after journal commit",
-    "journal commit durable",
+    "before store commit",
+    "after store commit",
+    "store commit durable",
     "before postgres commit",
     "after postgres commit",
     "before journal delete",
@@ -41,8 +39,18 @@ STEPS = [
 ]
 """Of a transfer, in order; what waits for nobody has no `durable`."""
 
-DECIDED = STEPS.index("journal commit durable")
+DECIDED = STEPS.index("store commit durable")
 PREPARED = STEPS.index("after postgres prepare")
+
+REFUSED = [
+    *STEPS[: PREPARED + 1],
+    "before store rollback",
+    "after store rollback",
+    "store rollback durable",
+    "before postgres rollback",
+    "after postgres rollback",
+]
+"""Of a transfer that somebody refuses once all have prepared."""
 
 RECOVERIES = {
     DECIDED: [
@@ -55,9 +63,9 @@ RECOVERIES = {
         "journal delete durable",
     ],
     PREPARED: [
-        "before journal rollback",
-        "after journal rollback",
-        "journal rollback durable",
+        "before store rollback",
+        "after store rollback",
+        "store rollback durable",
         "before postgres recover",
         "after postgres recover",
         "before journal proof",
@@ -77,12 +85,13 @@ def postgres() -> Iterator[Postgres]:
 
 
 class Site:
-    """A journal and a database that should agree."""
+    """A store and a database that should agree."""
 
     def __init__(self, journal: str, dsn: str, env: Mapping[str, str]) -> None:
         self.journal = journal
         self.dsn = dsn
         self._env = dict(env)
+        self._begun: set[str] = set()
         self._may: set[str] = set()
         self._must: set[str] = set()
         with psycopg.connect(dsn) as connection:
@@ -90,33 +99,36 @@ class Site:
 
     def child(self, act: str, step: int, name: str = "-") -> list[str]:
         """The steps that a child process took, until it was killed at `step`."""
-        command = [sys.executable, "-m", "tests.support.xa_node", self.journal, self.dsn, act, name, str(step)]
-        ended = subprocess.run(command, env=self._env, capture_output=True, timeout=CHILD_S, check=False)
-        told = ended.stdout.decode().split("\n")[:-1]
-        assert ended.returncode == (0 if step == NEVER else -signal.SIGKILL), ended.stderr.decode()
-        if act == "transfer":
+        ended = run_node(run, (self.journal, self.dsn, act, name, step), self._env, CHILD_S)
+        told = ended.stdout.split("\n")[:-1]
+        assert ended.returncode == (0 if step == NEVER else -signal.SIGKILL), ended.stderr
+        return told
+
+    def transfer(self, step: int, *, refused: bool = False) -> list[str]:
+        name = f"transfer-{len(self._begun)}"
+        self._begun.add(name)
+        told = self.child("refuse" if refused else "transfer", step, name)
+        if not refused:
             self._may.add(name)
             if told[-1] == "done":
                 self._must.add(name)
         return told
 
-    def transfer(self, step: int) -> list[str]:
-        return self.child("transfer", step, f"transfer-{len(self._may)}")
-
-    def check(self) -> None:
-        """Recover in this process, and compare."""
-        loaded = Collected()
-        with active_node(self.journal, self.dsn, loaded) as node:
-            node.recover()
+    def check(self, *, nothing_left: bool = False) -> None:
+        """Recover in this process, and compare. With `nothing_left` an earlier one has recovered all."""
+        with active_node(self.journal, self.dsn) as node, psycopg.connect(self.dsn) as connection:
+            recovery = node.recover()
+            assert not nothing_left or recovery == Recovery()
             assert not node.resource.in_doubt()
             assert not node.resource.outcomes()
-        loaded = Collected()
-        with active_node(self.journal, self.dsn, loaded), psycopg.connect(self.dsn) as connection:
+            assert not node.store.transactions()
+            done, todo = node.names(DONE), node.names(TODO)
+            assert node.store.queue(TODO).locked == node.store.queue(DONE).arriving == 0
             rows = {name for (name,) in connection.execute("SELECT name FROM transfers")}
             prepared = connection.execute("SELECT gid FROM pg_prepared_xacts WHERE database = current_database()")
             assert prepared.fetchall() == []
-        messages = {data.decode() for kind, data in loaded.records.values() if kind == MESSAGE}
-        assert messages == rows
+        assert done == sorted(rows)
+        assert todo == sorted(self._begun - rows)
         assert self._must <= rows <= self._may
 
 
@@ -132,6 +144,16 @@ def test_both_agree_wherever_a_transfer_is_killed(local_site: Site) -> None:
     for step, name in enumerate(STEPS):
         assert local_site.transfer(step)[-1] == name
         local_site.check()
+    local_site.check(nothing_left=True)
+
+
+def test_both_agree_wherever_an_abort_is_killed(local_site: Site) -> None:
+    assert local_site.transfer(NEVER, refused=True) == [*REFUSED, "done"]
+    local_site.check(nothing_left=True)
+    for step in range(PREPARED + 1, len(REFUSED)):
+        assert local_site.transfer(step, refused=True) == REFUSED[: step + 1]
+        local_site.check()
+    local_site.check(nothing_left=True)
 
 
 @pytest.mark.parametrize("killed_at", list(RECOVERIES))
@@ -144,7 +166,7 @@ def test_both_agree_wherever_a_recovery_is_killed(local_site: Site, killed_at: i
         local_site.check()
     local_site.transfer(killed_at)
     assert local_site.child("recover", NEVER) == [*steps, "done"]
-    local_site.check()
+    local_site.check(nothing_left=True)
 
 
 @pytest.mark.kafka
@@ -160,5 +182,5 @@ def test_both_agree_over_kafka(
         assert site.transfer(NEVER) == [*STEPS, "done"]
         for step, name in enumerate(STEPS):
             assert site.transfer(step)[-1] == name
-        # what all of them left, in one recovery
-        site.check()
+            site.check()
+        site.check(nothing_left=True)

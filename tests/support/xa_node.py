@@ -1,8 +1,9 @@
-"""A node that commits over a journal and PostgreSQL, and kills itself at a step of its own choosing.
+"""A node whose transfers are one transaction over a message store and PostgreSQL; it kills itself at a step of its own
+choosing.
 
-Run as `python -m tests.support.xa_node JOURNAL DSN recover|transfer NAME STEP`: JOURNAL is a local journal's directory,
-or `kafka` for the one that the environment names. Every call of every branch has a step before it and one behind it;
-at number STEP the process gets SIGKILL. It prints each step's name, and at the end `done`.
+`run` is for a process of its own: `journal` is a local one's directory, or `kafka` for the one that the environment
+names. Every call of every branch has a step before it and one behind it; at number `step` the process gets SIGKILL. It
+prints each step's name, and at the end `done`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import logging
 import os
 import secrets
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +23,19 @@ from journal.acceptance import PlainOperation
 from journal.appends import Appends
 from journal.config import load_settings
 from journal.journal import BlockingJournal
-from journal.loading import Loader
 from journal.local_journal import LocalJournal
 from journal.runtime import wall_ms
-from journal.v1.store_pb2 import MESSAGE
+from journal.store.model import Message, QueueConfig
+from journal.store.store import MessageStore
 from journal.xa.coordinator import Coordinator, Recovery
-from journal.xa.loading import XaLoader
 from journal.xa.ports import OutcomeRecords, Participant, Transactions, TwoPhaseConnection, Waitable
 from journal.xa.resource import XaResource
+from loaders.queues import QueueLoader
 from tests.support.postgres import PostgresParticipant
 
 TABLE = "CREATE TABLE transfers (name text PRIMARY KEY)"
+ADDRESS = "transfers"
+TODO, DONE = "transfers/todo", "transfers/done"
 
 Step = Callable[[str], None]
 
@@ -72,23 +74,24 @@ class SteppedWait:
         self._step(f"{self._name} durable")
 
 
-class SteppedJournal:
-    """A journal's two ports, with a step on each side of every call that appends."""
+class SteppedStore:
+    """A store and its journal as the two ports of a resource, with a step on each side of every call that appends."""
 
-    def __init__(self, journal: Appends, step: Step) -> None:
+    def __init__(self, store: MessageStore, journal: Appends, step: Step) -> None:
+        self._store = store
         self._journal = journal
         self._step = step
         self.new_id = journal.new_id
-        self.begin = journal.begin
+        self.begin = store.begin
 
     def prepare(self, tx: int, data: bytes) -> Waitable:
-        return self._stepped("journal prepare", lambda: self._journal.prepare(tx, data))
+        return self._stepped("store prepare", lambda: self._store.prepare(tx, data))
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Waitable:
-        return self._stepped("journal commit", lambda: self._journal.commit(tx, then=then))
+        return self._stepped("store commit", lambda: self._store.commit(tx, then=then))
 
     def rollback(self, tx: int) -> Waitable:
-        return self._stepped("journal rollback", lambda: self._journal.rollback(tx))
+        return self._stepped("store rollback", lambda: self._store.rollback(tx))
 
     def add(self, record_id: int, kind: int, data: bytes) -> Waitable:
         return self._stepped("journal add", lambda: self._journal.add(record_id, kind, data))
@@ -152,18 +155,46 @@ class SteppedParticipant:
         return SteppedConnection(self._participant.connect(), self._step)
 
 
-class XaNode:
-    """An active journal with its resource and coordinator."""
+class RefusedError(Exception):
+    """What `Refusing` votes with."""
 
-    def __init__(self, journal: Appends, loader: XaLoader, dsn: str, step: Step | None = None) -> None:
+
+class Refusing:
+    """A data manager that comes last, when all branches have prepared, and votes no."""
+
+    def __init__(self, manager: Any) -> None:
+        self.transaction_manager = manager
+
+    def sortKey(self) -> str:
+        return "~"
+
+    def _nothing(self, _: object) -> None: ...
+
+    tpc_begin = commit = tpc_finish = tpc_abort = abort = _nothing
+
+    def tpc_vote(self, _: object) -> None:
+        raise RefusedError
+
+
+class XaNode:
+    """An active store with its resource and coordinator."""
+
+    def __init__(
+        self, journal: BlockingJournal | LocalJournal, loader: QueueLoader, dsn: str, step: Step | None = None
+    ) -> None:
+        self.store = MessageStore(journal)
+        self.store.start(loader.loaded)
+        if not self.store.addresses():
+            self.store.create_address(ADDRESS)
+            for name in (TODO, DONE):
+                self.store.create_queue(QueueConfig(name, ADDRESS)).wait()
         postgres = PostgresParticipant(dsn)
-        ports: Transactions = journal
+        ports: Transactions = self.store
         records: OutcomeRecords = journal
         self._participant: Participant = postgres
         if step is not None:
-            ports = records = SteppedJournal(journal, step)
+            ports = records = SteppedStore(self.store, journal, step)
             self._participant = SteppedParticipant(postgres, step)
-        self._journal = journal
         self.resource = XaResource(ports, records, loader.loaded, clock_ms=wall_ms)
         self.resource.start()
         self._coordinator = Coordinator(self.resource, "test", [self._participant], instance=secrets.token_hex(8))
@@ -171,34 +202,42 @@ class XaNode:
     def recover(self) -> Recovery:
         return self._coordinator.recover()
 
-    def transfer(self, name: str) -> None:
-        """A message and a row of that name."""
-        with transaction.manager:
+    def transfer(self, name: str, *, refused: bool = False) -> None:
+        """A message of that name goes from one queue to another, and a row of that name into the table."""
+        store, body = self.store, name.encode()
+        message = store.send(Message(ADDRESS, body), [TODO]).wait()
+        store.acquire(message, TODO, name).wait()
+        with suppress(RefusedError), transaction.manager:
             work = self._coordinator.join(transaction.manager)
-            self._journal.add(self._journal.new_id(), MESSAGE, name.encode(), tx=work.tx)
+            store.acknowledge(message, TODO, name, tx=work.tx)
+            store.send(Message(ADDRESS, body), [DONE], work.tx)
             connection: TwoPhaseConnection = self._coordinator.enlist(work, self._participant)
             connection.execute("INSERT INTO transfers VALUES (%s)", (name,))  # type: ignore[attr-defined]
+            if refused:
+                transaction.manager.get().join(Refusing(transaction.manager))
+
+    def names(self, queue: str) -> list[str]:
+        """Of a queue's messages, in order."""
+        return sorted(self.store.message(info.message).body.decode() for info in self.store.browse(queue))
 
 
 @contextmanager
-def active_node(journal: str, dsn: str, inner: Loader | None = None, step: Step | None = None) -> Iterator[XaNode]:
+def active_node(journal: str, dsn: str, step: Step | None = None) -> Iterator[XaNode]:
     """A node on an activated journal: a local one's directory, or `kafka`."""
-    loader = XaLoader(inner)
+    loader = QueueLoader()
     with BlockingJournal(load_settings(None)) if journal == "kafka" else LocalJournal(Path(journal)) as opened:
         opened.activate(loader)
-        yield XaNode(opened, loader, dsn, step)
+        node = XaNode(opened, loader, dsn, step)
+        with node.store:
+            yield node
 
 
-def main() -> None:
+def run(journal: str, dsn: str, act: str, name: str, step: int) -> None:
+    """Do `act` (recover, transfer or refuse), up to a step. `name` is a transfer's."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    journal, dsn, act, name, step = sys.argv[1:]
-    with active_node(journal, dsn, step=Killer(int(step)).step) as node:
+    with active_node(journal, dsn, Killer(step).step) as node:
         if act == "recover":
             node.recover()
         else:
-            node.transfer(name)
+            node.transfer(name, refused=act == "refuse")
         print("done", flush=True)
-
-
-if __name__ == "__main__":
-    main()

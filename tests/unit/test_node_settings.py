@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError
+from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
 
 
 def test_a_lost_heartbeat_costs_no_session() -> None:
@@ -25,3 +28,36 @@ def test_by_default_the_session_is_as_long_as_the_silence_that_a_standby_waits_f
     assert settings.node_session_timeout_ms == 2 * settings.fence_check_ms
     assert not settings.preferred
     assert not settings.fail_back
+
+
+def test_what_is_in_doubt_is_kept_unless_both_settings_say_otherwise() -> None:
+    assert Settings().on_in_doubt == "keep"
+    with pytest.raises(ConfigError, match="on_in_doubt = rollback needs on_in_doubt_after_ms"):
+        load_settings(None, on_in_doubt="rollback")
+    with pytest.raises(ConfigError, match="on_in_doubt_after_ms is for on_in_doubt"):
+        load_settings(None, on_in_doubt_after_ms=1000)
+    with pytest.raises(ConfigError, match="on_in_doubt"):
+        load_settings(None, on_in_doubt="forget", on_in_doubt_after_ms=1000)
+    assert load_settings(None, on_in_doubt="commit", on_in_doubt_after_ms=1000).on_in_doubt_after_ms == 1000
+
+
+def test_a_nodes_store_has_the_stores_own_defaults_and_takes_its_settings_like_the_limits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings()
+    assert settings.store == StoreSettings()
+    assert settings.references_in_memory_max == REFERENCES_IN_MEMORY_MAX
+    assert settings.queue_references_in_memory_max == QUEUE_REFERENCES_IN_MEMORY_MAX < REFERENCES_IN_MEMORY_MAX
+    file = tmp_path / "settings.toml"
+    file.write_text('queue_references_in_memory_max = 7\n[store]\nswap_directory = "swap"\nacquire_grace_ms = 5\n')
+    monkeypatch.setenv("KAFKA_JOURNAL_STORE__ACQUIRE_GRACE_MS", "6")
+    settings = load_settings(file)
+    assert settings.queue_references_in_memory_max == 7
+    assert settings.store == StoreSettings(swap_directory=Path("swap"), acquire_grace_ms=6)
+
+
+def test_a_large_message_fits_the_transaction_that_takes_it() -> None:
+    with pytest.raises(ConfigError, match="staged_bytes_max must be above"):
+        load_settings(None, store={"message_bytes_max": 100 * 1024 * 1024})
+    limits = {"staged_bytes_max": 101 * 1024 * 1024}
+    assert load_settings(None, store={"message_bytes_max": 100 * 1024 * 1024}, limits=limits)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from inspect import signature
+from typing import Any, TypeVar
 
 import pytest
 
+from journal.acceptance import PlainOperation
 from journal.completion import Completion
 from journal.errors import (
     ConfigError,
@@ -24,11 +26,20 @@ from journal.errors import (
 )
 from journal.store.chain import MessageStoreChain
 from journal.store.chained import ChainError
+from journal.store.large import BodyStream
 from journal.store.lockstep import chained_id
+from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Pending
+from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
+from journal.store.settling import Prepared
+from journal.store.store import MessageStore
+from journal.store.transactions import NotDurable, TransactionInfo
+from journal.v1.journal_pb2 import ADD
 
 MESSAGE = Message("orders", b"one")
+
+_Answer = TypeVar("_Answer")
 
 
 class StoreFake:
@@ -40,6 +51,7 @@ class StoreFake:
         self.deliveries_to_come: list[Delivery] = []
         self.before_call: Callable[[], object] = lambda: None
         self.closed = False
+        self.not_durable = NotDurable()
         self._next_id = first_id
         self._group = Completion()
 
@@ -126,32 +138,94 @@ class StoreFake:
     def expire(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
         return self._make("expire", message_id, queue, tx, id=id)
 
+    def dead_letter(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
+        return self._make("dead_letter", message_id, queue, tx, id=id)
+
+    def store_stream(
+        self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+    ) -> Pending:
+        return self._make("store_stream", message, b"".join(body), tuple(queues), tx, id=id)
+
+    async def store_stream_async(
+        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+    ) -> Pending:
+        pieces = [piece async for piece in body]
+        return self._make("store_stream", message, b"".join(pieces), tuple(queues), tx, id=id)
+
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
         return self._do("schedule", message_id, queue, due, tx)
 
     def begin(self, tx: int = 0) -> int:
         return self._make("begin", id=tx).id
 
-    def prepare(self, tx: int, data: bytes = b"") -> Pending:
-        return self._do("prepare", tx, data)
+    def prepare(self, tx: int, data: bytes = b"") -> Prepared:
+        return Prepared(tx, self._do("prepare", tx, data).completion, self.not_durable)
 
-    def commit(self, tx: int) -> Pending:
-        return self._do("commit", tx)
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+        return self._do("commit", tx, *([tuple(then)] if then else []))
 
     def rollback(self, tx: int) -> Pending:
         return self._do("rollback", tx)
 
-    def message(self, message_id: int) -> Message:
-        self.calls.append(("message", message_id))
-        return MESSAGE
+    def transactions(self) -> list[TransactionInfo]:
+        return self._read("transactions")
 
-    def browse(self, queue: str) -> Iterator[ReferenceInfo]:
-        self.calls.append(("browse", queue))
-        return iter(())
+    def transaction(self, tx: int) -> TransactionInfo:
+        return self._read("transaction", tx)
 
-    def explain(self, record_id: int) -> Sequence[ReferenceInfo]:
-        self.calls.append(("explain", record_id))
-        return []
+    def in_doubt(self) -> list[TransactionInfo]:
+        return self._read("in_doubt")
+
+    def message(self, message_id: int, *, body: bool = True) -> Message:
+        return self._read("message", message_id, body)
+
+    def body_stream(self, message_id: int) -> BodyStream:
+        return self._read("body_stream", message_id)
+
+    def explain(self, record_id: int) -> list[ReferenceInfo]:
+        return self._read("explain", record_id)
+
+    def describe(self, message_id: int) -> MessageEntry:
+        return self._read("describe", message_id)
+
+    def browse(self, queue: str, limit: int = 0) -> Iterator[ReferenceInfo]:
+        return self._read("browse", queue, limit)
+
+    def queues(self) -> list[QueueInfo]:
+        return self._read("queues")
+
+    def queue(self, name: str) -> QueueInfo:
+        return self._read("queue", name)
+
+    def addresses(self) -> list[AddressEntry]:
+        return self._read("addresses")
+
+    def bindings(self, queue: str) -> list[BindingEntry]:
+        return self._read("bindings", queue)
+
+    def holders(self) -> list[str]:
+        return self._read("holders")
+
+    def next_due(self) -> int:
+        return self._read("next_due")
+
+    def expired(self, limit: int = 1000) -> list[tuple[int, str]]:
+        return self._read("expired", limit)
+
+    def _read(self, *call: Any) -> _Answer:  # type: ignore[type-var]
+        """What it was asked, as its answer."""
+        self.calls.append(call)
+        return call  # type: ignore[return-value]
+
+    def tick(self) -> int:
+        self._do("tick")
+        return 3
+
+    def room(self) -> Completion:
+        return self._do("room").completion
+
+    def flush(self) -> Completion:
+        return self._do("flush").completion
 
     def close(self) -> None:
         self.closed = True
@@ -190,6 +264,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     chain.schedule(stored, "q", 9, tx)
     copy = chain.move(stored, "q", "other", ["o"], "why", tx).id
     expired = chain.expire(sent, "q", tx).id
+    dead = chain.dead_letter(sent, "q", tx).id
     commit_all([first, *others])
     chain.acknowledge(copy, "o", "h", tx)
     chain.reattach("h")
@@ -211,6 +286,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("schedule", stored, "q", 9, tx),
         ("move", stored, "q", "other", ("o",), "why", tx, copy),
         ("expire", sent, "q", tx, expired),
+        ("dead_letter", sent, "q", tx, dead),
         ("acknowledge", copy, "o", "h", tx),
         ("reattach", "h"),
         ("release_holder", "h"),
@@ -218,7 +294,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("destroy_queue", "q", tx),
         ("destroy_address", "orders", tx),
     ]
-    issued = [binding, stored, sent, copy, expired, *([tx] if tx else [])]
+    issued = [binding, stored, sent, copy, expired, dead, *([tx] if tx else [])]
     assert len(set(issued)) == len(issued)
     assert first.calls == expected
     for other in others:
@@ -310,6 +386,88 @@ def test_a_transaction_has_one_number_in_the_chain_and_a_derived_one_in_the_othe
     assert second.calls == as_chained(expected, [tx, message])
 
 
+def test_a_commit_puts_records_of_the_first_stores_journal_there_alone() -> None:
+    chain, (first, second) = chain_of()
+    tx = chain.begin()
+    then: list[PlainOperation] = [(ADD, 7 << 10, 6, b"outcome", False, 0)]
+    chain.commit(tx, then=then)
+    assert first.calls[-1] == ("commit", tx, tuple(then))
+    assert second.calls[-1] == ("commit", chained_id(tx))
+
+
+def test_a_prepare_says_what_of_the_transaction_would_not_survive() -> None:
+    chain, (first, second) = chain_of()
+    first.not_durable = NotDurable(messages=(5 << 10,))
+    second.not_durable = NotDurable(messages=(chained_id(5 << 10),))
+    assert chain.prepare(chain.begin()).not_durable == first.not_durable
+
+
+def test_a_body_comes_once_and_every_store_gets_it_in_a_transaction_of_the_chains_own() -> None:
+    chain, (first, second) = chain_of()
+    pieces = iter([b"one ", b"two"])
+    pending = chain.store_stream(MESSAGE, pieces, ["q"])
+    tx = first.calls[0][1]
+    expected = [("begin", tx), ("store_stream", MESSAGE, b"one two", ("q",), tx, pending.id), ("commit", tx)]
+    assert first.calls == expected
+    assert second.calls == as_chained(expected, [tx, pending.id])
+    commit_all([first, second])
+    assert pending.wait(0) == pending.id
+
+
+async def _pieces(*pieces: bytes) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+def test_a_body_in_an_event_loop_comes_in_the_transaction_that_is_given() -> None:
+    chain, (first, second) = chain_of()
+    tx = chain.begin()
+    pending = asyncio.run(chain.store_stream_async(MESSAGE, _pieces(b"one ", b"two"), ["q"], tx))
+    expected = [("begin", tx), ("store_stream", MESSAGE, b"one two", ("q",), tx, pending.id)]
+    assert first.calls == expected
+    assert second.calls == as_chained(expected, [tx, pending.id])
+    first.commit_group()
+    assert not pending.done
+    second.commit_group()
+    assert pending.wait(0) == pending.id
+
+
+def test_a_body_that_is_cut_off_is_rolled_back_and_the_chain_goes_on() -> None:
+    chain, (first, second) = chain_of()
+
+    def cut_off() -> Iterator[bytes]:
+        yield b"one"
+        raise KeyError("the producer is gone")
+
+    with pytest.raises(KeyError):
+        chain.store_stream(MESSAGE, cut_off(), ["q"])
+    assert [call[0] for call in first.calls] == [call[0] for call in second.calls] == ["begin", "rollback"]
+    chain.store(MESSAGE)
+
+
+def test_a_rollback_of_the_chains_own_that_meets_a_full_journal_is_tried_again() -> None:
+    chain, (first, second) = chain_of()
+
+    def cut_off() -> Iterator[bytes]:
+        yield b"one"
+        first.refusals.append(FullError("no room"))
+        raise KeyError("the producer is gone")
+
+    with pytest.raises(KeyError):
+        chain.store_stream(MESSAGE, cut_off(), ["q"])
+    assert [call[0] for call in second.calls] == ["begin"]
+    chain.begin()
+    assert [call[0] for call in first.calls] == [call[0] for call in second.calls] == ["begin", "rollback", "begin"]
+
+
+def test_a_body_that_only_another_store_refuses_ends_the_chain() -> None:
+    chain, (_, second) = chain_of()
+    tx = chain.begin()
+    second.refusals.append(FullError("the disk is full"))
+    with pytest.raises(ChainError, match=r"^store 2 of 2: FullError"):
+        chain.store_stream(MESSAGE, [b"one"], ["q"], tx)
+
+
 def test_a_rollback_is_no_stores_fault() -> None:
     chain, (first, second) = chain_of()
     tx = chain.begin()
@@ -370,7 +528,7 @@ def test_what_only_another_store_refuses_names_it_and_ends_the_chain() -> None:
     with pytest.raises(ChainError, match=r"^local: "):
         chain.store(MESSAGE)
     assert len(first.calls) == before
-    assert chain.message(5 << 10) == MESSAGE
+    chain.message(5 << 10)
 
 
 @pytest.mark.parametrize(("failing", "name"), [(0, "store 1 of 2"), (1, "store 2 of 2")])
@@ -449,13 +607,83 @@ def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
 # ---- the rest ----------------------------------------------------------------------------------------------------
 
 
+OF_ONE_STORE = {
+    "start",
+    "take_in",
+    "incoming",
+    "ways_in",
+    "cached_bytes",
+    "volatile_bytes",
+    "orphaned_messages",
+}
+"""What a chain has not: its stores are started already, taking in is of one journal, gauges are each store's."""
+
+
+def public(of: type) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in dir(of) if not name.startswith("_")}
+
+
+def test_a_chain_has_every_operation_of_a_store_and_asks_for_no_more() -> None:
+    operations, own = public(MessageStore), public(MessageStoreChain)
+    assert operations.keys() - own.keys() == OF_ONE_STORE
+    for name in operations.keys() - OF_ONE_STORE:
+        takes, given = (signature(found[name]).parameters for found in (own, operations))
+        # ids are given by a chain, not to it; and nobody begins a transaction of a number of its own in it
+        left_out = {"id"} | ({"tx"} if name == "begin" else set())
+        assert takes.keys() == given.keys() - left_out, name
+        assert all(takes[each].default == given[each].default for each in takes), name
+
+
 def test_reads_come_from_the_first_store_alone() -> None:
     chain, (first, second) = chain_of()
-    chain.message(5 << 10)
-    list(chain.browse("q"))
-    chain.explain(5 << 10)
-    assert first.calls == [("message", 5 << 10), ("browse", "q"), ("explain", 5 << 10)]
+    reads: list[Callable[[], Any]] = [
+        lambda: chain.message(5 << 10, body=False),
+        lambda: chain.body_stream(5 << 10),
+        lambda: chain.explain(5 << 10),
+        lambda: chain.describe(5 << 10),
+        lambda: chain.browse("q", 2),
+        chain.queues,
+        lambda: chain.queue("q"),
+        chain.addresses,
+        lambda: chain.bindings("q"),
+        chain.holders,
+        chain.transactions,
+        lambda: chain.transaction(7),
+        chain.in_doubt,
+        chain.next_due,
+        lambda: chain.expired(9),
+    ]
+    answers = [read() for read in reads]
+    assert answers == first.calls
+    assert [call[1:] for call in first.calls if len(call) > 1] == [
+        (5 << 10, False),
+        (5 << 10,),
+        (5 << 10,),
+        (5 << 10,),
+        ("q", 2),
+        ("q",),
+        ("q",),
+        (7,),
+        (9,),
+    ]
     assert second.calls == []
+
+
+def test_time_goes_on_in_the_first_store_alone() -> None:
+    chain, (first, second) = chain_of()
+    assert chain.tick() == 3
+    assert first.calls == [("tick",)]
+    assert second.calls == []
+
+
+@pytest.mark.parametrize("wait_for", [MessageStoreChain.flush, MessageStoreChain.room], ids=["flush", "room"])
+def test_what_is_waited_for_is_waited_for_in_all_stores(wait_for: Callable[[MessageStoreChain], Completion]) -> None:
+    chain, (first, second) = chain_of()
+    done = wait_for(chain)
+    first.commit_group()
+    assert not done.done
+    second.commit_group()
+    done.wait(0)
 
 
 def test_close_closes_every_store_also_behind_one_that_raises() -> None:

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from journal.errors import MessageMissingError
+from journal.errors import DuplicateMessageError, MessageMissingError, MessageTooLargeError, StoreError
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
-from journal.store.model import Message, QueueConfig
-from tests.support.stores import StoreNode
+from journal.store.model import Message, QueueConfig, ReferenceState
+from journal.store.settings import StoreSettings
+from journal.v1.store_pb2 import CHUNK, MESSAGE
+from tests.support.stores import START_MS, StoreNode, kinds_in_journal
 
-QUEUE = QueueConfig("orders/eu", "orders")
+QUEUE = QueueConfig("orders/eu", "orders", deliveries_max=1, dead_letter_address="dead", expiry_address="late")
+SETTINGS = StoreSettings(inline_bytes_max=100, chunk_bytes=100, message_bytes_max=2560)
 
 
 @pytest.fixture
 def nodes(tmp_path: Path) -> Iterator[list[StoreNode]]:
     with ExitStack() as open_nodes:
-        found = [StoreNode(tmp_path / name) for name in ("first", "second")]
+        found = [StoreNode(tmp_path / name, SETTINGS) for name in ("first", "second")]
         for node in found:
             open_nodes.callback(node.close)
         yield found
@@ -30,8 +34,19 @@ def chain_of(nodes: list[StoreNode]) -> MessageStoreChain:
     return MessageStoreChain([node.store for node in nodes], names=["first", "second"])
 
 
-def bodies(node: StoreNode) -> list[bytes]:
-    return [node.store.message(info.message).body for info in node.store.browse(QUEUE.name)]
+def bodies(node: StoreNode, queue: str = QUEUE.name) -> list[bytes]:
+    return [node.store.message(info.message).body for info in node.store.browse(queue)]
+
+
+def declared_chain_of(nodes: list[StoreNode]) -> MessageStoreChain:
+    """With a queue, and another for what becomes of its messages."""
+    chain = chain_of(nodes)
+    for address in ("orders", "dead", "late"):
+        chain.create_address(address, 10)
+    for config in (QUEUE, QueueConfig("dead", "dead"), QueueConfig("late", "late")):
+        chain.create_queue(config)
+    chain.flush().wait(10)
+    return chain
 
 
 def test_both_stores_hold_what_the_chain_was_told_and_forget_what_it_settled(nodes: list[StoreNode]) -> None:
@@ -111,3 +126,144 @@ def test_a_transaction_over_the_chain_changes_and_declares_in_both_stores_or_in_
     delivery = chain.take(QUEUE.name, "h")
     assert delivery is not None
     assert delivery.message == (held if commit else ready)
+
+
+# ---- bodies that are streamed ------------------------------------------------------------------------------------
+
+
+PIECES = [bytes([number]) * 77 for number in range(30)]
+"""In all more than a record takes, and less than the largest message."""
+
+
+@pytest.mark.parametrize("pieces", [PIECES, PIECES[:1], []], ids=["large", "small", "empty"])
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "not-durable"])
+def test_a_body_that_comes_in_pieces_is_in_both_stores(
+    nodes: list[StoreNode], pieces: Sequence[bytes], asynchronous: bool, durable: bool
+) -> None:
+    chain = declared_chain_of(nodes)
+    message = Message("orders", durable=durable)
+    if asynchronous:
+
+        async def body() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        sent = asyncio.run(chain.store_stream_async(message, body(), [QUEUE.name]))
+    else:
+        sent = chain.store_stream(message, iter(pieces), [QUEUE.name])
+    sent.wait(10)
+    whole = b"".join(pieces)
+    assert [bodies(node) for node in nodes] == [[whole], [whole]]
+    assert b"".join(chain.body_stream(sent.id)) == whole
+    assert nodes[1].store.message(chained_id(sent.id)).body == whole
+    if durable:
+        for node in nodes:
+            node.crash()
+        assert [bodies(node) for node in nodes] == [[whole], [whole]]
+
+
+@pytest.mark.parametrize("commit", [True, False], ids=["commit", "rollback"])
+def test_a_body_in_a_transaction_is_in_both_stores_or_in_none(nodes: list[StoreNode], commit: bool) -> None:
+    chain = declared_chain_of(nodes)
+    tx = chain.begin()
+    chain.store_stream(Message("orders"), iter(PIECES), [QUEUE.name], tx)
+    assert [bodies(node) for node in nodes] == [[], []]
+    (chain.commit if commit else chain.rollback)(tx).wait(10)
+    kept = [b"".join(PIECES)] if commit else []
+    assert [bodies(node) for node in nodes] == [kept, kept]
+
+
+def test_other_operations_go_on_while_a_body_comes(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+
+    def body() -> Iterator[bytes]:
+        for piece in PIECES:
+            yield piece
+            chain.send(Message("orders", piece), [QUEUE.name])
+
+    chain.store_stream(Message("orders"), body(), [QUEUE.name]).wait(10)
+    kept = [*PIECES, b"".join(PIECES)]
+    assert [bodies(node) for node in nodes] == [kept, kept]
+
+
+def test_a_body_that_is_refused_or_cut_off_leaves_nothing_in_any_store(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    chain.send(Message("orders", duplicate_id=b"seen"), ["orders/eu"]).wait(10)
+
+    def cut_off() -> Iterator[bytes]:
+        yield from PIECES
+        raise KeyError("the producer is gone")
+
+    with pytest.raises(KeyError):
+        chain.store_stream(Message("orders"), cut_off(), [QUEUE.name])
+    with pytest.raises(MessageTooLargeError):
+        chain.store_stream(Message("orders"), [bytes(2561)], [QUEUE.name])
+    with pytest.raises(DuplicateMessageError):
+        chain.store_stream(Message("orders", duplicate_id=b"seen"), PIECES, [QUEUE.name])
+    tx = chain.begin()
+    with pytest.raises(KeyError):
+        chain.store_stream(Message("orders"), cut_off(), [QUEUE.name], tx)
+    with pytest.raises(StoreError):
+        chain.commit(tx)
+    chain.rollback(tx)
+    chain.store_stream(Message("orders"), [bytes(2560)], [QUEUE.name]).wait(10)
+    chain.flush().wait(10)
+    assert chain.error is None
+    for node in nodes:
+        assert bodies(node) == [b"", bytes(2560)]
+        assert not node.store.transactions()
+        # an inline message, and a large one with its chunks: nothing of the others
+        assert kinds_in_journal(node)[CHUNK] == 26
+        assert kinds_in_journal(node)[MESSAGE] == 2
+
+
+# ---- what becomes of messages ------------------------------------------------------------------------------------
+
+
+def test_the_dead_and_the_expired_go_to_their_addresses_in_both_stores(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    sent = [chain.send(Message("orders", b"%d" % number), [QUEUE.name]) for number in range(4)]
+    chain.flush().wait(10)
+    copies = [chain.dead_letter(sent[0].id, QUEUE.name), chain.expire(sent[1].id, QUEUE.name)]
+    tx = chain.begin()
+    copies += [chain.dead_letter(sent[2].id, QUEUE.name, tx), chain.expire(sent[3].id, QUEUE.name, tx=tx)]
+    chain.commit(tx).wait(10)
+    for node in nodes:
+        assert (bodies(node), bodies(node, "dead"), bodies(node, "late")) == ([], [b"0", b"2"], [b"1", b"3"])
+    assert [nodes[0].store.describe(copy.id) is not None for copy in copies] == [True] * 4
+    assert [nodes[1].store.describe(chained_id(copy.id)) is not None for copy in copies] == [True] * 4
+
+
+def test_what_time_brings_to_the_first_store_the_others_follow(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    held, due = (chain.send(Message("orders", body), [QUEUE.name]).wait(10) for body in (b"held", b"due"))
+    chain.acquire(held, QUEUE.name, "gone").wait(10)
+    chain.schedule(due, QUEUE.name, START_MS + 500).wait(10)
+    for node in nodes:
+        node.crash()
+    chain = chain_of(nodes)
+    assert chain.next_due() == START_MS + 500
+    assert chain.tick() == 0
+    assert chain.holders() == ["gone"]
+    for node in nodes:
+        node.clock.now_ms += SETTINGS.acquire_grace_ms
+    assert chain.tick() == 1
+    assert chain.holders() == []
+    chain.schedule(held, QUEUE.name, START_MS).wait(10)
+    taken = [chain.take(QUEUE.name, "new"), chain.take(QUEUE.name, "new")]
+    assert {delivery.message for delivery in taken if delivery is not None} == {held, due}
+    chain.release(held, QUEUE.name, "new").wait(10)
+    chain.acknowledge(due, QUEUE.name, "new").wait(10)
+    seen = [[(info.state, info.holder, info.deliveries) for info in node.store.browse(QUEUE.name)] for node in nodes]
+    assert seen[0] == seen[1] == [(ReferenceState.READY, "", 2)]
+
+
+def test_a_prepare_says_what_is_not_durable_in_the_chains_ids(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    tx = chain.begin()
+    lost = chain.send(Message("orders", b"lost", durable=False), [QUEUE.name], tx).id
+    prepared = chain.prepare(tx, b"xid")
+    assert prepared.not_durable.messages == (lost,)
+    assert prepared.wait(10) == tx
+    assert [info.tx for info in chain.in_doubt()] == [tx]

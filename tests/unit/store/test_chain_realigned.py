@@ -16,6 +16,7 @@ from journal.store.model import Message, QueueConfig
 from journal.store.realigning import Realigned, realign
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
+from tests.support import chain_node
 from tests.support.stores import StoreNode, copy_living
 
 SETTINGS = StoreSettings(inline_bytes_max=100, chunk_bytes=100)
@@ -44,23 +45,8 @@ def realigned(nodes: list[StoreNode]) -> Realigned:
     return done
 
 
-def contents(store: MessageStore, to_id: Callable[[int], int] = int) -> Any:
-    """Everything but places; ids as `to_id` makes them."""
-    queues = {}
-    for info in store.queues():
-        name = info.config.name
-        references = {
-            (to_id(each.message), store.message(each.message).body, each.state, each.holder, each.deliveries, each.due)
-            for each in store.browse(name)
-        }
-        bindings = {(to_id(each.record_id), each.key, each.filter) for each in store.bindings(name)}
-        queues[name] = (info.config, references, bindings)
-    return queues, {(entry.name, entry.duplicate_window) for entry in store.addresses()}
-
-
 def require_same(nodes: list[StoreNode]) -> None:
-    first, second = (node.store for node in nodes)
-    assert contents(first, chained_id) == contents(second)
+    chain_node.require_same(*(node.store for node in nodes))
 
 
 def test_stores_that_hold_the_same_are_left_alone(nodes: list[StoreNode]) -> None:

@@ -8,7 +8,7 @@ from journal.errors import ConfigError
 from journal.xa.outcomes import HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
-from journal.xa.xid import make_xid
+from journal.xa.xid import Xid, make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, MemoryJournal, MemoryLog
 
 XID = make_xid(1, "old", "b")
@@ -28,6 +28,9 @@ class Scene:
         self.now_ms += AGE_MS / 2
         self.branch(YOUNG.gtrid)
         self.branch(b"working", prepared=False)
+
+    def tx_of(self, xid: Xid) -> int:
+        return next(line.tx for line in self.resource.in_doubt() if line.xid == xid)
 
     def branch(self, name: bytes, *, prepared: bool = True) -> None:
         xid = make_xid(1, name, "b")
@@ -50,7 +53,8 @@ def test_what_is_old_enough_is_settled_and_its_outcome_kept(action: OnInDoubt) -
     scene = Scene()
     policy = InDoubtPolicy(action, AGE_MS)
     assert policy.apply(scene.resource, START_MS + AGE_MS - 1) == []
-    assert [line.xid for line in policy.apply(scene.resource, START_MS + AGE_MS)] == [XID]
+    old = scene.tx_of(XID)
+    assert policy.apply(scene.resource, START_MS + AGE_MS) == [old]
     assert policy.apply(scene.resource, START_MS + AGE_MS) == []
     assert [line.xid for line in scene.resource.in_doubt()] == [YOUNG]
     outcome = scene.resource.outcome(XID)
@@ -58,6 +62,47 @@ def test_what_is_old_enough_is_settled_and_its_outcome_kept(action: OnInDoubt) -
     committed = action is OnInDoubt.COMMIT
     assert outcome.decision == (HEURISTIC_COMMIT if committed else HEURISTIC_ROLLBACK)
     assert scene.log.messages() == ({b"old"} if committed else set())
+
+
+def test_a_branch_that_its_coordinator_settles_meanwhile_is_left_to_it() -> None:
+    scene = Scene()
+    old = scene.tx_of(XID)
+    scene.journal.steps.at(0, lambda: scene.resource.tpc_rollback(YOUNG))
+    assert InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS).apply(scene.resource, START_MS + 2 * AGE_MS) == [old]
+    assert not scene.resource.in_doubt()
+    assert scene.resource.outcome(YOUNG) is None
+    assert scene.log.messages() == {b"old"}
+
+
+def test_a_branch_that_somebody_settles_in_the_store_itself_stops_no_other() -> None:
+    scene = Scene()
+    young = scene.tx_of(YOUNG)
+    scene.journal.rollback(scene.tx_of(XID)).wait()
+    assert InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS).apply(scene.resource, START_MS + 2 * AGE_MS) == [young]
+    assert scene.log.messages() == {b"young"}
+
+
+@pytest.mark.parametrize("action", [OnInDoubt.COMMIT, OnInDoubt.ROLLBACK])
+def test_what_was_prepared_without_an_xid_is_settled_too_counted_from_the_load(action: OnInDoubt) -> None:
+    log = MemoryLog()
+    journal = MemoryJournal(log)
+    prepared = []
+    for name in (b"one", b"two"):
+        tx = journal.begin()
+        journal.add(journal.new_id(), MESSAGE_KIND, name, tx=tx)
+        journal.prepare(tx, b"somebody's own")
+        prepared.append(tx)
+    journal.flush()
+    journal = MemoryJournal(log)
+    resource = XaResource(journal, journal, log.loaded(), clock_ms=lambda: START_MS)
+    policy = InDoubtPolicy(action, AGE_MS)
+    assert policy.apply(resource, START_MS + AGE_MS - 1) == []
+    journal.rollback(prepared[0]).wait()
+    assert policy.apply(resource, START_MS + AGE_MS) == prepared[1:]
+    assert policy.apply(resource, START_MS + AGE_MS) == []
+    assert resource.unnamed == []
+    assert log.messages() == ({b"two"} if action is OnInDoubt.COMMIT else set())
+    assert not resource.outcomes()
 
 
 @pytest.mark.parametrize(("action", "age_ms"), [(OnInDoubt.COMMIT, 0), (OnInDoubt.ROLLBACK, 0), (OnInDoubt.KEEP, -1)])

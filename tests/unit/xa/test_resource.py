@@ -8,7 +8,7 @@ from journal.errors import DeadlineError, FullError, TransactionUnknownError, Xi
 from journal.xa.branch import BranchState
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
-from journal.xa.resource import Vote, XaResource
+from journal.xa.resource import WARNINGS_MAX, Vote, XaResource
 from journal.xa.xid import Xid, make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, Crash, MemoryJournal, MemoryLog, opened
 
@@ -357,3 +357,12 @@ def test_a_load_warns_of_what_is_in_doubt(scene: Scene, caplog: pytest.LogCaptur
     tx = scene.prepared()
     scene.reopen()
     assert f"in doubt: transaction {tx}, xid 1:global:here" in caplog.text
+
+
+def test_a_load_names_only_some_of_many_and_says_how_many_more(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(WARNINGS_MAX + 2):
+        scene.journal.prepare(scene.journal.begin(), b"somebody's own")
+    scene.journal.flush()
+    scene.reopen()
+    assert caplog.text.count("in doubt: transaction ") == WARNINGS_MAX
+    assert "in doubt: 2 transactions more" in caplog.text

@@ -1,0 +1,137 @@
+"""What all parts of a chain share: its stores, its lock, and how an operation reaches them one after the other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+
+from journal.completion import Completion
+from journal.errors import ConfigError
+from journal.store.chain_looking import ChainLooking
+from journal.store.chained import ChainedStore, ChainError
+from journal.store.lockstep import Joined, Lockstep, chained_id
+from journal.store.pending import Pending
+
+LAG_TIMEOUT_S_DEFAULT = 30.0
+
+
+class ChainBase(ChainLooking):
+    """The parts' common ground. Every public operation that changes something holds the lock."""
+
+    def __init__(
+        self,
+        stores: Sequence[ChainedStore],
+        *,
+        names: Sequence[str] = (),
+        lag_timeout_s: float = LAG_TIMEOUT_S_DEFAULT,
+    ) -> None:
+        """`stores` are live and hold the same: `realign` sees to that. `names` are for errors; without them stores are
+        numbered from 1.
+
+        All but the first should wait for room in a full queue: their FullError comes too late to refuse anything.
+        """
+        if not stores:
+            raise ConfigError("a chain needs at least one store")
+        names = names or [f"store {number} of {len(stores)}" for number in range(1, len(stores) + 1)]
+        if len(names) != len(stores):
+            raise ConfigError(f"{len(stores)} stores have {len(names)} names")
+        super().__init__(stores[0])
+        self._stores = tuple(stores)
+        self._lock = threading.Lock()
+        self._steps = Lockstep(self._stores, tuple(names), lag_timeout_s)
+        self._in_transaction: dict[int, list[int]] = {}
+        """Messages that a transaction touches: no store has them all in the same state before all have settled it."""
+        self._begun: set[int] = set()
+        """Open transactions of this life."""
+        self._declaring: set[int] = set()
+        """Transactions that create or destroy something."""
+        self._abandoned: list[int] = []
+        """Transactions of the chain's own that are still to be rolled back."""
+
+    @property
+    def error(self) -> ChainError | None:
+        """Why nothing more is accepted; None while all is well."""
+        return self._steps.error
+
+    # ---- asking all of them ----------------------------------------------------------------------------------------
+
+    def _same(self, tx: int, call: Callable[[ChainedStore, int], Pending]) -> Pending:
+        """An operation that is the same in every store, but for the transaction's number."""
+        its_tx = chained_id(tx)
+        with self._lock:
+            first = self._steps.ask_first(lambda store: call(store, tx))
+            joined = self._steps.join(first, lambda store: call(store, its_tx))
+            self._note_declaring(tx)
+            return Pending(first.id, joined.completion)
+
+    def _all(self, call: Callable[[ChainedStore], Completion]) -> Completion:
+        with self._lock:
+            first = self._steps.ask_first(call)
+            return self._steps.join(Pending(0, first), lambda store: Pending(0, call(store))).completion
+
+    def _of_message(self, message_id: int, tx: int, call: Callable[[ChainedStore, int, int], Pending]) -> Pending:
+        """An operation on a message that is in all stores, or will be; with its id and the transaction's number."""
+        its_id, its_tx = chained_id(message_id), chained_id(tx)
+        with self._lock:
+            first = self._steps.ask_first(lambda store: call(store, message_id, tx))
+            self._steps.await_arrival(message_id)
+            joined = self._steps.join(first, lambda store: call(store, its_id, its_tx))
+            self._note_touched(message_id, tx)
+            return Pending(first.id, joined.completion)
+
+    def _arrives(self, first: Pending, message_id: int, tx: int, call: Callable[[ChainedStore], Pending]) -> Pending:
+        joined = self._steps.join(first, call)
+        self._expect(message_id, tx, joined)
+        return Pending(first.id, joined.completion)
+
+    def _dispose(
+        self, message_id: int, queue: str, tx: int, call: Callable[[ChainedStore, int, int, int], Pending]
+    ) -> Pending:
+        """`call(store, message, copy, tx)`, with a copy of 0 for the one that issues its id."""
+        its_tx = chained_id(tx)
+        with self._lock:
+            first = self._steps.ask_first(lambda store: call(store, message_id, 0, tx))
+            return self._copied(
+                first, message_id, queue, tx, lambda store, its_id, copy: call(store, its_id, copy, its_tx)
+            )
+
+    def _copied(
+        self,
+        first: Pending,
+        message_id: int,
+        queue: str,
+        tx: int,
+        call: Callable[[ChainedStore, int, int], Pending],
+    ) -> Pending:
+        """The first store made a copy, if its pending has an id."""
+        copy = chained_id(first.id)
+        joined = self._steps.follow(first, message_id, queue, lambda store, message: call(store, message, copy))
+        self._note_touched(message_id, tx)
+        if first.id:
+            self._expect(first.id, tx, joined)
+        return Pending(first.id, joined.completion)
+
+    def _expect(self, message_id: int, tx: int, joined: Joined) -> None:
+        """The message is delivered once this is durable, or once `tx` is committed."""
+        if tx:
+            self._note_touched(message_id, tx)
+        else:
+            self._steps.arrivals.expect((message_id,), joined)
+
+    def _note_touched(self, message_id: int, tx: int) -> None:
+        if tx:
+            self._in_transaction.setdefault(tx, []).append(message_id)
+
+    def _note_declaring(self, tx: int) -> None:
+        if tx:
+            self._declaring.add(tx)
+
+    def _settled(self, tx: int, joined: Joined) -> None:
+        """Whoever goes on with what the transaction touched waits until all stores have settled it."""
+        touched = self._in_transaction.pop(tx, None)
+        if touched is None or tx in self._declaring:
+            self._steps.wait_before_next(joined)  # of an earlier life of this chain, nobody knows what it touched
+        else:
+            self._steps.arrivals.expect(touched, joined)
+        self._declaring.discard(tx)
+        self._begun.discard(tx)

@@ -1,0 +1,71 @@
+"""Transactions of a chain: begun, prepared and settled in all stores, by one number."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from journal.acceptance import PlainOperation
+from journal.errors import FullError, JournalError, TransactionUnknownError
+from journal.store.chain_base import ChainBase
+from journal.store.lockstep import chained_id
+from journal.store.pending import Pending
+from journal.store.settling import Prepared
+
+log = logging.getLogger(__name__)
+
+
+class ChainSettling(ChainBase):
+    """Operations on transactions."""
+
+    def begin(self) -> int:
+        abandoned, self._abandoned = self._abandoned, []
+        for tx in abandoned:
+            self._abandon(tx)
+        with self._lock:
+            tx = self._steps.ask_first(lambda store: store.begin())
+            for place in range(1, len(self._stores)):
+                self._steps.ask_other(place, lambda store: store.begin(chained_id(tx)))
+            self._in_transaction[tx] = []
+            self._begun.add(tx)
+            return tx
+
+    def prepare(self, tx: int, data: bytes = b"") -> Prepared:
+        """As a store's; what is not durable is said of the first, and so in the chain's ids."""
+        with self._lock:
+            first = self._steps.ask_first(lambda store: store.prepare(tx, data))
+            joined = self._steps.join(first, lambda store: store.prepare(chained_id(tx), data))
+            return Prepared(tx, joined.completion, first.not_durable)
+
+    def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
+        """As a store's. `then` are operations on records of the first store's journal: no other store gets them."""
+        with self._lock:
+            first = self._steps.ask_first(lambda store: store.commit(tx, then=then))
+            joined = self._steps.join(first, lambda store: self._settle(tx, store.commit))
+            self._settled(tx, joined)
+            return Pending(tx, joined.completion)
+
+    def rollback(self, tx: int) -> Pending:
+        with self._lock:
+            first = self._steps.ask_first(lambda store: store.rollback(tx))
+            joined = self._steps.join(first, lambda store: self._settle(tx, store.rollback))
+            self._settled(tx, joined)
+            return Pending(tx, joined.completion)
+
+    def _settle(self, tx: int, settle: Callable[[int], Pending]) -> Pending:
+        """Another store may have settled what was in doubt before a crash, and the first one not."""
+        try:
+            return settle(chained_id(tx))
+        except TransactionUnknownError:
+            if tx in self._begun:
+                raise
+            return Pending(tx)
+
+    def _abandon(self, tx: int) -> None:
+        """Roll back a transaction of the chain's own, later if the first store does not take it now."""
+        try:
+            self.rollback(tx)
+        except FullError:
+            self._abandoned.append(tx)
+        except JournalError as error:
+            log.info("transaction %d is left for the next activation to roll back: %s", tx, error)

@@ -1,0 +1,134 @@
+"""A body on its way into the stores of a chain: it comes once, and each store gets it, one after the other.
+
+The first store takes it as it comes and issues the message's id, which the others need before their own part. So
+meanwhile it is kept for them: in memory while it is small, then in a temporary file.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from types import TracebackType
+
+from journal.completion import Completion
+from journal.errors import JournalError, LocalStorageError
+from journal.store.chain_settling import ChainSettling
+from journal.store.lockstep import chained_id
+from journal.store.model import Message
+from journal.store.pending import Pending
+
+MEMORY_BYTES_MAX = 1024 * 1024
+"""Of a body that is kept; what is larger goes to the file."""
+
+_PIECE_BYTES = 256 * 1024
+
+
+class KeptBody:
+    """A body that can be read again once it has passed."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115 (closed by __exit__)
+
+    def passing(self, body: Iterable[bytes]) -> Iterator[bytes]:
+        """Its pieces as they come. Raises LocalStorageError where the temporary file cannot take one."""
+        for piece in body:
+            self._keep(piece)
+            yield piece
+
+    async def passing_async(self, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        """The same in an event loop."""
+        async for piece in body:
+            self._keep(piece)
+            yield piece
+
+    def _keep(self, piece: bytes) -> None:
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise LocalStorageError(f"cannot keep a body in {tempfile.gettempdir()}: {error}") from error
+
+    def again(self) -> Iterator[bytes]:
+        """All of it. Raises LocalStorageError."""
+        try:
+            self._file.seek(0)
+            while piece := self._file.read(_PIECE_BYTES):
+                yield piece
+        except OSError as error:
+            raise LocalStorageError(f"cannot read a body in {tempfile.gettempdir()}: {error}") from error
+
+    async def again_async(self) -> AsyncIterator[bytes]:
+        """The same in an event loop."""
+        for piece in self.again():
+            yield piece
+
+    def __enter__(self) -> KeptBody:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+class ChainStreaming(ChainSettling):
+    """Operations that store a message whose body comes in pieces."""
+
+    def store_stream(self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0) -> Pending:
+        """As a store's. The others get the body once the first has all of it; it is kept for them meanwhile.
+
+        In a transaction, of the chain's own without `tx`, so that other operations go on while it comes.
+        """
+        own = self._streaming(tx)
+        try:
+            with KeptBody() as kept:
+                first = self._first.store_stream(message, kept.passing(body), queues, own)
+                its_id, its_tx = chained_id(first.id), chained_id(own)
+                completions = [first.completion]
+                for place in range(1, len(self._stores)):
+                    pending = self._steps.ask_other(
+                        place, lambda store: store.store_stream(message, kept.again(), queues, its_tx, id=its_id)
+                    )
+                    completions.append(pending.completion)
+            return self._streamed(first.id, completions, own, commit=not tx)
+        except BaseException:
+            if not tx:
+                self._abandon(own)
+            raise
+
+    async def store_stream_async(
+        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
+    ) -> Pending:
+        """`store_stream` in an event loop, which bodies and full journals do not block. Accepted when it returns."""
+        own = self._streaming(tx)
+        try:
+            with KeptBody() as kept:
+                first = await self._first.store_stream_async(message, kept.passing_async(body), queues, own)
+                its_id, its_tx = chained_id(first.id), chained_id(own)
+                completions = [first.completion]
+                for place in range(1, len(self._stores)):
+                    store = self._stores[place]
+                    try:
+                        pending = await store.store_stream_async(message, kept.again_async(), queues, its_tx, id=its_id)
+                    except JournalError as error:
+                        raise self._steps.broken(place, error) from error
+                    completions.append(pending.completion)
+            return self._streamed(first.id, completions, own, commit=not tx)
+        except BaseException:
+            if not tx:
+                self._abandon(own)
+            raise
+
+    def _streaming(self, tx: int) -> int:
+        """The transaction that a body comes in: `tx`, or one of the chain's own."""
+        if not tx:
+            return self.begin()
+        with self._lock:
+            self._steps.require_turn()
+        return tx
+
+    def _streamed(self, message_id: int, completions: Sequence[Completion], tx: int, *, commit: bool) -> Pending:
+        """All stores have the body, in their transactions."""
+        with self._lock:
+            joined = self._steps.joined(completions)
+            self._note_touched(message_id, tx)
+        return Pending(message_id, self.commit(tx).completion if commit else joined.completion)

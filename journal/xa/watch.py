@@ -1,0 +1,85 @@
+"""`InDoubtWatch`: applies a node's `on_in_doubt` while it is active, from time to time.
+
+    watch = InDoubtWatch(resource, policy, clock_ms=wall_ms)   # when the node is active
+    watch.start()
+    ...
+    watch.stop()                                               # before the store is closed
+
+It settles in a thread of its own, as that waits until each outcome is durable. Safe without being stopped: whatever it
+still does goes through the activation's store and journal, which end it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from journal.errors import DeadlineError, FullError, JournalError
+from journal.xa.policy import InDoubtPolicy, OnInDoubt
+from journal.xa.ports import ClockMs
+from journal.xa.resource import XaResource
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_MAX_S = 60.0
+"""However long the policy's age is; while a shorter one passes it is looked at ten times."""
+
+LOOK_EVERY_MIN_S = 0.1
+
+
+class InDoubtWatch:
+    """One activation's. `start` and `stop` do not wait for anything."""
+
+    def __init__(self, resource: XaResource, policy: InDoubtPolicy, *, clock_ms: ClockMs) -> None:
+        """`clock_ms` is the resource's."""
+        self._resource = resource
+        self._policy = policy
+        self._clock_ms = clock_ms
+        self._every_s = LOOK_EVERY_MAX_S
+        if policy.action is not OnInDoubt.KEEP:
+            self._every_s = max(LOOK_EVERY_MIN_S, min(LOOK_EVERY_MAX_S, policy.age_ms / 10_000))
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-in-doubt", daemon=True)
+
+    def start(self) -> None:
+        """Say how many transactions are in doubt, which, and what becomes of them; then see to that."""
+        count = len(self._resource.in_doubt()) + len(self._resource.unnamed)
+        if count:
+            log.warning("%d transactions are in doubt (kafka-journal tx list); %s", count, self._what_becomes_of_them())
+            self._resource.warn()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Settle nothing more, but for the transaction that is being settled now."""
+        self._stop.set()
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it does nothing more; whether that is so."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _what_becomes_of_them(self) -> str:
+        action = self._policy.action.value
+        if self._policy.action is OnInDoubt.KEEP:
+            return f"on_in_doubt is {action}: they wait for their coordinator, or for kafka-journal tx"
+        return f"on_in_doubt is {action}, after {self._policy.age_ms / 1000:g} s"
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                if self._pass() and self._policy.action is OnInDoubt.KEEP:
+                    return
+                self._stop.wait(self._every_s)
+        except JournalError as error:
+            if not self._stop.is_set():
+                log.warning("on_in_doubt settles nothing more in this activation: %s", error)
+
+    def _pass(self) -> bool:
+        """Settle what is to be settled by now; False: another time, the journal is too busy."""
+        try:
+            self._resource.finish()
+            self._policy.apply(self._resource, self._clock_ms())
+        except (FullError, DeadlineError) as error:
+            log.info("on_in_doubt goes on in %g s: %s", self._every_s, error)
+            return False
+        return True

@@ -1,0 +1,137 @@
+"""A node's `on_in_doubt` while it is active: applied when its time has come, until the end of either."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from journal.xa.outcomes import HEURISTIC_COMMIT
+from journal.xa.policy import InDoubtPolicy, OnInDoubt
+from journal.xa.resource import XaResource
+from journal.xa.watch import InDoubtWatch
+from journal.xa.xid import make_xid
+from tests.support.xa import MESSAGE_KIND, START_MS, Crash, MemoryJournal, MemoryLog, opened
+
+XID = make_xid(1, "global", "branch")
+AGE_MS = 1000.0
+WAIT_S = 10.0
+SEVERAL_LOOKS_S = 0.35
+COMMIT = InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS)
+
+
+class Scene:
+    """A node whose load found a branch in doubt, prepared at the start, and a transaction without an xid."""
+
+    def __init__(self, policy: InDoubtPolicy) -> None:
+        self.log = MemoryLog()
+        journal, resource = opened(self.log)
+        resource.tpc_begin(XID)
+        journal.add(journal.new_id(), MESSAGE_KIND, b"branch", tx=resource.tx(XID))
+        resource.end(XID)
+        resource.tpc_prepare(XID)
+        tx = journal.begin()
+        journal.add(journal.new_id(), MESSAGE_KIND, b"unnamed", tx=tx)
+        journal.prepare(tx, b"somebody's own")
+        journal.flush()
+        self.now_ms = START_MS
+        self.activate(policy)
+
+    def activate(self, policy: InDoubtPolicy) -> None:
+        self.journal = MemoryJournal(self.log)
+        self.resource = XaResource(self.journal, self.journal, self.log.loaded(), clock_ms=lambda: START_MS)
+        self.watch = InDoubtWatch(self.resource, policy, clock_ms=lambda: self.now_ms)
+
+    def settled(self) -> bool:
+        return not self.log.prepared
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_the_default_keeps_what_is_in_doubt_and_says_how_much_that_is(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(InDoubtPolicy())
+    caplog.clear()
+    scene.now_ms += 10**15
+    scene.watch.start()
+    assert "2 transactions are in doubt (kafka-journal tx list); on_in_doubt is keep" in caplog.text
+    assert "in doubt: transaction " in caplog.text
+    assert scene.watch.join(WAIT_S)
+    assert len(scene.log.prepared) == 2
+
+
+def test_nothing_is_said_where_nothing_is_in_doubt(caplog: pytest.LogCaptureFixture) -> None:
+    log = MemoryLog()
+    _, resource = opened(log)
+    InDoubtWatch(resource, InDoubtPolicy(), clock_ms=lambda: START_MS).start()
+    assert "in doubt" not in caplog.text
+
+
+def test_what_becomes_old_enough_is_settled_then_and_every_branch_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(COMMIT)
+    scene.watch.start()
+    assert "2 transactions are in doubt (kafka-journal tx list); on_in_doubt is commit, after 1 s" in caplog.text
+    assert not scene.watch.join(SEVERAL_LOOKS_S)
+    assert len(scene.log.prepared) == 2
+    scene.now_ms += AGE_MS
+    wait_until(scene.settled)
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
+    assert scene.log.messages() == {b"branch", b"unnamed"}
+    outcome = scene.resource.outcome(XID)
+    assert outcome is not None
+    assert outcome.decision == HEURISTIC_COMMIT
+    assert caplog.text.count("on_in_doubt: commit of transaction") == 2
+
+
+def test_a_watch_that_is_stopped_settles_nothing_more() -> None:
+    scene = Scene(COMMIT)
+    scene.watch.start()
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
+    scene.now_ms += AGE_MS
+    assert len(scene.log.prepared) == 2
+
+
+@pytest.mark.parametrize("trouble", ["refusals", "slow"])
+def test_a_journal_that_is_busy_is_asked_again(trouble: str) -> None:
+    scene = Scene(COMMIT)
+    setattr(scene.journal, trouble, 3)
+    scene.now_ms += AGE_MS
+    scene.watch.start()
+    wait_until(scene.settled)
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
+
+
+def test_a_fenced_journal_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(COMMIT)
+    MemoryJournal(scene.log)
+    scene.now_ms += AGE_MS
+    scene.watch.start()
+    assert scene.watch.join(WAIT_S)
+    assert "on_in_doubt settles nothing more in this activation: another node is active" in caplog.text
+    assert len(scene.log.prepared) == 2
+
+
+def test_a_rollback_that_a_crash_cut_off_is_finished_whatever_the_policy() -> None:
+    scene = Scene(InDoubtPolicy())
+
+    def crash_between() -> None:
+        scene.journal.flush()
+        scene.journal.steps.crash()
+
+    scene.journal.steps.at(2, crash_between)
+    with pytest.raises(Crash):
+        scene.resource.settle(XID, commit=False)
+    assert len(scene.log.prepared) == 2
+    scene.activate(InDoubtPolicy())
+    scene.watch.start()
+    assert scene.watch.join(WAIT_S)
+    assert len(scene.log.prepared) == 1
+    assert scene.log.messages() == set()
