@@ -11,7 +11,7 @@ never torn: each becomes a part of one group of the target, or one transaction.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -141,11 +141,21 @@ class Replaying:
                     "replay into a new journal, or with --remap-ids"
                 )
             live.add(record_id)
-        elif record_id not in live:
+        elif not self._is_there(record_id):
             return None
         elif type_ == DELETE:
             live.discard(record_id)
         return self._operation(row, type_, record_id)
+
+    def _is_there(self, record_id: int, tx: int = 0) -> bool:
+        """Whether the target has a record, or will have it by `tx`. Raises LockedError for one that waits for another
+        transaction: as long as that is in doubt, nobody knows."""
+        if record_id in self._target.live:
+            return True
+        adding = self._target.added_in_doubt.get(record_id)
+        if adding is None or adding == tx:
+            return adding is not None
+        raise _locked(LockedError(f"record {record_id} is added by transaction {adding}"))
 
     def _count(self, row: Selected, *, replayed: bool) -> None:
         progress = self.progress.shards[row.shard]
@@ -194,31 +204,40 @@ class Replaying:
                 data = data or bytes(row.data)
             else:
                 operations.append(row)
+        staged = self._staged(tx, operations)
         there = self._target.in_doubt.get(tx)
         kept = UPDATE, self._source.record_id(self._home), UpdateKind.KEPT, b"", True, tx
         if there is None:
-            self._stage(tx, operations)
+            self._journal.begin(tx)
+            for operation in staged:
+                self._journal.append_all([operation], tx=tx)
+            self.result.operations += len(staged)
             self._flush()  # blocks of ids have to be known before what uses them
             self._sent(self._journal.prepare(tx, data, then=(kept,)))
-        elif there == data:
-            self._append([kept])
-        else:
+        elif there.data != data:
             raise TransactionPreparedError(f"the target has a transaction {tx} of its own in doubt: settle it first")
+        elif missing := Counter(staged) - there.operations:
+            raise TransactionPreparedError(
+                f"transaction {tx} is in doubt in the target by another replay, without {missing.total()} operations "
+                "that this one would prepare: settle it first (`kafka-journal tx list`)"
+            )
+        else:
+            self._append([kept])
         self.progress.kept.add(tx)
         self.result.in_doubt.append(tx)
 
-    def _stage(self, tx: int, rows: list[Selected]) -> None:
-        self._journal.begin(tx)
-        live, added, gone = self._target.live, BitMap64(), BitMap64()
+    def _staged(self, tx: int, rows: Iterable[Selected]) -> list[PlainOperation]:
+        """The operations of a transaction in doubt as the target is to have them, without those on records that it has
+        not."""
+        added, gone, found = BitMap64(), BitMap64(), list[PlainOperation]()
         for row in rows:
             record_id, type_ = self._id(row.id), _TYPES[row.type]
-            there = record_id not in gone and (record_id in live or record_id in added)
-            if type_ != ADD and not there:
+            if type_ != ADD and (record_id in gone or not (record_id in added or self._is_there(record_id, tx))):
                 self.result.left_out += 1
                 continue
-            self._journal.append_all([self._operation(row, type_, record_id)], tx=tx)
+            found.append(self._operation(row, type_, record_id))
             (gone if type_ == DELETE else added).add(record_id)
-            self.result.operations += 1
+        return found
 
     # ---- progress ------------------------------------------------------------------------------------------------
 

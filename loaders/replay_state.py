@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,10 +15,11 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 from pyroaring import BitMap64
 
+from journal.acceptance import PlainOperation
 from journal.errors import ConfigError, RowError
 from journal.limits import SEQUENCE_MAX
 from journal.loading import LoadCounts, LoadedUpdate
-from journal.v1.journal_pb2 import Mark, Operation, ReplayProgress
+from journal.v1.journal_pb2 import ADD, Mark, Operation, ReplayProgress
 from journal.v1.store_pb2 import RecordKind, UpdateKind
 from journal.wire.ids import make_id
 
@@ -61,13 +63,24 @@ class ReplaySource:
         return make_id(SEQUENCE_MAX // 2 + int.from_bytes(told[:8], "big") % (SEQUENCE_MAX // 2), shard)
 
 
+class InDoubt(NamedTuple):
+    """A transaction that is prepared in the target."""
+
+    data: bytes
+    operations: Counter[PlainOperation]
+    """How often it has each."""
+
+
 class ReplayTarget:
-    """A loader that keeps what a replay must know of its target: which records there are, and earlier replays."""
+    """A loader that keeps what a replay must know of its target: which records there are, what is in doubt, and earlier
+    replays."""
 
     def __init__(self) -> None:
         self.live = BitMap64()
         self.replays: dict[int, Sequence[LoadedUpdate]] = {}
-        self.in_doubt: dict[int, bytes] = {}
+        self.in_doubt: dict[int, InDoubt] = {}
+        self.added_in_doubt: dict[int, int] = {}
+        """By record the transaction that adds it, once it is committed."""
 
     def begin(self, marks: Mapping[int, Mark]) -> None: ...
 
@@ -79,7 +92,11 @@ class ReplayTarget:
             self.replays[record_id] = tuple(updates)
 
     def prepared(self, tx: int, data: bytes, operations: Sequence[Operation]) -> None:
-        self.in_doubt[tx] = data
+        found = Counter(
+            (each.type, each.id, each.kind, each.data, each.replaceable, each.subject) for each in operations
+        )
+        self.in_doubt[tx] = InDoubt(data, found)
+        self.added_in_doubt.update((each.id, tx) for each in operations if each.type == ADD)
 
     def complete(self, counts: LoadCounts) -> None: ...
 

@@ -24,10 +24,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError
-from loaders.spark.failures import java_causes
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts
-from loaders.spark.table_stores import Files, TableFormat
+from loaders.spark.table_stores import Files, TableFormat, is_delta_conflict
 from loaders.spark.wire import FORMAT, MAGIC, computed_once, parsed
 
 ARCHIVE_SCHEMA = (
@@ -51,7 +50,6 @@ _HEAD: Mapping[str, object] = {
 _FRAMES = "frames"
 _TABLE = "table"
 _DELTA_LOG = f"{_TABLE}/_delta_log"
-_DELTA_CONFLICT = "io.delta.exceptions."
 _WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
 _WRITERS_MAX = 8
 """Files that a task has open. It reads one shard, so they are days'; without, Spark sorts all bytes by directory."""
@@ -85,7 +83,7 @@ class ArchiveFrames(ABC):
 
     @abstractmethod
     def commit(self, number: int, batch: str, written: Written) -> None:
-        """What was checked is there for good. Raises ArchiveError if another job writes too."""
+        """What was checked is there for good. Raises ArchiveError if another job archives that journal too."""
 
     @abstractmethod
     def forget(self, written: Written) -> None:
@@ -101,11 +99,16 @@ class ArchiveFrames(ABC):
 
 
 class ParquetFrames(ArchiveFrames):
-    """Files in directories of a batch's own."""
+    """Files in directories of a batch's own.
+
+    They are written below the journal's directory: what Spark writes at first into a directory of its own there, and
+    deletes behind it, is no other journal's then.
+    """
 
     def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
         super().__init__(spark, path, journal, uuid)
         self._frames = f"{path}/{_FRAMES}"
+        self._own = f"{self._frames}/journal={journal}"
 
     def new_batch(self, number: int) -> str:
         return f"{number:012d}-{secrets.token_hex(4)}"
@@ -118,8 +121,8 @@ class ParquetFrames(ArchiveFrames):
             F.expr("min(unix_millis(timestamp))").alias("from_ms"),
             F.expr("max(unix_millis(timestamp))").alias("to_ms"),
         )
-        writer = _unsorted(_rows(counted, self._journal, batch)).write.mode("append")
-        writer.partitionBy("journal", "day", "shard", "batch").parquet(self._frames)
+        rows = _rows(counted, self._journal, batch).drop("journal")  # it is in the directory's name
+        _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch").parquet(self._own)
         told = seen.get
         if not told["records"]:
             return None
@@ -139,7 +142,7 @@ class ParquetFrames(ArchiveFrames):
         return F.array_sort(F.collect_set(F.col("_metadata.file_path")))
 
     def _read(self, batch: str, days: str) -> DataFrame:
-        place = f"{self._frames}/journal={self._journal}/day={days}/shard=*/batch={batch}"
+        place = f"{self._own}/day={days}/shard=*/batch={batch}"
         return self._spark.read.schema(ARCHIVE_SCHEMA).option("basePath", self._frames).parquet(place)
 
 
@@ -161,16 +164,31 @@ class DeltaFrames(ArchiveFrames):
         return Written(_rows(records, self._journal, batch).persist())
 
     def commit(self, number: int, batch: str, written: Written) -> None:
-        once = {"txnAppId": f"kafka-journal archive {self._uuid.hex()}", "txnVersion": str(number)}
-        writer = _unsorted(written.rows).write.format("delta").mode("append").options(**once)
         try:
-            writer.partitionBy("journal", "day", "shard").save(self._table)
+            self._append(number, written.rows)
         except Py4JJavaError as error:
-            if any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error)):
-                raise ArchiveError(_other_job(self._table, batch)) from error
-            raise
+            if not is_delta_conflict(error):
+                raise
+            self._append_again(number, batch, written.rows)
         if self._written(batch).isEmpty():  # of a number that it has, Delta leaves a commit out and says nothing
             raise ArchiveError(_other_job(self._table, batch))
+
+    def _append_again(self, number: int, batch: str, rows: DataFrame) -> None:
+        """Behind a conflict: with this journal's other job, or with another journal's, which has made the table at the
+        same moment. There is nothing else in it to meet."""
+        if self.left_over(number) is not None:
+            raise ArchiveError(_other_job(self._table, batch))
+        try:
+            self._append(number, rows)
+        except Py4JJavaError as error:
+            if is_delta_conflict(error):
+                raise ArchiveError(_other_job(self._table, batch)) from error
+            raise
+
+    def _append(self, number: int, rows: DataFrame) -> None:
+        once = {"txnAppId": f"kafka-journal archive {self._uuid.hex()}", "txnVersion": str(number)}
+        writer = _unsorted(rows).write.format("delta").mode("append").options(**once)
+        writer.partitionBy("journal", "day", "shard").save(self._table)
 
     def forget(self, written: Written) -> None:
         written.rows.unpersist()

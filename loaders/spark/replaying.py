@@ -145,7 +145,8 @@ class Selection:
 
     def operations(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> DataFrame:
         """`COLUMNS`, in order, of what lies behind `reached` ({shard: offset}). Of the transactions `kept`, which were
-        replayed while they were in doubt, nothing comes that was prepared up to there: they are the target's by now."""
+        replayed while they were in doubt, nothing comes that was prepared up to there: they are the target's by now.
+        What was done later to the records that they added does."""
         found = self._filtered(self._living(dict(reached or {}), kept))
         order = ("group", F.when(F.col("in_doubt"), F.col("tx")), "shard", "place", "ordinal")
         return found.orderBy(*order).select(*COLUMNS)
@@ -180,10 +181,11 @@ class Selection:
         """Operations that were allowed, with the `life` of their id that they are of, and whether they are `new`."""
         of_transactions = self._of_transactions
         plain = self._operations.where(F.col("tx") == 0)
-        all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))))
+        all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))), F.lit(False).alias("known"))
         all_ = all_.union(_committed(of_transactions, reached, kept)).union(_waiting(of_transactions, kept))
         behind = F.col("in_doubt") | (F.col("position")["offset"] > F.coalesce(_reached(reached), F.lit(-1)))
-        return _with_lives(all_).withColumn("new", behind)
+        # what the target knows is a part of its records' lives all the same
+        return _with_lives(all_).withColumn("new", behind & ~F.col("known"))
 
     def _filtered(self, living: DataFrame) -> DataFrame:
         asked = self._filter
@@ -245,26 +247,24 @@ def _columns(position: Column, *, in_doubt: bool = False) -> Iterator[Column | s
 
 
 def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
-    """What transactions did, each operation where and when the COMMIT did it."""
+    """What transactions did, each operation where and when the COMMIT did it; `known` of the `kept` ones."""
     part, at = F.col("part"), ("offset", "index", "group", "epoch", "timestamp")
     commits = of_transactions.where((F.col("type") == COMMITTED) & F.col("done")).select("topic", "shard", "tx", *at)
     done = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
-    if kept:
-        early = F.coalesce(part["prepared"]["offset"] <= _reached(reached), F.lit(False))
-        done = done.where(~(F.col("tx").isin(*kept) & early))
+    early = F.coalesce(part["prepared"]["offset"] <= _reached(reached), F.lit(False))
+    done = done.withColumn("known", F.col("tx").isin(*kept) & early)
     placed = done.withColumn("offset", part["at"]["offset"]).withColumn("index", part["at"]["index"])
     placed = placed.drop("group", "epoch", "timestamp").join(commits, ["topic", "shard", "tx", "offset", "index"])
-    return placed.select(*_columns(_position("offset", "index", F.col("ordinal"))))
+    return placed.select(*_columns(_position("offset", "index", F.col("ordinal"))), "known")
 
 
 def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
     """What is in doubt: staged operations and their PREPARE, of transactions that are prepared in all of their shards.
 
-    The end of an archive may have a group in one shard and not yet in another; the next replay has it.
+    The end of an archive may have a group in one shard and not yet in another; the next replay has it. `known` of the
+    `kept` ones.
     """
     prepared = of_transactions.where(F.col("part")["fate"] == PREPARED)
-    if kept:
-        prepared = prepared.where(~F.col("tx").isin(*kept))
     wholes = (
         prepared.where(_is_prepare())
         .groupBy("topic", "tx")
@@ -273,7 +273,7 @@ def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
     wholes = wholes.where(F.col("found") == F.col("wanted")).select("topic", "tx")
     whole = prepared.join(F.broadcast(wholes), ["topic", "tx"], "left_semi")
     position = _position(F.lit(_LAST), F.lit(0), F.coalesce("ordinal", F.lit(0)))
-    return whole.select(*_columns(position, in_doubt=True))
+    return whole.select(*_columns(position, in_doubt=True), F.col("tx").isin(*kept).alias("known"))
 
 
 def _with_lives(operations: DataFrame) -> DataFrame:

@@ -1,9 +1,12 @@
 """Where the journal tables are kept: Delta Lake, or plain Parquet. Either way a batch that is applied again changes
 nothing, and what a batch replaces of a table appears at once.
 
-Delta Lake, `<path>/<table>`: each change is one MERGE, a transaction of that table. Parquet, `<path>/<table>/<batch>`:
-a table that a batch changes is written anew, and `<path>/batches/<number>.json`, which appears whole or not at all,
-names the directory of every table: all tables change together. The newest and the one before it are kept, for readers.
+Delta Lake, `<path>/<table>`: each change is one commit of that table, with the batch's number as Delta's transaction
+(`txnAppId`, `txnVersion`): what a later batch has changed is not changed back.
+
+Parquet, `<path>/<table>/<batch>`: a table that a batch changes is written anew, and `<path>/batches/<number>.json`,
+which appears whole or not at all, names the directory of every table: all tables change together. The newest and the
+one before it are kept, for readers.
 """
 
 from __future__ import annotations
@@ -20,9 +23,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
+from loaders.spark.failures import java_causes
 
 _GONE = "_gone"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+_DELTA_APP = "kafka-journal tables"
+_DELTA_WRITE = "spark.databricks.delta.write"
+_DELTA_CONFLICT = "io.delta.exceptions."
 _KEPT_BATCHES = 2
 
 
@@ -34,7 +41,7 @@ class TableFormat(Enum):
 
 
 class TableStore(ABC):
-    """The tables below a path."""
+    """The tables below a path. A batch changes each of them at most once."""
 
     @abstractmethod
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
@@ -70,6 +77,8 @@ class DeltaStore(TableStore):
 
     def __init__(self, files: Files) -> None:
         self._files = files
+        self._batch = -1
+        self._changed: set[str] = set()
 
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
         if not self._is_there(table):
@@ -77,11 +86,13 @@ class DeltaStore(TableStore):
         return spark.read.format("delta").load(self._files.place(table))
 
     def begin(self, batch: int) -> bool:
+        self._batch = batch
+        self._changed.clear()
         return True
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
         if not self._is_there(table):
-            fresh.write.format("delta").mode("append").save(self._files.place(table))
+            self._write(table, fresh, "append")
             return
         source = fresh.withColumn(_GONE, F.lit(False))
         if gone is not None:
@@ -91,7 +102,7 @@ class DeltaStore(TableStore):
             self._merge(table, keys, source)
 
     def overwrite(self, table: str, fresh: DataFrame) -> None:
-        fresh.write.format("delta").mode("overwrite").save(self._files.place(table))
+        self._write(table, fresh, "overwrite")
 
     def commit(self, batch: int) -> None:
         """Every table has it already."""
@@ -100,11 +111,22 @@ class DeltaStore(TableStore):
         """Whether the table's log has a commit: the log's folder alone is of a job that was killed at the first one."""
         return any(name.endswith(".json") for name in self._files.names(f"{table}/_delta_log"))
 
+    def _write(self, table: str, fresh: DataFrame, mode: str) -> None:
+        fresh.write.format("delta").mode(mode).options(**self._once(table)).save(self._files.place(table))
+
+    def _once(self, table: str) -> Mapping[str, str]:
+        """Of a number that it has, or an older one, Delta leaves a change out and says nothing."""
+        assert table not in self._changed, f"batch {self._batch} changes {table} twice: the second one would be lost"
+        self._changed.add(table)
+        return {"txnAppId": _DELTA_APP, "txnVersion": str(self._batch)}
+
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
         view = f"changes_of_{table}"
         # put aside already, which Delta does not see; the session is one query's
         source.sparkSession.conf.set(_MATERIALIZE, "none")
+        for name, value in self._once(table).items():
+            source.sparkSession.conf.set(f"{_DELTA_WRITE}.{name}", value)
         source.createOrReplaceTempView(view)
         same = " AND ".join(f"kept.`{key}` <=> new.`{key}`" for key in keys)
         source.sparkSession.sql(
@@ -214,6 +236,13 @@ class Files:
 
     def write_new(self, name: str, text: str) -> None:
         """A file that appears whole; there must be none of that name."""
+        self._write(name, text)
+
+    def replace(self, name: str, text: str) -> None:
+        """A file that appears whole, in place of one of that name."""
+        self._write(name, text, getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename").OVERWRITE)
+
+    def _write(self, name: str, text: str, *how: Any) -> None:
         directory, _, base = name.rpartition("/")
         aside, final = self._path(f"{directory}/.{base}.{secrets.token_hex(4)}"), self._path(name)
         stream = aside.getFileSystem(self._conf).create(aside, True)
@@ -222,18 +251,11 @@ class Files:
             stream.hsync()
         finally:
             stream.close()
-        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
+        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), len(how))
+        for index, option in enumerate(how):
+            options[index] = option
         context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(final.toUri(), self._conf)
         context.rename(aside, final, options)
-
-    def touch(self, name: str) -> None:
-        """An empty file of now."""
-        path = self._path(name)
-        path.getFileSystem(self._conf).create(path, True).close()
-
-    def modified_ms(self, name: str) -> int:
-        path = self._path(name)
-        return int(path.getFileSystem(self._conf).getFileStatus(path).getModificationTime())
 
     def delete(self, name: str) -> None:
         path = self._path(name)
@@ -255,6 +277,11 @@ def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
     if kept is None:
         raise ConfigError(f"{path} has no table {table}: `kafka-journal spark tables --to {path}` makes it")
     return kept
+
+
+def is_delta_conflict(error: Exception) -> bool:
+    """Whether a change of a Delta table was refused because another one was faster."""
+    return any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error))
 
 
 def _same(one: DataFrame, other: DataFrame, keys: Sequence[str]) -> Column:

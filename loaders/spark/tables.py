@@ -12,13 +12,14 @@ the WAL stands is written with the operations that wait for their transaction, i
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,7 +28,16 @@ from loaders.spark import frames, live_tables, lives, rows
 from loaders.spark.failures import journal_errors, translated
 from loaders.spark.readers import check_start
 from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
-from loaders.spark.table_stores import Files, TableFormat, TableStore, open_store, read_tables_of, superseded
+from loaders.spark.table_stores import (
+    Files,
+    TableFormat,
+    TableStore,
+    is_delta_conflict,
+    open_store,
+    read_tables_of,
+    superseded,
+)
+from loaders.spark.tables_place import TablesPlace
 from loaders.spark.wire import with_frame
 
 BATCH_OFFSETS_MAX = 200_000
@@ -36,11 +46,7 @@ TABLES = ("messages", "in_doubt", "lives", "dead_letters")
 """For people; the rest is what the job goes on from."""
 _DEAD_LETTER_KEYS = ("topic", "partition", "offset")
 _LOOK_EVERY_S = 1
-_OFFSETS = "checkpoint/offsets"
-_SEEN = "seen"
-"""Of the time at which the tables were last gone on with, or found up to date."""
 _SEEN_EVERY_S = 60.0
-_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +96,16 @@ def keep_tables(
     `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
 
     Raises TopicError for a journal that does not exist, GapError for a WAL that has been trimmed, at its beginning or
-    behind where a run ended, and ConfigError for a path that has another journal's tables, has lost its checkpoint, or
-    was away too long.
+    behind where a run ended, and ConfigError for a path that has another journal's tables, has lost its checkpoint, was
+    away too long, or is another job's since.
     """
     found = identity(spark, source)
     files = Files(spark, path)
-    if not _check_place(files, path, found, kept_as, retention_ms):
-        files.write_new("journal.json", _described(source, found, kept_as))
-    if not files.exists(_OFFSETS) and not from_trimmed:
+    place = TablesPlace(files, path, now_ms=_now_ms())
+    if not place.open(source.journal, found, kept_as, retention_ms) and not from_trimmed:
         check_start(spark, source, found)
-    job = _Job(source, found, files, opened(files, kept_as), told or (lambda _batch: None), stop or threading.Event())
+    job = _Job(source, found, place, opened(files, kept_as), told or (lambda _batch: None), stop or threading.Event())
+    place.take()
     job.result = TablesResult(path.rstrip("/"), source.journal)
     job.run(spark, files.place("checkpoint"), once=once, every_s=every_s, max_offsets=max_offsets)
     store = open_store(files, kept_as)
@@ -112,6 +118,14 @@ def keep_tables(
 def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
     """A table that a job keeps below `path`, in whichever format, as it is now. Raises ConfigError where it is not."""
     return read_tables_of(spark, path, table)
+
+
+class _Read(NamedTuple):
+    """What a batch has of both topics."""
+
+    records: int
+    until_ms: int | None
+    """Of the table topic all rows that were written before it have been read; None if it has none."""
 
 
 class _StoppedError(Exception):
@@ -127,14 +141,14 @@ class _Job:
         self,
         source: JournalSource,
         journal: JournalIdentity,
-        files: Files,
+        place: TablesPlace,
         store: TableStore,
         told: Callable[[TablesBatch], None],
         stop: threading.Event,
     ) -> None:
         self._source = source
         self._journal = journal
-        self._files = files
+        self._place = place
         self._store = store
         self._told = told
         self._stop = stop
@@ -146,6 +160,7 @@ class _Job:
         writer = records.writeStream.queryName(f"tables {source.journal}").foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
+        began_ms = _now_ms()
         query = writer.start()
         seen = time.monotonic()
         try:
@@ -155,10 +170,12 @@ class _Job:
                     break
                 idle = not status["isTriggerActive"] and not status["isDataAvailable"]
                 if idle and time.monotonic() - seen > _SEEN_EVERY_S:
-                    self._files.touch(_SEEN)
+                    self._place.require()
+                    # nothing was left at the last trigger
+                    self._place.has_all_until(_now_ms() - int(every_s * 1000))
                     seen = time.monotonic()
             if once and not self._stop.is_set():
-                self._files.touch(_SEEN)
+                self._place.has_all_until(began_ms)
         except StreamingQueryException as error:
             self._raise(error)
         finally:
@@ -167,7 +184,11 @@ class _Job:
     def _raise(self, error: StreamingQueryException) -> None:
         if isinstance(self._error, _StoppedError):
             return
-        raise self._error or translated(error, self._source.journal) or error from error
+        # two jobs fail in many ways: on files that the other one has deleted, on Spark's own log of batches
+        if self._place.is_taken() or (self._error is not None and is_delta_conflict(self._error)):
+            raise ConfigError(self._place.taken()) from (self._error or error)
+        ours = self._error if isinstance(self._error, JournalError) else translated(error, self._source.journal)
+        raise ours or error from error
 
     def _batch(self, records: DataFrame, number: int) -> None:
         """One micro-batch. What it raises ends the query, and the batch comes again with the next run."""
@@ -176,11 +197,12 @@ class _Job:
                 raise _StoppedError
             with journal_errors(self._source.journal):
                 self._apply(records, number)
-        except (JournalError, _StoppedError) as error:
+        except (JournalError, PySparkException, Py4JJavaError, _StoppedError) as error:
             self._error = error
             raise
 
     def _apply(self, records: DataFrame, number: int) -> None:
+        self._place.require()
         if not self._store.begin(number):
             return
         records = records.localCheckpoint()
@@ -189,14 +211,24 @@ class _Job:
         letters = self._keep_dead_letters(wal, of_table)
         self._keep_state(of_table)
         gaps = self._keep_lives(wal)
+        self._place.require()
         self._store.commit(number)
-        self._files.touch(_SEEN)
-        count, result = records.count(), self.result
+        read, result = self._read(records), self.result
+        if read.until_ms is not None:
+            self._place.has_all_until(read.until_ms)
+        count = read.records
         result.batches += 1
         result.records += count
         result.dead_letters += letters
         result.gaps += gaps
         self._told(TablesBatch(number, count, letters, gaps))
+
+    def _read(self, records: DataFrame) -> _Read:
+        """A batch has something of each partition that has anything left: so the one that is furthest behind counts."""
+        newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
+        found = records.groupBy("topic", "partition").agg(F.count("*").alias("records"), newest).collect()
+        of_table = [row["newest_ms"] for row in found if row["topic"] == self._source.table]
+        return _Read(sum(row["records"] for row in found), min(of_table, default=None))
 
     # ---- one batch ---------------------------------------------------------------------------------------------
 
@@ -229,7 +261,8 @@ class _Job:
             store.overwrite("pending", pending)
 
     def _keep_lives(self, wal: DataFrame) -> int:
-        """From the WAL: lives first; last, with one change, what the next batch goes on from."""
+        """From the WAL: lives first; last, with one change, what the next batch goes on from. Raises ConfigError if the
+        tables are another job's by then."""
         spark, store = wal.sparkSession, self._store
         before = store.read(spark, "progress")
         found = lives.wal_batch(wal, self._journal, before, self._source.wal)
@@ -238,6 +271,7 @@ class _Job:
         touched = events.select("shard", "message").distinct()
         now = lives.lives(events, stored, lives.queues_of(carried))
         self._replace("lives", lives.LIFE_KEYS, stored, touched, now)
+        self._place.require()
         store.overwrite("progress", carried)
         return found.frames.where("gap").count()
 
@@ -251,37 +285,5 @@ class _Job:
         self._store.replace(table, keys, fresh, superseded(stored, scope, fresh, keys))
 
 
-# ---- the place ---------------------------------------------------------------------------------------------
-
-
-def _described(source: JournalSource, journal: JournalIdentity, kept_as: TableFormat) -> str:
-    told = {"format": _FORMAT, "journal": source.journal, "uuid": journal.uuid.hex(), "tables": kept_as.value}
-    return json.dumps(told)
-
-
-def _check_place(
-    files: Files, path: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None
-) -> bool:
-    """Whether the tables have been begun. Raises ConfigError for a place that is not this job's."""
-    if not files.exists("journal.json"):
-        if files.names(""):
-            raise ConfigError(f"{path} has other things in it, and no journal.json: keep the tables elsewhere")
-        return False
-    found = json.loads(files.text("journal.json"))
-    if found["format"] != _FORMAT:
-        raise ConfigError(f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}")
-    if found["uuid"] != journal.uuid.hex():
-        raise ConfigError(
-            f"{path} has the tables of journal {found['journal']} with uuid {found['uuid']}: keep this one's elsewhere"
-        )
-    if found["tables"] != kept_as.value:
-        raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
-    if files.exists("progress") and not files.exists(_OFFSETS):
-        raise ConfigError(f"{path} has tables and no checkpoint to go on from: delete it and keep them anew")
-    away_ms = int(time.time() * 1000) - files.modified_ms(_SEEN) if files.exists(_SEEN) else 0
-    if retention_ms is not None and away_ms > retention_ms - retention_ms // 10:
-        raise ConfigError(
-            f"{path} was last up to date {away_ms // 3_600_000} hours ago, and deletions may be gone from the table "
-            "topic by now: delete it and keep the tables anew"
-        )
-    return True
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -266,6 +266,30 @@ def test_what_another_replay_has_put_in_doubt_is_remembered_too(directory: Path)
     assert state(directory).in_doubt == {}
 
 
+def test_what_another_replay_has_left_out_of_a_transaction_in_doubt_is_not_lost(directory: Path) -> None:
+    """One that touches two queues, say, which are replayed one by one: the part of the other is there in the end."""
+    one, both = add(4, IN_DOUBT, tx=7), [add(4, IN_DOUBT, tx=7), add(6, IN_DOUBT, tx=7)]
+    other = ReplaySource(b"s" * 16, "orders", b"a" * 16, "/archive", b"g" * 32, "{}", {0: 9, 1: 9}, 0, False)
+    replayed(directory, in_doubt(7, one), other)
+    with pytest.raises(TransactionPreparedError, match="without 1 operations that this one would prepare: settle it"):
+        replayed(directory, in_doubt(7, *both), source())
+    change(directory, lambda journal: journal.rollback(7))
+    assert replayed(directory, in_doubt(7, *both), source()).in_doubt == [7]
+    assert len(state(directory).in_doubt[7][1]) == 2
+    part = ReplaySource(b"s" * 16, "orders", b"a" * 16, "/archive", b"h" * 32, "{}", {0: 9, 1: 9}, 0, False)
+    assert replayed(directory, in_doubt(7, one), part).in_doubt == [7], "all of it is there already"
+
+
+def test_what_the_source_did_to_a_record_that_is_in_doubt_in_the_target_waits_for_it(directory: Path) -> None:
+    replayed(directory, in_doubt(7, add(4, IN_DOUBT, tx=7)), source(end=1))
+    for refused in ([update(4, 5)], [delete(4, 5)], in_doubt(8, update(4, IN_DOUBT, tx=8))):
+        with pytest.raises(LockedError, match=r"record 4 is added by transaction 7.*tx list"):
+            replayed(directory, refused, source(end=1))
+    change(directory, lambda journal: journal.commit(7))
+    assert replayed(directory, [delete(4, 5)], source(end=5)).left_out == 0
+    assert records(directory) == {}
+
+
 def test_another_transaction_of_that_number_is_not_taken_for_it(directory: Path) -> None:
     change(directory, lambda journal: journal.prepare(7, b"another"))
     with pytest.raises(TransactionPreparedError, match="settle it first"):

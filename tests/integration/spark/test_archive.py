@@ -9,14 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
@@ -30,13 +31,14 @@ from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Epoch, Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.spark.archive import ArchiveResult, archive
-from loaders.spark.archive_frames import kept_in
+from loaders.spark.archive_frames import DeltaFrames, ParquetFrames, all_frames, kept_in
 from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
 from loaders.spark.manifest import Manifest
 from loaders.spark.source import JournalSource, identity
 from loaders.spark.table_stores import TableFormat
 from tests.support.build import add, frame, marker
 from tests.support.in_process import made_journal
+from tests.support.spark_frames import TopicRecord, record_table
 from tests.support.spark_jobs import jars_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
@@ -45,6 +47,7 @@ SHARDS = 2
 LIMIT_S = 30.0
 KILLED = -signal.SIGKILL
 JOB_TIMEOUT_S = 600.0
+NOON_MS = 1_700_049_600_000
 
 
 @dataclass
@@ -247,6 +250,52 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
     assert len([file for file in files if str(file.relative_to(journal.path)) not in named]) > 0, "none was cut off"
 
 
+# ---- several journals of one archive -----------------------------------------------------------------------
+
+
+def three_records(spark: SparkSession) -> DataFrame:
+    values = [TopicRecord("a.wal", 0, offset, NOON_MS, b"%d" % offset) for offset in range(3)]
+    return record_table(spark, values).coalesce(1)
+
+
+def held(rows: DataFrame, gate: Path) -> DataFrame:
+    """Rows that a task gets once there is a file `open`; it says so with a file `begun`."""
+
+    def wait(_offset: int) -> bool:
+        (gate / "begun").touch()
+        while not (gate / "open").exists():
+            time.sleep(0.05)
+        return True
+
+    return rows.where(F.udf(wait, "boolean")("offset"))
+
+
+@contextmanager
+def meanwhile(gate: Path, job: Future[Any]) -> Iterator[None]:
+    """While a job is held."""
+    try:
+        while not (gate / "begun").exists():
+            assert not job.done(), job.result()
+            time.sleep(0.05)
+        yield
+    finally:
+        (gate / "open").touch()
+    job.result(JOB_TIMEOUT_S)
+
+
+def test_two_journals_may_be_written_into_one_place_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
+    """What Spark writes at first into a directory of its own, and deletes with it, is one journal's."""
+    path = str(tmp_path / "archive")
+    slow, quick = (ParquetFrames(spark, path, name, name.encode() * 4) for name in ("slow", "quick"))
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(slow.write, held(three_records(spark), tmp_path), slow.new_batch(1))
+        with meanwhile(tmp_path, writing):
+            quick.write(three_records(spark), quick.new_batch(1))
+    found = all_frames(spark, path, None).groupBy("journal").count().collect()
+    assert sorted(map(tuple, found)) == [("quick", 3), ("slow", 3)]
+    assert sorted(each.name for each in Path(path, "frames").iterdir()) == ["journal=quick", "journal=slow"]
+
+
 # ---- in Delta Lake -----------------------------------------------------------------------------------------
 
 
@@ -287,6 +336,21 @@ def test_in_delta_lake_a_job_that_ended_in_its_first_write_is_gone_on_with(
     journal.run(spark, kept_as=TableFormat.DELTA)
     assert kept_in(spark, journal.path) is TableFormat.DELTA
     assert journal.archived(spark) == delta_records(spark, journal) == journal.wal()
+
+
+def test_in_delta_lake_two_journals_may_make_the_table_at_the_same_moment(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "archive")
+    slow, quick = (DeltaFrames(spark, path, name, name.encode() * 4) for name in ("slow", "quick"))
+    slow_batch, quick_batch = slow.new_batch(1), quick.new_batch(1)
+    late, early = slow.write(three_records(spark), slow_batch), quick.write(three_records(spark), quick_batch)
+    assert late is not None
+    assert early is not None
+    with ThreadPoolExecutor(1) as thread:
+        held_up = late._replace(rows=held(late.rows, tmp_path))
+        with meanwhile(tmp_path, thread.submit(slow.commit, 1, slow_batch, held_up)):
+            quick.commit(1, quick_batch, early)
+    table = spark.read.format("delta").load(f"{path}/table")
+    assert sorted(map(tuple, table.groupBy("journal").count().collect())) == [("quick", 3), ("slow", 3)]
 
 
 def test_in_delta_lake_a_batch_of_another_job_s_number_is_refused(journal: Written, spark: SparkSession) -> None:

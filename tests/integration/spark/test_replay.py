@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +22,15 @@ from journal.config import Settings
 from journal.errors import ArchiveError, ConfigError, CorruptionError
 from journal.journal import BlockingJournal
 from journal.runtime import no_progress
-from journal.v1.journal_pb2 import PREPARE
-from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
+from journal.v1.journal_pb2 import Operation
+from journal.v1.store_pb2 import Address, Message, Queue, RecordKind, UpdateKind
 from loaders.replay import Replaying, ReplayResult
 from loaders.replay_state import ReplayTarget, Selected
 from loaders.spark.archive import archive
 from loaders.spark.replaying import Filter, Selection, open_archive
+from tests.support.build import add, commit, delete, frame, marker, prepare, update
 from tests.support.in_process import Collected, made_journal, running_worker
+from tests.support.spark_archive import plant_archive
 from tests.support.spark_history import PLAIN, History, message_of, plain_id, wal_of
 from tests.support.spark_replay import write_replay
 from tests.support.store_node import start
@@ -179,46 +181,90 @@ def test_one_queue_comes_with_its_messages_and_none_of_the_others(
     assert taken == [message_of(number).body for number, message in in_order if message not in held]
 
 
-def test_filters_leave_what_they_say(spark: SparkSession, history: History, archived: str, whole: Selection) -> None:
+DAYS = [date(2023, 11, 14), date(2023, 11, 15), date(2023, 11, 16)]
+QUEUE_A, QUEUE_B, MESSAGE_A, MESSAGE_B, IN_TX = 11, 13, 14, 15, 16
+TX = 7
+PREPARED_AT, SETTLED_AT = 4, 6
+AT_A = [("ADD", 10), ("ADD", QUEUE_A), ("ADD", MESSAGE_A), ("UPDATE", MESSAGE_A)]
+AT_B = [("ADD", 12), ("ADD", QUEUE_B), ("ADD", MESSAGE_B), ("UPDATE", MESSAGE_B)]
+OF_TX = [("ADD", IN_TX), ("UPDATE", IN_TX)]
+CONSUMED = [("UPDATE", IN_TX), ("DELETE", IN_TX)]
+
+
+@pytest.fixture(scope="module")
+def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two addresses with a queue and a message each; on the second day a transaction sends one more to A, and is
+    prepared; on the third, in the next epoch, it is committed, and what it sent is consumed."""
+    first, second, third = (int(datetime.combine(day, time(), UTC).timestamp() * 1000) for day in DAYS)
+
+    def message(id: int, address: str, queue: int, tx: int = 0) -> list[Operation]:
+        data = Message(address=address).SerializeToString()
+        route = update(id, kind=UpdateKind.ROUTE, subject=queue, replaceable=True, tx=tx)
+        return [add(id, data, kind=RecordKind.MESSAGE, tx=tx), route]
+
+    def place(name: str, id: int) -> list[Operation]:
+        queue = Queue(name=f"queue {name}", address=name).SerializeToString()
+        address = Address(name=name).SerializeToString()
+        return [add(id, address, kind=RecordKind.ADDRESS), add(id + 1, queue, kind=RecordKind.QUEUE)]
+
+    acknowledged = update(IN_TX, kind=UpdateKind.ACKNOWLEDGE, subject=QUEUE_A)
+    frames = [
+        (first, frame(1, marker())),
+        (first, frame(2, *place("A", 10), *place("B", 12))),
+        (second - 1, frame(3, *message(MESSAGE_A, "A", QUEUE_A), *message(MESSAGE_B, "B", QUEUE_B))),
+        (second, frame(4, *message(IN_TX, "A", QUEUE_A, TX))),
+        (second, frame(5, prepare(TX, 2, b"xid"))),
+        (third, frame(6, marker(), epoch=2)),
+        (third, frame(7, commit(TX, 2), epoch=2)),
+        (third, frame(8, acknowledged, epoch=2)),
+        (third, frame(9, delete(IN_TX), epoch=2)),
+    ]
+    path = str(tmp_path_factory.mktemp("planted") / "archive")
+    plant_archive(spark, path, frames)
+    return path
+
+
+@pytest.fixture(scope="module")
+def small(spark: SparkSession, planted: str) -> Selection:
+    """All of it."""
+    return selected(spark, planted, Filter())
+
+
+def test_filters_leave_what_they_say(spark: SparkSession, planted: str, small: Selection) -> None:
     def ids_of(**filter_: Any) -> list[tuple[str, int]]:
-        rows = whole.with_filter(Filter(**filter_)).operations().where("not in_doubt").collect()
+        rows = small.with_filter(Filter(**filter_)).operations().collect()
         return [(row["type"], row["id"]) for row in rows]
 
-    only = ids_of(ids=(plain_id(61), plain_id(61)))
-    assert only == [("ADD", plain_id(61))]
-    assert sorted(ids_of(epochs=(2, 9))) == sorted(("DELETE", plain_id(number)) for number in (1, 2, 50))
-    day = datetime(2000, 1, 1, tzinfo=UTC).date()
-    assert ids_of(days=(day, day)) == []
-    everything = ids_of()
-    assert everything.count(("ADD", plain_id(1))) == 1
-    of_address = ids_of(addresses=("orders",))
-    assert set(of_address) == {each for each in everything if each[1] in {one[1] for one in of_address}}
-    assert plain_id(61) not in {record_id for _, record_id in of_address}
+    # within a group in the order of the WAL
+    everything = [*AT_A[:2], *AT_B[:2], *AT_A[2:], *AT_B[2:], *OF_TX, *CONSUMED]
+    assert ids_of() == everything
+    assert ids_of(ids=(QUEUE_B, MESSAGE_A)) == [("ADD", QUEUE_B), *AT_A[2:]]
+    assert ids_of(epochs=(2, 9)) == [*OF_TX, *CONSUMED]
+    assert ids_of(days=(DAYS[0], DAYS[0])) == everything[:8]
+    assert ids_of(days=(DAYS[1], DAYS[1])) == [], "what was prepared then took effect on the next day"
+    assert ids_of(days=(DAYS[1], DAYS[2])) == [*OF_TX, *CONSUMED]
+    assert ids_of(addresses=("A",)) == [*AT_A, *OF_TX, *CONSUMED]
+    assert ids_of(addresses=("B",)) == AT_B
+    assert ids_of(addresses=("B",), days=(DAYS[2], DAYS[2])) == []
     with pytest.raises(ArchiveError, match="no queue nowhere"):
         ids_of(queues=("nowhere",))
-    with pytest.raises(CorruptionError, match=f"{history.settings.journal}.wal"):
-        selected(spark, archived, Filter(skip=((0, 0),)))  # the first marker
+    with pytest.raises(CorruptionError, match=r"planted\.wal"):
+        selected(spark, planted, Filter(skip=((0, 0),)))  # the first marker
     with pytest.raises(ConfigError, match="make another one"):
         ids_of(until=datetime(2000, 1, 1, tzinfo=UTC))
 
 
-def test_a_transaction_that_was_replayed_in_doubt_is_not_replayed_again_by_its_settled_effect(
-    history: History, whole: Selection
-) -> None:
-    prepared: dict[int, int] = {}
-    tx = 0
-    for shard, offset, frame in wal_of(history.settings)[1]:
-        for operation in frame.operations:
-            if operation.type == PREPARE and operation.tx != history.prepared[0]:
-                tx, prepared[shard] = operation.tx, offset
-    assert set(prepared) == {0, 1, 2}
-    ids = {plain_id(number) for number in range(61, 70)}
+def test_of_a_transaction_that_was_replayed_in_doubt_only_what_came_later_is_replayed(small: Selection) -> None:
+    """Its settled effect is not: it was settled in the target. What was done since to what it added is."""
 
-    def those(kept: tuple[int, ...]) -> set[int]:
-        return {row["id"] for row in whole.operations(prepared, kept).collect()} & ids
+    def behind(offset: int, kept: tuple[int, ...]) -> list[tuple[str, int]]:
+        return [(row["type"], row["id"]) for row in small.operations({0: offset}, kept).collect()]
 
-    assert those(()) == ids
-    assert those((tx,)) == set()
+    assert behind(PREPARED_AT, ()) == [*OF_TX, *CONSUMED]
+    assert behind(PREPARED_AT, (TX,)) == CONSUMED
+    assert behind(SETTLED_AT, ()) == CONSUMED
+    # another one of that number, which was not prepared yet
+    assert behind(PREPARED_AT - 1, (TX,)) == [*OF_TX, *CONSUMED]
 
 
 def test_killed_in_the_middle_and_run_again_nothing_comes_twice_or_comes_back(

@@ -7,34 +7,45 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 from typer.testing import CliRunner, Result
 
 from journal.cli.main import app
 from journal.config import Settings
-from journal.errors import ConfigError
-from journal.v1.journal_pb2 import OperationType
+from journal.errors import ConfigError, GapError
+from journal.kafka.control import EPOCH_KEY, control_row
+from journal.runtime import kafka_of
+from journal.v1.journal_pb2 import Epoch, OperationType
 from journal.v1.store_pb2 import Acknowledgement, RecordKind, Reference, UpdateKind
 from journal.v1.store_pb2 import Message as MessageData
 from journal.v1.store_pb2 import Queue as QueueData
 from loaders.spark.readers import read_table, read_transactions
+from loaders.spark.source import JournalSource
 from loaders.spark.store_columns import messages
-from loaders.spark.table_stores import TableFormat
-from loaders.spark.tables import keep_tables, read_kept
-from tests.support.spark_history import History, uuid_of, wal_of
+from loaders.spark.table_stores import DeltaStore, Files, TableFormat, TableStore, open_store
+from loaders.spark.tables import TablesBatch, TablesResult, keep_tables, read_kept
+from loaders.spark.wire import table_of
+from tests.support.in_process import made_journal
+from tests.support.spark_history import WAIT_S, History, trim, uuid_of, wal_of, write_values
 from tests.support.spark_jobs import jars_of
+from tests.support.tables_job import BATCH_OFFSETS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
 LINES_MAX = 8
 DELAY_S_MAX = 2.0
+JOB_TIMEOUT_S = 300.0
 
 
 # ---- the whole journal at once -----------------------------------------------------------------------------
@@ -137,11 +148,55 @@ def check_tables(spark: SparkSession, settings: Settings, history: History, path
 # ---- jobs --------------------------------------------------------------------------------------------------
 
 
+class Sleeping(DeltaStore):
+    """Falls asleep before the last change of its first batch."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self.asleep, self.awake = threading.Event(), threading.Event()
+
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        if table == "progress":
+            self.asleep.set()
+            assert self.awake.wait(JOB_TIMEOUT_S)
+        super().overwrite(table, fresh)
+
+
+@contextmanager
+def sleeping_job(spark: SparkSession, source: JournalSource, path: Path) -> Iterator[None]:
+    """A job that sleeps meanwhile, and is refused when it wakes up."""
+    store = Sleeping(Files(spark, str(path)))
+    with ThreadPoolExecutor(1) as thread:
+        job = thread.submit(
+            keep_tables,
+            spark.newSession(),
+            source,
+            str(path),
+            once=True,
+            max_offsets=BATCH_OFFSETS,
+            opened=lambda _files, _kept_as: store,
+        )
+        try:
+            while not store.asleep.wait(1.0) and not job.done():
+                pass
+            yield
+        finally:
+            store.awake.set()
+        with pytest.raises(ConfigError, match="another job keeps the tables"):
+            job.result(JOB_TIMEOUT_S)
+
+
 @pytest.fixture(scope="module")
 def killed(spark: SparkSession, history: History, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where jobs keep tables in each format that were killed, together, a random moment behind a random one of their
-    first lines."""
+    first lines. Those in Delta Lake had been begun by a job that went on only then."""
     path = tmp_path_factory.mktemp("killed") / "tables"
+    with sleeping_job(spark, history.source, path / TableFormat.DELTA.value):
+        kill_jobs(spark, history, path)
+    return path
+
+
+def kill_jobs(spark: SparkSession, history: History, path: Path) -> None:
     seed = SystemRandom().randrange(10**6)
     print("seed", seed)
     chance = Random(seed)
@@ -175,7 +230,6 @@ def killed(spark: SparkSession, history: History, tmp_path_factory: pytest.TempP
         code = job.wait()
         print("killed behind", lines)
         assert (code, max(left.values()) <= 0) == (-signal.SIGKILL, True), said.result().splitlines()[-40:]
-    return path
 
 
 def command(history: History, path: Path, kept_as: TableFormat) -> Result:
@@ -209,27 +263,97 @@ def test_tables_are_what_the_readers_give_though_the_job_that_keeps_them_is_kill
     assert (refused.exit_code, f"--format {kept_as.value}" in refused.stderr) == (2, True), refused.output
 
 
-def test_tables_without_their_checkpoint_are_not_gone_on_with(
-    spark: SparkSession, history: History, tmp_path: Path
+def test_a_batch_changes_nothing_back_that_a_later_one_has_changed(spark: SparkSession, tmp_path: Path) -> None:
+    """Of two jobs that keep the same tables in Delta Lake one sleeps, and goes on with an old batch."""
+    asleep, awake = (DeltaStore(Files(spark, str(tmp_path / "tables"))) for _ in range(2))
+
+    def rows(*pairs: tuple[int, str]) -> DataFrame:
+        told = [{"key": key, "said": said} for key, said in pairs]
+        return table_of(spark, "key int, said string", told).localCheckpoint()
+
+    def kept(table: str) -> list[tuple[int, str]]:
+        found = awake.read(spark, table)
+        assert found is not None
+        return sorted(map(tuple, found.collect()))
+
+    asleep.begin(5)
+    for batch, said in ((5, "five"), (6, "six")):
+        awake.begin(batch)
+        awake.replace("merged", ["key"], rows((1, said), (2, said)))
+        awake.overwrite("whole", rows((1, said)))
+    asleep.replace("merged", ["key"], rows((1, "five")), rows((2, "")).select("key"))
+    asleep.overwrite("whole", rows((1, "five")))
+    assert (kept("merged"), kept("whole")) == ([(1, "six"), (2, "six")], [(1, "six")])
+    asleep.begin(7)
+    asleep.replace("merged", ["key"], rows((1, "seven")), rows((2, "")).select("key"))
+    assert kept("merged") == [(1, "seven")]
+
+
+def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
-    foreign = tmp_path / "foreign"
-    foreign.mkdir()
-    (foreign / "a file").write_text("")
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    source, path = JournalSource.from_settings(settings), tmp_path / "tables"
+    files = Files(spark, str(path))
+    write_values(settings, source.wal, [(0, None, b"no frame")])
+    write_values(settings, source.table, [(0, b"no key", b"no row")])
+    before, until = list[int](), list[int]()
+
+    def opened(files: Files, kept_as: TableFormat) -> TableStore:
+        before.append(int(time.time() * 1000))
+        return open_store(files, kept_as)
+
+    def another_job_begins(batch: TablesBatch) -> None:
+        assert (batch.records, batch.dead_letters) == (2, 2)
+        until.append(int(files.text("seen")))
+        files.replace("writer", "another job")
+        write_values(settings, source.table, [(0, b"m00", b"\xff")])
+
+    def keep(**options: Any) -> TablesResult:
+        return keep_tables(spark, source, str(path), kept_as=TableFormat.PARQUET, opened=opened, **options)
+
+    with pytest.raises(ConfigError, match="another job keeps the tables"):
+        keep(every_s=0.1, told=another_job_begins)
+    assert until[0] <= before[0], "it has nothing that was written since it began"
+    files.replace("seen", "0")
+    result = keep(once=True, told=lambda _batch: until.append(int(files.text("seen"))))
+    assert (result.dead_letters, result.rows["dead_letters"]) == (1, 3)
+    millis = F.expr("unix_millis(timestamp)").alias("ms")
+    letters = read_kept(spark, str(path), "dead_letters").select("topic", "offset", "reason", millis).collect()
+    assert {tuple(row)[:3] for row in letters} == {
+        (source.wal, 0, "not a frame: it does not parse, or has no magic"),
+        (source.table, 0, "not a table key: 6e6f206b6579"),
+        (source.table, 1, "a value that does not parse as what its key says"),
+    }
+    assert until[1] == max(row["ms"] for row in letters), "what it had read by then"
+    assert int(files.text("seen")) >= before[1]
+
+
+def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_begins(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    """Spark makes the directory of its offsets before it writes any."""
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    source, path, uuid = JournalSource.from_settings(settings), tmp_path / "tables", uuid_of(settings)
+    producer = kafka_of(settings).plain_producer()
+    producer.send([control_row(settings.journal, EPOCH_KEY, Epoch(journal=uuid, epoch=1))], WAIT_S)
+    producer.close()
+    write_values(settings, source.wal, [(0, None, b"one"), (0, None, b"two")])
+    trim(settings, {0: 1})
+    (path / "checkpoint" / "offsets").mkdir(parents=True)
+    described = {"format": 1, "journal": settings.journal, "uuid": uuid.hex(), "tables": "parquet"}
+    (path / "journal.json").write_text(json.dumps(described))
+
+    def opened(_files: Files, _kept_as: TableFormat) -> TableStore:
+        raise AssertionError("it begins with what is left")
+
+    with pytest.raises(GapError, match="shard 0: the WAL begins at offset 1"):
+        keep_tables(spark, source, str(path), kept_as=TableFormat.PARQUET, once=True, opened=opened)
+
+
+def test_a_place_of_other_things_is_refused(spark: SparkSession, history: History, tmp_path: Path) -> None:
+    (tmp_path / "a file").write_text("")
     with pytest.raises(ConfigError, match="keep the tables elsewhere"):
-        keep_tables(spark, history.source, str(foreign), once=True)
-    lost = tmp_path / "lost"
-    (lost / "progress").mkdir(parents=True)
-    uuid = uuid_of(history.settings).hex()
-    (lost / "journal.json").write_text(json.dumps({"format": 1, "journal": "j", "uuid": uuid, "tables": "delta"}))
-    with pytest.raises(ConfigError, match="no checkpoint to go on from"):
-        keep_tables(spark, history.source, str(lost), once=True)
-    (lost / "checkpoint" / "offsets").mkdir(parents=True)
-    (lost / "seen").touch()
-    os.utime(lost / "seen", (0, 0))
-    with pytest.raises(ConfigError, match="deletions may be gone"):
-        keep_tables(spark, history.source, str(lost), once=True, retention_ms=1000)
-    (lost / "journal.json").write_text(json.dumps({"format": 1, "journal": "j", "uuid": "00", "tables": "delta"}))
-    with pytest.raises(ConfigError, match="the tables of journal j with uuid 00"):
-        keep_tables(spark, history.source, str(lost), once=True)
+        keep_tables(spark, history.source, str(tmp_path), once=True)
     with pytest.raises(ConfigError, match="has no table lives"):
         read_kept(spark, str(tmp_path / "nowhere"), "lives")

@@ -1,0 +1,104 @@
+"""The place of journal tables: whose they are, which job keeps them, and up to when they have everything.
+
+    <path>/journal.json   of which journal they are, and in which format
+    <path>/writer         a token of the job that keeps them: of the one that was started last
+    <path>/seen           ms since 1970: rows that were written before are read, or nothing had been read by then
+
+A row of the table topic that was deleted is gone for good once its tombstone is (`delete.retention.ms`): a job that did
+not read that would keep the row for ever. The tombstone of a row that was read stays at least so long behind the moment
+at which it was written, or, if the row was read behind it, behind that. So a job may go on as long as neither the
+newest rows that it has, nor its beginning, whichever is later, is older than that.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+from journal.errors import ConfigError
+from loaders.spark.source import JournalIdentity
+from loaders.spark.table_stores import Files, TableFormat
+
+OFFSETS = "checkpoint/offsets"
+"""Spark's: a file of a batch's number for each that was begun."""
+_DESCRIPTION, _WRITER, _SEEN = "journal.json", "writer", "seen"
+_FORMAT = 1
+
+
+class TablesPlace:
+    """The files beside the tables below a path, as one job sees them."""
+
+    def __init__(self, files: Files, path: str, *, now_ms: int) -> None:
+        self._files = files
+        self._path = path
+        self._now_ms = now_ms
+        self._token = secrets.token_hex(16)
+        self._seen_ms = -1
+
+    def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:
+        """Whether anything was read for these tables yet. Raises ConfigError for a place that is not this job's, or
+        that it was away from too long: `retention_ms` is the table topic's."""
+        files = self._files
+        if not files.exists(_DESCRIPTION):
+            # a job that was killed in its first moment leaves a file with a dot
+            if any(not found.startswith(".") for found in files.names("")):
+                raise ConfigError(
+                    f"{self._path} has other things in it, and no journal.json: keep the tables elsewhere"
+                )
+            told = {"format": _FORMAT, "journal": name, "uuid": journal.uuid.hex(), "tables": kept_as.value}
+            files.write_new(_DESCRIPTION, json.dumps(told))
+        self._check_description(journal, kept_as)
+        begun = any(found.isdigit() for found in files.names(OFFSETS))
+        if not begun:
+            if files.exists("progress"):
+                raise ConfigError(
+                    f"{self._path} has tables and no checkpoint to go on from: delete it and keep them anew"
+                )
+            self.has_all_until(self._now_ms)
+        elif files.exists(_SEEN):
+            self._seen_ms = int(files.text(_SEEN) or 0)
+            self._check_away(retention_ms)
+        return begun
+
+    def take(self) -> None:
+        """From now on this job keeps the tables, and no other one that does."""
+        self._files.replace(_WRITER, self._token)
+
+    def is_taken(self) -> bool:
+        """Whether another job has taken it since."""
+        return not self._files.exists(_WRITER) or self._files.text(_WRITER) != self._token
+
+    def require(self) -> None:
+        """Raises ConfigError once another job has taken the place."""
+        if self.is_taken():
+            raise ConfigError(self.taken())
+
+    def taken(self) -> str:
+        """What to say once another job has."""
+        return f"another job keeps the tables below {self._path} now: one at a time may, end one of the two"
+
+    def has_all_until(self, ms: int) -> None:
+        """All rows that were written before were read."""
+        if ms > self._seen_ms:
+            self._files.replace(_SEEN, str(ms))
+            self._seen_ms = ms
+
+    def _check_description(self, journal: JournalIdentity, kept_as: TableFormat) -> None:
+        path, found = self._path, json.loads(self._files.text(_DESCRIPTION))
+        if found["format"] != _FORMAT:
+            raise ConfigError(f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}")
+        if found["uuid"] != journal.uuid.hex():
+            raise ConfigError(
+                f"{path} has the tables of journal {found['journal']} with uuid {found['uuid']}: "
+                "keep this one's elsewhere"
+            )
+        if found["tables"] != kept_as.value:
+            raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
+
+    def _check_away(self, retention_ms: int | None) -> None:
+        away_ms = self._now_ms - self._seen_ms
+        if retention_ms is not None and away_ms > retention_ms - retention_ms // 10:
+            raise ConfigError(
+                f"{self._path} has what was there {away_ms // 3_600_000} hours ago, and deletions may be gone from the "
+                "table topic by now: delete it and keep the tables anew"
+            )

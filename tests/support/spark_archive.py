@@ -1,0 +1,28 @@
+"""An archive of a journal that never was: frames at times of one's choice, without a Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from journal.v1.journal_pb2 import Frame
+from loaders.spark.archive_frames import ParquetFrames
+from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
+from tests.support.build import JOURNAL
+from tests.support.spark_frames import TopicRecord, record_table
+
+PLANTED = "planted"
+
+
+def plant_archive(spark: SparkSession, path: str, frames: Sequence[tuple[int, Frame]]) -> None:
+    """Of one shard: (ms since 1970, frame) in order, at offsets from 0 on."""
+    records = [
+        TopicRecord(f"{PLANTED}.wal", 0, offset, at_ms, frame.SerializeToString())
+        for offset, (at_ms, frame) in enumerate(frames)
+    ]
+    archive = ParquetFrames(spark, path, PLANTED, JOURNAL)
+    batch = archive.new_batch(1)
+    archive.write(record_table(spark, records), batch)
+    parts = {0: ShardPart(0, 0, len(frames), records=len(frames), frames=len(frames))}
+    ManifestLog(spark, path, PLANTED).commit(Manifest(b"a" * 16, PLANTED, JOURNAL, 1, batch, 0, parts))

@@ -1,0 +1,145 @@
+"""Journal tables are gone on with by one job at a time, of their journal, that has not missed anything."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from journal.errors import ConfigError
+from loaders.spark.source import JournalIdentity
+from loaders.spark.table_stores import Files, TableFormat
+from loaders.spark.tables_place import TablesPlace
+
+JOURNAL = JournalIdentity(b"j" * 16, 3)
+NOW_MS = 1_700_000_000_000
+DAY_MS = 86_400_000
+RETENTION_MS = 7 * DAY_MS
+BEGUN = "checkpoint/offsets/0"
+
+
+class FilesInMemory(Files):
+    """By name below the path."""
+
+    def __init__(self, *names: str) -> None:
+        self.texts = dict.fromkeys(names, "")
+
+    def exists(self, name: str) -> bool:
+        return name in self.texts or any(self._below(name))
+
+    def names(self, directory: str) -> list[str]:
+        return sorted({each.split("/")[0] for each in self._below(directory)})
+
+    def text(self, name: str) -> str:
+        return self.texts[name]
+
+    def write_new(self, name: str, text: str) -> None:
+        assert name not in self.texts
+        self.texts[name] = text
+
+    def replace(self, name: str, text: str) -> None:
+        self.texts[name] = text
+
+    def _below(self, directory: str) -> Iterable[str]:
+        start = f"{directory}/" if directory else ""
+        return (name.removeprefix(start) for name in self.texts if name.startswith(start))
+
+
+def place(files: Files, now_ms: int = NOW_MS) -> TablesPlace:
+    return TablesPlace(files, "/tables", now_ms=now_ms)
+
+
+def opened(files: Files, now_ms: int = NOW_MS, *, kept_as: TableFormat = TableFormat.DELTA) -> TablesPlace:
+    found = place(files, now_ms)
+    found.open("orders", JOURNAL, kept_as, RETENTION_MS)
+    return found
+
+
+def begun() -> FilesInMemory:
+    """By a job that has read something."""
+    files = FilesInMemory()
+    opened(files)
+    files.texts[BEGUN] = ""
+    return files
+
+
+# ---- whose it is -------------------------------------------------------------------------------------------
+
+
+def test_a_place_of_other_things_another_journal_or_format_is_refused() -> None:
+    with pytest.raises(ConfigError, match="keep the tables elsewhere"):
+        opened(FilesInMemory("a file"))
+    with pytest.raises(ConfigError, match="in format delta: go on with --format delta"):
+        opened(begun(), kept_as=TableFormat.PARQUET)
+    with pytest.raises(ConfigError, match="the tables of journal orders with uuid 6a6a"):
+        place(begun()).open("orders", JournalIdentity(b"o" * 16, 3), TableFormat.DELTA, None)
+    files = begun()
+    files.texts["journal.json"] = json.dumps({"format": 9})
+    with pytest.raises(ConfigError, match="of format 9"):
+        opened(files)
+
+
+def test_what_a_job_leaves_that_was_killed_in_its_first_moment_is_gone_on_with() -> None:
+    """Before the description had its name; before Spark had written which offsets the first batch has."""
+    files = FilesInMemory(".journal.json.0a1b2c3d")
+    assert place(files).open("orders", JOURNAL, TableFormat.DELTA, RETENTION_MS) is False
+    files.texts |= {"checkpoint/metadata": "", "checkpoint/offsets/.0.tmp": ""}
+    assert place(files).open("orders", JOURNAL, TableFormat.DELTA, RETENTION_MS) is False
+    files.texts[BEGUN] = ""
+    assert place(files).open("orders", JOURNAL, TableFormat.DELTA, RETENTION_MS) is True
+
+
+def test_tables_without_their_checkpoint_are_not_gone_on_with() -> None:
+    files = begun()
+    del files.texts[BEGUN]
+    files.texts |= {"progress/0": "", "checkpoint/offsets/.0.tmp": ""}
+    with pytest.raises(ConfigError, match="no checkpoint to go on from"):
+        opened(files)
+
+
+# ---- up to when it has everything --------------------------------------------------------------------------
+
+
+def test_a_job_that_lagged_and_was_away_has_missed_deletions_when_both_are_too_long_together() -> None:
+    files = begun()
+    lagging = opened(files, NOW_MS + 6 * DAY_MS)
+    lagging.has_all_until(NOW_MS + DAY_MS)  # five days behind
+    opened(files, NOW_MS + 7 * DAY_MS)
+    with pytest.raises(ConfigError, match="168 hours ago, and deletions may be gone"):
+        opened(files, NOW_MS + 8 * DAY_MS)
+    assert place(files, NOW_MS + 9 * DAY_MS).open("orders", JOURNAL, TableFormat.DELTA, None), "nothing to go by"
+
+
+def test_rows_that_are_older_than_the_tables_are_read_while_their_deletions_are_there() -> None:
+    """A journal that was at rest for a month: the tombstone of what was read today stays for a week from today."""
+    files = begun()
+    first = opened(files, NOW_MS + DAY_MS)
+    first.has_all_until(NOW_MS - 30 * DAY_MS)
+    opened(files, NOW_MS + 6 * DAY_MS)
+    with pytest.raises(ConfigError, match="deletions may be gone"):
+        opened(files, NOW_MS + 7 * DAY_MS)
+
+
+def test_tables_of_which_nothing_was_read_are_not_away() -> None:
+    files = FilesInMemory()
+    opened(files)
+    opened(files, NOW_MS + 100 * DAY_MS)
+    files.texts[BEGUN] = ""
+    opened(files, NOW_MS + 106 * DAY_MS)
+
+
+# ---- who keeps it ------------------------------------------------------------------------------------------
+
+
+def test_the_job_that_was_started_last_keeps_the_tables() -> None:
+    files = FilesInMemory()
+    first, second = opened(files), opened(files)
+    first.take()
+    first.require()
+    second.take()
+    assert second.is_taken() is False
+    with pytest.raises(ConfigError, match="another job keeps the tables below /tables now"):
+        first.require()
+    del files.texts["writer"]
+    assert second.is_taken(), "they were deleted under it"
