@@ -93,7 +93,7 @@ class StoreBase:
             )
         self._volatile = VolatileBodies(settings.volatile_bytes_max, swap)
         self._absent: set[str] = set()
-        """Holders from before the load that have not come back, until their time is over."""
+        """Holders from before the load that have not re-attached, until their time is over."""
         self._grace_until_ms = 0
         self._let_go: deque[tuple[int, int]] = deque()
         """(message, queue) to be given back, which a transaction had locked when its holder let go."""
@@ -163,12 +163,14 @@ class StoreBase:
         return txn
 
     def _new_id(self, address: AddressEntry, wanted: int = 0) -> int:
-        """An id in the address' virtual shard. Raises StoreError if the caller's is not."""
+        """An id in the address' virtual shard. Raises StoreError if the caller's is not, or is in use."""
         virtual_shard = address.record_id & SHARD_MASK
         if not wanted:
             return self._journal.new_id(virtual_shard)
         if wanted & SHARD_MASK != virtual_shard:
             raise StoreError(f"id {wanted} is not in the virtual shard of address {address.name} ({virtual_shard})")
+        if self._state.is_known(wanted) or wanted in self._volatile:
+            raise StoreError(f"id {wanted} is in use")
         return wanted
 
     # ---- what is gone ----------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Messages out of a message store: acquired by holders, given back, acknowledged.
 
 What these take away is gone for everybody else when they are accepted; an acknowledgement is complete when it is
-durable. A holder is whatever its broker names (a member, a client, a session). What it held stays its own over a load,
-until it re-attaches and goes on, or gives it back, or `acquire_grace_ms` have passed.
+durable. A holder is whatever its broker names (a member, a client, a session). What it held stays its own over a load:
+for good if it re-attaches or acquires it again, else until `acquire_grace_ms` have passed.
 
 Hot path: `acknowledge` outside of transactions.
 """
@@ -171,9 +171,11 @@ class Consuming(Holding):
         if not seen.holder and seen.due > self._clock_ms():
             raise MessageHeldError(f"message {message_id} is scheduled for {seen.due}")
         due = seen.due if seen.holder else 0
-        return self._change_in(
+        pending = self._change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
         )
+        state.claim(message_id, queue.record_id, holder)
+        return pending
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         """Give a message back: it is ready in its place again, and counts one delivery more.

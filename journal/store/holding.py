@@ -1,4 +1,5 @@
-"""What holders have: all of it given back when they let go, or do not come back after a load; theirs when they do."""
+"""What holders have: all of it given back when they let go; what they held before a load, when they do not come back
+for it in time."""
 
 from __future__ import annotations
 
@@ -23,15 +24,18 @@ class Holding(Changing):
         """
         with self._lock:
             state = self._enter()
-            pending = Pending(0)
-            held = state.reattach(name)
-            batch = self._settings.release_operations_max
-            for start in range(0, len(held), batch):
-                pending = self._release_all(state, held[start : start + batch]) or pending
+            pending = self._release_in_batches(state, state.held_by(name))
             self._absent.discard(name)
             for txn in (*self._transactions.values(), *self._settling):
                 txn.let_go.add(name)
             return pending
+
+    def _release_in_batches(self, state: QueueState, held: list[tuple[int, int]]) -> Pending:
+        pending = Pending(0)
+        batch = self._settings.release_operations_max
+        for start in range(0, len(held), batch):
+            pending = self._release_all(state, held[start : start + batch]) or pending
+        return pending
 
     def _release_all(self, state: QueueState, held: list[tuple[int, int]]) -> Pending | None:
         operations: list[PlainOperation] = []
@@ -56,6 +60,7 @@ class Holding(Changing):
             self._absent.discard(holder)
             for txn in (*self._transactions.values(), *self._settling):
                 txn.let_go.discard(holder)
+                txn.unclaimed.discard(holder)
             return [(message, state.queue_of(queue).config.name) for message, queue in state.reattach(holder)]
 
     def _collect(self) -> None:
@@ -81,8 +86,12 @@ class Holding(Changing):
             return self._enter().holders()
 
     def _let_go_of_absent(self, now_ms: int) -> None:
-        """Give back what is held by those who have not come back within their time."""
+        """Give back what is held over by those who have not come back within their time.
+
+        What a transaction has locked of it goes when that leaves it: `_come_back`.
+        """
         if not self._absent or now_ms < self._grace_until_ms:
             return
         for holder in sorted(self._absent):
-            self.release_holder(holder)
+            self._release_in_batches(self._state, self._state.held_over(holder))
+            self._absent.discard(holder)

@@ -1,4 +1,5 @@
-"""Who holds what: references by their holder, a name that the broker chose."""
+"""Who holds what: references by their holder, a name that the broker chose; and what of it is held over from before a
+load, which nobody has come back for."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ from collections.abc import Iterable
 class Holds:
     """Rows of held references and their holders."""
 
-    __slots__ = ("_holder", "_rows")
+    __slots__ = ("_holder", "_over", "_rows")
 
     def __init__(self) -> None:
         self._holder: dict[int, str] = {}
+        self._over: dict[str, dict[int, None]] = {}
+        """Rows held over, by holder; all others that it holds are in `_rows`."""
         self._rows: dict[str, dict[int, None]] = {}
 
     def add(self, row: int, holder: str) -> None:
@@ -25,10 +28,14 @@ class Holds:
         """Whether it is held or not."""
         holder = self._holder.pop(row, None)
         if holder is not None:
-            rows = self._rows[holder]
-            del rows[row]
-            if not rows:
-                del self._rows[holder]
+            self._take_out(row, holder)
+
+    def _take_out(self, row: int, holder: str) -> None:
+        table = self._over if row in self._over.get(holder, ()) else self._rows
+        rows = table[holder]
+        del rows[row]
+        if not rows:
+            del table[holder]
 
     def holder(self, row: int) -> str:
         """Its holder; empty: nobody."""
@@ -36,7 +43,39 @@ class Holds:
 
     def rows(self, holder: str) -> Iterable[int]:
         """In order of acquisition."""
-        return self._rows.get(holder, ())
+        return [*self._over.get(holder, ()), *self._rows.get(holder, ())]
 
     def holders(self) -> list[str]:
-        return list(self._rows)
+        return list(self._over | self._rows)
+
+    # ---- held over -------------------------------------------------------------------------------------------------
+
+    def hold_all_over(self) -> None:
+        """After a load: all that is held was acquired before it."""
+        self._over, self._rows = self._rows, {}
+
+    def hold_over(self, row: int) -> None:
+        """One that is held was acquired before the load."""
+        holder = self._holder[row]
+        self._take_out(row, holder)
+        self._over.setdefault(holder, {})[row] = None
+
+    def claim(self, row: int) -> None:
+        """The holder of a row that is held has come back for it."""
+        holder = self._holder[row]
+        if row in self._over.get(holder, ()):
+            self._take_out(row, holder)
+            self._rows.setdefault(holder, {})[row] = None
+
+    def claim_all(self, holder: str) -> None:
+        """A holder has come back for all that it holds."""
+        over = self._over.pop(holder, None)
+        if over is not None:
+            self._rows[holder] = over | self._rows.get(holder, {})
+
+    def over(self, holder: str) -> Iterable[int]:
+        """Rows that a holder has held over, in order of acquisition."""
+        return self._over.get(holder, ())
+
+    def is_over(self, row: int) -> bool:
+        return row in self._over.get(self._holder.get(row, ""), ())

@@ -137,7 +137,9 @@ class Moving(Streaming, Consuming, Looking):
         self, message_id: int, queue: str, copy: Message, queues: tuple[str, ...], code: Reason, id: int, tx: int
     ) -> Pending:
         """In a transaction, which is its own without `tx`. The original is locked first: nobody takes it meanwhile."""
-        own = not tx
+        own, settled = not tx, False
+        bodiless = replace(copy, body=b"")
+        self._open_stream(bodiless, queues, tx, id)  # raises what would be raised between the two steps
         tx = tx or self.begin()
         try:
             with self._lock:
@@ -145,11 +147,14 @@ class Moving(Streaming, Consuming, Looking):
                 source = state.queue(queue)
                 holder = self._holder_of(message_id, source, tx)
                 self._acknowledge_in(state, message_id, source, holder, tx, code)
-            pending = self.store_stream(replace(copy, body=b""), self.body_stream(message_id), queues, tx, id=id)
+            settled = True
+            pending = self.store_stream(bodiless, self.body_stream(message_id), queues, tx, id=id)
             if own:
                 pending.completion = self.commit(tx).completion
             return pending
         except BaseException:
             if own:
                 self._abandon(tx)
+            elif settled:
+                self._refuse_rest(tx, "a move")
             raise

@@ -39,11 +39,19 @@ class QueueMessages(QueueDirectory):
 
         Raises StoreError if it is known.
         """
-        if message_id in self._references.row_of or (self._tables.paged and self._tables.forgotten(message_id)):
+        if self._is_stored(message_id):
             raise StoreError(f"message {message_id} is stored already")
         row = self._references.add_message(message_id, address_id, priority, size, expires, timestamp, durable, chunks)
         if expires:
             self._tables.expiry.add(row, expires)
+
+    def _is_stored(self, message_id: int) -> bool:
+        """Also if its last acknowledge is not durable yet."""
+        return message_id in self._references.row_of or bool(self._tables.paged and self._tables.forgotten(message_id))
+
+    def is_known(self, record_id: int) -> bool:
+        """Whether a message or a binding has that id."""
+        return self._is_stored(record_id) or record_id in self._bindings
 
     def forget(self, message_id: int) -> None:
         """Forget a message without references: its store was rolled back, or its queue was removed.

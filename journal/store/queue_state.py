@@ -14,7 +14,7 @@ Hot path: store, route, arrive, take, acknowledge and settled work on columns of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from journal.errors import MessageHeldError, QueueInDoubtError
 from journal.store.browsing import explain, in_order, of_row
@@ -156,7 +156,7 @@ class QueueState(QueueFollowing):
         return None
 
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int) -> Delivery:
-        """A READY (or due) one becomes HELD; nothing changes if `holder` holds it already.
+        """A READY (or due) one becomes HELD; one that `holder` holds already is not held over any more.
 
         Raises as `acknowledge`, and MessageHeldError for one that is scheduled for later.
         """
@@ -175,6 +175,8 @@ class QueueState(QueueFollowing):
         elif state == READY:
             tables.leave(entry, row, HELD)
             tables.holds.add(row, holder)
+        else:
+            tables.holds.claim(row)
         return Delivery(message_id, table.deliveries[row])
 
     def release(self, message_id: int, queue_id: int, holder: str = "") -> int:
@@ -204,13 +206,42 @@ class QueueState(QueueFollowing):
 
     def held_by(self, holder: str) -> list[tuple[int, int]]:
         """(message, queue) that it holds, in order of acquisition; those that a transaction has locked are not."""
+        return self._held_of(self._tables.holds.rows(holder))
+
+    def _held_of(self, rows: Iterable[int]) -> list[tuple[int, int]]:
         table = self._references
-        rows = self._tables.holds.rows(holder)
         return [(table.id[table.message[row]], table.queue[row]) for row in rows if table.flags[row] & STATE == HELD]
 
+    def hold_all_over(self) -> None:
+        """After a load: all that is held, locked ones included, is held over until its holder comes back for it."""
+        self._tables.holds.hold_all_over()
+
+    def hold_over(self, message_id: int, queue_id: int) -> None:
+        """The same of one that is held. Raises QueueMissingError, MessageMissingError."""
+        _, row = self._present(message_id, queue_id)
+        self._tables.holds.hold_over(row)
+
+    def held_over(self, holder: str) -> list[tuple[int, int]]:
+        """(message, queue) that it has held over, as `held_by`."""
+        return self._held_of(self._tables.holds.over(holder))
+
+    def is_held_over(self, message_id: int, queue_id: int) -> bool:
+        """Of a queue that is gone nothing is. Raises MessageMissingError."""
+        if queue_id not in self._queues:
+            return False
+        _, row = self._present(message_id, queue_id)
+        return self._tables.holds.is_over(row)
+
     def reattach(self, holder: str) -> list[tuple[int, int]]:
-        """A holder is back: what it holds, as `held_by`, which stays held."""
+        """A holder is back for all that it holds, as `held_by`, which stays held."""
+        self._tables.holds.claim_all(holder)
         return self.held_by(holder)
+
+    def claim(self, message_id: int, queue_id: int, holder: str) -> None:
+        """A holder is back for one that it holds, if it does. Raises QueueMissingError, MessageMissingError."""
+        _, row = self._present(message_id, queue_id)
+        if self._tables.holds.holder(row) == holder:
+            self._tables.holds.claim(row)
 
     def holders(self) -> list[str]:
         """Whoever holds something, or holds what a transaction has locked."""

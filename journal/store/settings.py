@@ -31,7 +31,7 @@ class StoreSettings(BaseModel):
     """Bodies kept until the local copy has them. Those not yet durable are kept beyond it."""
 
     acquire_grace_ms: int = Field(default=30_000, ge=0)
-    """How long after an activation a message stays with a holder that has not come back."""
+    """How long after an activation a message stays with its holder of before, if that has not come back for it."""
 
     volatile_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
     """Bodies in memory of messages that are not durable; further ones are swapped."""

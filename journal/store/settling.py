@@ -127,7 +127,14 @@ class Settling(StoreBase):
             state.acquire(*key, holder, _WHENEVER_MS)
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
-        if holder in txn.let_go:
+        if holder in txn.unclaimed:
+            state.hold_over(*key)
+        self._come_back(txn, key, holder)
+
+    def _come_back(self, txn: StoreTransaction, key: tuple[int, int], holder: str) -> None:
+        """A reference is no longer locked: it is given back if its holder has let go of it meanwhile."""
+        overdue = holder not in self._absent and self._state.is_held_over(*key)
+        if overdue or holder in txn.let_go:
             self._let_go.append(key)
 
     def _commit_declared(self, txn: StoreTransaction) -> None:
@@ -175,15 +182,13 @@ class Settling(StoreBase):
         state = self._state
         for message_id, queue_id, holder, _durable in txn.taken:
             state.unlock(message_id, queue_id)
-            if holder in txn.let_go:
-                self._let_go.append((message_id, queue_id))
+            self._come_back(txn, (message_id, queue_id), holder)
         for key, changed in txn.changed.items():
             if changed.acknowledged:
                 continue
             holder = state.reference(*key).holder
             state.unlock(*key)
-            if holder in txn.let_go:
-                self._let_go.append(key)
+            self._come_back(txn, key, holder)
         if txn.declared:
             del self._declaring[txn.tx]
             bring_back(state, txn.declared)

@@ -52,9 +52,9 @@ class MessageStore(Declaring, TakingIn, Moving):
     def start(self, loaded: LoadedStore) -> None:
         """Go on from what the journal's activation has loaded; delete what nothing refers to. Once.
 
-        What holders hold stays theirs for `acquire_grace_ms` from now, unless they come back. Transactions in doubt
-        are as they were: what they add is not visible, what they acknowledge and change is locked, what they destroy
-        is gone.
+        What holders hold stays theirs for `acquire_grace_ms` from now, and for good if they come back for it.
+        Transactions in doubt are as they were: what they add is not visible, what they acknowledge and change is
+        locked, what they destroy is gone.
         """
         with self._lock:
             if self._started:
@@ -71,9 +71,11 @@ class MessageStore(Declaring, TakingIn, Moving):
                 self._stored_in.update(dict.fromkeys(txn.stored, txn.tx))
                 for message_id in txn.stored:
                     self._unrouted[message_id] = state.address(state.message(message_id).address).record_id
+            state.hold_all_over()
             self._absent = set(state.holders())
             for txn in self._transactions.values():
-                self._absent.update(changed.holder for changed in txn.changed.values() if changed.holder)
+                txn.unclaimed.update(changed.holder for changed in txn.changed.values() if changed.holder)
+                self._absent |= txn.unclaimed
             self._grace_until_ms = self._clock_ms() + self._settings.acquire_grace_ms
             self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages
@@ -84,7 +86,7 @@ class MessageStore(Declaring, TakingIn, Moving):
     """How many messages without references the load has found."""
 
     def tick(self) -> int:
-        """Do what time brings: what is due becomes ready (how many), the absent let go of what they held.
+        """Do what time brings: what is due becomes ready (how many), the absent let go of what they had held over.
 
         `take` does both by itself; this is for brokers that wait for `next_due` rather than ask. What is due becomes
         ready in batches, the earliest first: while `next_due` has passed, there is more.

@@ -39,10 +39,11 @@ class Streaming(Sending):
     """Public operations that store messages."""
 
     def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending:
-        """Store a message without routing it yet. A load deletes one that no queue ever got.
+        """Store a message without routing it yet, as `id` if it is given. A load deletes one that no queue ever got.
 
-        Raises AddressMissingError, MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError:
-        if it is of a transaction, that can then only be rolled back.
+        Raises AddressMissingError, StoreError (the id is in use, or of another virtual shard than the address),
+        MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError: if it is of a transaction,
+        that can then only be rolled back.
         """
         return self.send(message, (), tx, id=id)
 
@@ -140,6 +141,8 @@ class Streaming(Sending):
             address = state.address(message.address)
             targets = [state.queue(name) for name in stream.queues]
             require_routable(message.address, targets)
+            if id:
+                self._new_id(address, id)
             self._slot(address, message, txn)
             stream.address_id = address.record_id
             stream.place = targets[0].record_id if targets else stream.address_id
@@ -203,6 +206,11 @@ class Streaming(Sending):
             elif stream.own:
                 self._abandon(stream.tx)
             elif stream.tx and stream.chunks.ids:
-                txn = self._transactions.get(stream.tx)
-                if txn is not None and txn.refused is None and not txn.prepared:
-                    txn.refused = StoreError("a large message was cut off: roll the transaction back")
+                self._refuse_rest(stream.tx, "a large message")
+
+    def _refuse_rest(self, tx: int, what: str) -> None:
+        """A transaction that has a part of an operation can only be rolled back."""
+        with self._lock:
+            txn = self._transactions.get(tx)
+            if txn is not None and txn.refused is None and not txn.prepared:
+                txn.refused = StoreError(f"{what} was cut off: roll the transaction back")

@@ -120,11 +120,9 @@ class Swap:
             self._remove(place.queue, place.file)
 
     def _remove(self, queue: int, file: _File) -> None:
-        left = self._bytes[queue] - file.size
+        left = self._bytes.pop(queue, 0) - file.size
         if left:
             self._bytes[queue] = left
-        else:
-            del self._bytes[queue]
         file.path.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -104,6 +104,8 @@ class StoreTransaction:
     declared: Declarations = field(default_factory=Declarations)
     let_go: set[str] = field(default_factory=set)
     """Holders who let go of everything meanwhile: a rollback gives theirs back to the queue."""
+    unclaimed: set[str] = field(default_factory=set)
+    """Of one that was in doubt at the load: holders for which it acquires, who have not come back."""
     reservations: list[Reservation] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Bodies of durable messages, for the cache once it is committed."""

@@ -17,6 +17,7 @@ from journal.errors import JournalError
 from journal.limits import Limits
 from journal.local_journal import LocalJournal
 from journal.store.model import Message, QueueConfig, ReferenceInfo
+from journal.store.references import ReferenceIndex
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
@@ -39,9 +40,20 @@ class StoreNode:
     """One node with a store, on a directory of its own; `restart` and `crash` give it the next activation."""
 
     def __init__(
-        self, directory: Path, settings: StoreSettings | None = None, *, limits: Limits | None = None, **journal: Any
+        self,
+        directory: Path,
+        settings: StoreSettings | None = None,
+        *,
+        limits: Limits | None = None,
+        in_memory: tuple[int, int] = (10**6, 10**6),
+        index: Callable[[], ReferenceIndex] | None = None,
+        **journal: Any,
     ) -> None:
+        """`in_memory`: references of the node, and of a queue; further ones go to an `index` that is made anew for
+        every activation."""
         self.clock = Clock()
+        self._in_memory = in_memory
+        self._index = index
         self.settings = settings or StoreSettings()
         self._root = directory
         self._limits = limits
@@ -54,7 +66,9 @@ class StoreNode:
         self.directory = directory
         self.journal = LocalJournal(directory, shards=4, limits=self._limits, **self._journal_arguments)
         self.journal.start()
-        self.loader = QueueLoader(references_in_memory_max=10**6, queue_references_in_memory_max=10**6)
+        node, queue = self._in_memory
+        index = self._index() if self._index is not None else None
+        self.loader = QueueLoader(references_in_memory_max=node, queue_references_in_memory_max=queue, index=index)
         self.journal.activate(self.loader)
         self.store = MessageStore(self.journal, self.settings, clock_ms=self.clock)
         self.store.start(self.loader.loaded)

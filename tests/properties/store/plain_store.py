@@ -1,11 +1,12 @@
 """A message store as plain dictionaries: what it should say, and what it should refuse with which error.
 
 It knows no journal: what survives an activation is marked as durable when it is made. Everything is durable at once, as
-its user waits after every operation.
+its user waits after every operation, or goes on with a copy from before those that it did not wait for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from journal.errors import (
@@ -49,6 +50,8 @@ class Reference:
     """Scheduled, and not yet found due."""
     deliveries: int = 0
     holder: str = ""
+    held_over: bool = False
+    """From before the activation, and its holder has not come back for it."""
     tx: int = 0
     """Which has it locked."""
 
@@ -129,6 +132,11 @@ class PlainStore:
         if (message, queue) not in self.references:
             raise Refusal(MessageMissingError)
         return self.references[message, queue]
+
+    def _all_references(self) -> list[Reference]:
+        """Those of the transactions that change some included."""
+        changed = [each for txn in self.transactions.values() for each in txn.changed.values()]
+        return [*self.references.values(), *changed]
 
     def _transaction_of(self, key: Key) -> Transaction | None:
         """The one that changes a reference."""
@@ -234,8 +242,13 @@ class PlainStore:
 
     def let_go_of_absent(self, now_ms: int) -> None:
         if now_ms >= self.grace_until_ms:
-            for holder in list(self.absent):
-                self.release_holder(holder)
+            self.absent.clear()
+            self._give_back_overdue(self.references.values())
+
+    def _give_back_overdue(self, references: Iterable[Reference]) -> None:
+        for reference in references:
+            if reference.state == "held" and reference.held_over and reference.holder not in self.absent:
+                self._give_back(reference)
 
     def take(self, queue: str, holder: str, now_ms: int) -> tuple[int, int] | None:
         """Message and deliveries."""
@@ -244,13 +257,23 @@ class PlainStore:
         self.let_go_of_absent(now_ms)
         self.find_due(now_ms)
         for message, state, deliveries, _ in self.browse(queue):
-            if state == "ready":
+            if state == "ready" and not self._has_expired(message, now_ms):
                 self._hold(self.references[message, queue], holder)
                 return message, deliveries
         return None
 
+    def _has_expired(self, message: int, now_ms: int) -> bool:
+        return 0 < self.messages[message].expires <= now_ms
+
+    def expired(self, now_ms: int) -> set[Key]:
+        return {
+            key
+            for key, reference in self.references.items()
+            if reference.state in ("ready", "scheduled") and self._has_expired(key[0], now_ms)
+        }
+
     def _hold(self, reference: Reference, holder: str) -> None:
-        reference.holder = holder
+        reference.holder, reference.held_over = holder, False
         reference.waits, reference.due, reference.written_due = False, 0, 0
 
     def acquire(self, message: int, queue: str, holder: str, now_ms: int, tx: int) -> None:
@@ -262,6 +285,9 @@ class PlainStore:
         reference = self._changed(message, queue, tx)
         if not reference.holder:
             self._hold(reference, holder)
+        for each in (reference, self.references[message, queue]):
+            if each.holder == holder:
+                each.held_over = False
 
     def release(self, message: int, queue: str, holder: str, tx: int) -> None:
         if queue not in self.queues:
@@ -290,6 +316,9 @@ class PlainStore:
         self.absent.discard(holder)
         for txn in self.transactions.values():
             txn.let_go.discard(holder)
+        for reference in self._all_references():
+            if reference.holder == holder:
+                reference.held_over = False
         return {
             key
             for key, reference in self.references.items()
@@ -316,17 +345,20 @@ class PlainStore:
         reference.waits = bool(due) and not reference.holder
 
     def acknowledge(self, message: int, queue: str, holder: str, tx: int) -> None:
+        self._check_acknowledge(message, queue, holder, tx)
+        if tx:
+            self.references[message, queue].tx = tx
+            self.transactions[tx].taken.append(((message, queue), holder))
+        else:
+            self._settle((message, queue))
+
+    def _check_acknowledge(self, message: int, queue: str, holder: str, tx: int) -> None:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
         txn = self._open(tx)
         seen, reference = self._seen(message, queue, txn), self._reference(message, queue)
         if seen.tx or seen.holder not in ("", holder) or reference.holder not in ("", holder):
             raise Refusal(MessageHeldError)
-        if txn is None:
-            self._settle((message, queue))
-        else:
-            reference.tx = tx
-            txn.taken.append(((message, queue), holder))
 
     def _settle(self, key: Key) -> None:
         del self.references[key]
@@ -336,14 +368,22 @@ class PlainStore:
         if message in self.messages and message not in self.unrouted and not self.routes_of(message):
             del self.messages[message]
 
-    def check_move(self, message: int, queue: str) -> None:
-        if self._reference(message, queue).tx:
-            raise Refusal(MessageHeldError)
+    def check_move(self, message: int, queue: str, queues: tuple[str, ...], tx: int) -> None:
+        """To `queues`, or nowhere."""
+        holder = self._holder_of(message, queue, tx)
+        if any(each not in self.queues for each in queues):
+            raise Refusal(QueueMissingError)
+        self._check_acknowledge(message, queue, holder, tx)
 
-    def move(self, message: int, queue: str, copy_id: int, copy: Message, queues: tuple[str, ...]) -> None:
+    def settle_for_its_holder(self, message: int, queue: str, tx: int) -> None:
         """After `check_move`."""
-        self.send(copy_id, copy, queues, 0)
-        self._settle((message, queue))
+        self.acknowledge(message, queue, self._holder_of(message, queue, tx), tx)
+
+    def _holder_of(self, message: int, queue: str, tx: int) -> str:
+        """Who has it, as the transaction has left it."""
+        holder = self._reference(message, queue).holder
+        changed = self.transactions[tx].changed.get((message, queue)) if tx in self.transactions else None
+        return holder if changed is None else changed.holder or holder
 
     # ---- transactions ----------------------------------------------------------------------------------------------
 
@@ -375,6 +415,7 @@ class PlainStore:
                 self.references[key] = reference
                 if reference.holder and reference.holder in txn.let_go:
                     self._give_back(reference)
+        self._give_back_overdue(self.references.values())
         for queue in txn.destroyed:
             self._drop_queue(queue)
         self.address = self.address or txn.created_address
@@ -398,6 +439,7 @@ class PlainStore:
             reference.tx = 0
             if reference.holder and reference.holder in txn.let_go:
                 self._give_back(reference)
+        self._give_back_overdue(self.references.values())
         self.address = self.address or txn.destroyed_address
         self.queues |= txn.destroyed
         self.bindings |= txn.unbound
@@ -475,6 +517,8 @@ class PlainStore:
 
     def activate(self, now_ms: int) -> int:
         """What is not durable is gone, and what is open; how many messages without references were left."""
+        for reference in self._all_references():
+            reference.held_over = False
         for tx in [tx for tx, txn in self.transactions.items() if not txn.prepared]:
             self.transactions[tx].let_go.clear()
             self.rollback(tx)
@@ -496,11 +540,10 @@ class PlainStore:
         for reference in self.references.values():
             reference.due = reference.written_due
             reference.waits = bool(reference.due) and not reference.holder
-        held = [
-            *self.references.values(),
-            *(each for txn in self.transactions.values() for each in txn.changed.values()),
-        ]
-        self.absent = {each.holder for each in held if each.holder}
+        held = [each for each in self._all_references() if each.holder]
+        for reference in held:
+            reference.held_over = True
+        self.absent = {each.holder for each in held}
         self.grace_until_ms = now_ms + self._grace_ms
         return orphans
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,30 +15,34 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from journal.errors import MessageMissingError
-from journal.store.model import Message, Origin, QueueConfig
+from journal.errors import JournalError, MessageMissingError
+from journal.store.model import Message, Origin
 from journal.store.settings import StoreSettings
 from journal.v1.store_pb2 import MESSAGE
 from tests.properties.store.plain_store import PlainStore, Refusal, Transaction
+from tests.properties.store.store_operations import (
+    ARGUMENTS,
+    DISPOSING,
+    GRACE_MS,
+    INLINE,
+    OWN,
+    QUEUES,
+    config_of,
+    operations,
+)
+from tests.support.references import MemoryIndex
 from tests.support.stores import StoreNode, kinds_in_journal
 
-GRACE_MS = 1000
-QUEUES = {"q": ("a", True), "r": ("a", True), "t": ("a", False), "m": ("b", True)}
-INLINE = 64
 SELDOM = 16
 """Every so often a pick is of nothing."""
-OWN = "own"
 IN_MEMORY = Path("/dev/shm")
 """Thousands of groups are synced, and no disk fails here."""
-
-picks = st.integers(0, 10**6)
-queue_names = st.sampled_from(["q", "r", "t", "m"])
-holders = st.sampled_from(["h", "i"])
-inside = st.booleans()
 
 
 class StoreMachine(RuleBasedStateMachine):
     """Picks are taken modulo what there is to pick from; now and then something is picked that there is not."""
+
+    in_memory = (10**6, 10**6)
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,19 +57,25 @@ class StoreMachine(RuleBasedStateMachine):
                 swap_directory=self.directory / "swap",
                 swap_file_bytes_max=300,
             ),
+            in_memory=self.in_memory,
+            index=MemoryIndex,
         )
         self.plain = PlainStore({}, GRACE_MS)
         self.sent = 0
+        self.in_flight = False
+        """Whether nothing gets durable any more, until the crash."""
 
     @initialize()
     def declare(self) -> None:
         for address in ("a", "b"):
             self.node.store.create_address(address, 1000)
-        for name, (address, durable) in QUEUES.items():
-            self.node.store.create_queue(QueueConfig(name, address, durable=durable)).wait()
+        for name in QUEUES:
+            self.node.store.create_queue(config_of(name)).wait()
         self.plain = PlainStore(QUEUES, GRACE_MS)
         for to in ("q", "qr", "qrt", "q", "m", ""):
-            self.send(to=to, size=10, priority=4, durable=True, due=0, duplicate=b"", transacted=False, pick=1)
+            self.send(
+                to=to, size=10, priority=4, durable=True, due=0, expires=0, duplicate=b"", transacted=False, pick=1
+            )
         self.take(queue="q", holder="h")
         self.take(queue="r", holder="i")
 
@@ -100,8 +111,20 @@ class StoreMachine(RuleBasedStateMachine):
         known = sorted(self.plain.transactions)
         return known[pick % len(known)] if pick % SELDOM else 99
 
-    def both(self, plain: Callable[[], Any], store: Callable[[], Any]) -> Any:
-        """Do it in both: the same refusal, or the store's result once it is durable."""
+    def both(self, plain: Callable[[], Any], store: Callable[[], Any], *, durable: bool = False) -> Any:
+        """Do it in both: the same refusal, or the store's result once it is durable.
+
+        In flight the store may refuse more: what is not durable yet is not there, or not settled; and nothing that is
+        to be `durable` is told complete.
+        """
+        if self.in_flight:
+            try:
+                result = store()
+            except JournalError:
+                return None
+            assert not (durable and result.done)
+            plain()
+            return result
         try:
             plain()
         except Refusal as refusal:
@@ -114,16 +137,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
-    @rule(
-        to=st.sampled_from(["q", "q", "qr", "r", "qt", "t", "qrt", "", "m", "mq"]),
-        size=st.sampled_from([0, 10, INLINE, INLINE + 1, 200]),
-        priority=st.sampled_from([3, 4, 4, 5]),
-        durable=st.sampled_from([True, True, False]),
-        due=st.sampled_from([0, 0, 0, 500, 5000]),
-        duplicate=st.sampled_from([b"", b"", b"", b"x", b"y", b"z"]),
-        transacted=inside,
-        pick=picks,
-    )
+    @rule(**ARGUMENTS["send"])
     def send(
         self,
         to: str,
@@ -131,6 +145,7 @@ class StoreMachine(RuleBasedStateMachine):
         priority: int,
         durable: bool,
         due: int,
+        expires: int,
         duplicate: bytes,
         transacted: bool,
         pick: int,
@@ -142,17 +157,20 @@ class StoreMachine(RuleBasedStateMachine):
             (b"%06d" % self.sent * 40)[:size],
             priority=priority,
             due=due and self.node.clock() + due,
+            expires=expires and self.node.clock() + expires,
             durable=durable,
             duplicate_id=duplicate and duplicate + address.encode(),
         )
         tx = self.tx(pick, transacted)
         pending = self.both(
-            lambda: self.plain.check_send(message, targets, tx), lambda: self.node.store.send(message, targets, tx)
+            lambda: self.plain.check_send(message, targets, tx),
+            lambda: self.node.store.send(message, targets, tx),
+            durable=durable,
         )
         if pending is not None:
             self.plain.send(pending.id, message, targets, tx)
 
-    @rule(pick=picks, queue=queue_names, due=st.sampled_from([0, 0, 700]), transacted=inside)
+    @rule(**ARGUMENTS["route"])
     def route(self, pick: int, queue: str, due: int, transacted: bool) -> None:
         message, tx = self.message(pick), self.tx(pick, transacted)
         due = due and self.node.clock() + due
@@ -160,10 +178,15 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.plain.route(message, queue, due, tx), lambda: self.node.store.route(message, queue, due, tx)
         )
 
-    @rule(queue=queue_names, holder=holders)
+    @rule(**ARGUMENTS["take"])
     def take(self, queue: str, holder: str) -> None:
-        expected: list[Any] = []
         now_ms = self.node.clock()
+        if self.in_flight:
+            delivery = self.both(lambda: None, lambda: self.node.store.take(queue, holder))
+            if delivery is not None:
+                self.plain.acquire(delivery.message, queue, holder, now_ms, 0)
+            return
+        expected: list[Any] = []
         found = self.both(
             lambda: expected.append(self.plain.take(queue, holder, now_ms)),
             lambda: self.node.store.take(queue, holder),
@@ -171,7 +194,7 @@ class StoreMachine(RuleBasedStateMachine):
         if expected:
             assert found == expected[0]
 
-    @rule(pick=picks, queue=queue_names, holder=holders, transacted=inside, tx_pick=picks)
+    @rule(**ARGUMENTS["acquire"])
     def acquire(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
         tx = self.tx(tx_pick, transacted)
@@ -180,13 +203,7 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.node.store.acquire(message, queue, holder, tx),
         )
 
-    @rule(
-        pick=picks,
-        queue=queue_names,
-        holder=st.sampled_from(["", "h", "i", OWN, OWN, OWN]),
-        transacted=inside,
-        tx_pick=picks,
-    )
+    @rule(**ARGUMENTS["release"])
     def release(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
         message, queue = key = self.reference(pick, queue)
         holder, tx = self.holder(key, holder), self.tx(tx_pick, transacted)
@@ -195,22 +212,17 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.node.store.release(message, queue, holder, tx),
         )
 
-    @rule(
-        pick=picks,
-        queue=queue_names,
-        holder=st.sampled_from(["", "h", "i", OWN, OWN, OWN]),
-        transacted=inside,
-        tx_pick=picks,
-    )
+    @rule(**ARGUMENTS["acknowledge"])
     def acknowledge(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
         message, queue = key = self.reference(pick, queue)
         holder, tx = self.holder(key, holder), self.tx(tx_pick, transacted)
         self.both(
             lambda: self.plain.acknowledge(message, queue, holder, tx),
             lambda: self.node.store.acknowledge(message, queue, holder, tx),
+            durable=key in self.plain.references and self.plain.references[key].durable,
         )
 
-    @rule(pick=picks, queue=queue_names, count=st.integers(0, 9), transacted=inside, tx_pick=picks)
+    @rule(**ARGUMENTS["deliveries"])
     def deliveries(self, pick: int, queue: str, count: int, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
         tx = self.tx(tx_pick, transacted)
@@ -219,7 +231,7 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.node.store.deliveries(message, queue, count, tx),
         )
 
-    @rule(pick=picks, queue=queue_names, due=st.sampled_from([0, 300, 3000]), transacted=inside, tx_pick=picks)
+    @rule(**ARGUMENTS["schedule"])
     def schedule(self, pick: int, queue: str, due: int, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
         due, tx = due and self.node.clock() + due, self.tx(tx_pick, transacted)
@@ -228,75 +240,99 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.node.store.schedule(message, queue, due, tx),
         )
 
-    @rule(pick=picks, queue=queue_names)
+    @rule(**ARGUMENTS["move"])
     @precondition(lambda self: "m" in self.plain.queues)
-    def move(self, pick: int, queue: str) -> None:
+    def move(self, pick: int, queue: str, transacted: bool, tx_pick: int) -> None:
         message, queue = self.reference(pick, queue)
+        tx = self.tx(tx_pick, transacted)
         pending = self.both(
-            lambda: self.plain.check_move(message, queue),
-            lambda: self.node.store.move(message, queue, "b", ["m"], "moved"),
+            lambda: self.plain.check_move(message, queue, ("m",), tx),
+            lambda: self.node.store.move(message, queue, "b", ["m"], "moved", tx=tx),
         )
         if pending is not None:
-            old = self.plain.messages[message]
-            origin = Origin(message, old.address, queue, "moved")
-            copy = replace(old, address="b", due=0, duplicate_id=b"", origin=origin)
-            self.plain.move(message, queue, pending.id, copy, ("m",))
+            self.copied(message, queue, pending.id, "moved", tx)
 
-    @rule(holder=holders)
+    @rule(**ARGUMENTS["dispose"])
+    def dispose(self, pick: int, queue: str, expires: bool, transacted: bool, tx_pick: int) -> None:
+        message, queue = self.reference(pick, queue)
+        tx = self.tx(tx_pick, transacted)
+        queues = tuple(DISPOSING[queue]) if queue in DISPOSING else ()
+        dispose = self.node.store.expire if expires else self.node.store.dead_letter
+        pending = self.both(
+            lambda: self.plain.check_move(message, queue, queues, tx), lambda: dispose(message, queue, tx=tx)
+        )
+        if pending is not None and queues:
+            self.copied(message, queue, pending.id, "expired" if expires else "dead", tx)
+        elif pending is not None:
+            assert pending.id == 0
+            self.plain.settle_for_its_holder(message, queue, tx)
+
+    def copied(self, message: int, queue: str, copy_id: int, reason: str, tx: int) -> None:
+        old = self.plain.messages[message]
+        origin = Origin(message, old.address, queue, reason)
+        expires = 0 if reason == "expired" else old.expires
+        copy = replace(old, address="b", due=0, expires=expires, duplicate_id=b"", origin=origin)
+        self.plain.send(copy_id, copy, ("m",), tx)
+        self.plain.settle_for_its_holder(message, queue, tx)
+
+    @rule()
+    def tell_expired(self) -> None:
+        assert set(self.node.store.expired()) == self.plain.expired(self.node.clock())
+
+    @rule(**ARGUMENTS["release_holder"])
     def release_holder(self, holder: str) -> None:
         self.both(lambda: self.plain.release_holder(holder), lambda: self.node.store.release_holder(holder))
 
-    @rule(holder=holders)
+    @rule(**ARGUMENTS["reattach"])
     def reattach(self, holder: str) -> None:
-        assert set(self.node.store.reattach(holder)) == self.plain.reattach(holder, self.node.clock())
+        found, expected = self.node.store.reattach(holder), self.plain.reattach(holder, self.node.clock())
+        assert set(found) == expected or self.in_flight
 
     # ---- transactions, queues, time, activations -------------------------------------------------------------------
 
     def begin(self) -> None:
         self.plain.transactions[self.node.store.begin()] = Transaction()
 
-    @rule(pick=picks)
+    @rule(**ARGUMENTS["prepare"])
     def prepare(self, pick: int) -> None:
         tx = self.tx(pick, True)
         self.both(lambda: self.plain.prepare(tx), lambda: self.node.store.prepare(tx, b"%d" % tx))
 
-    @rule(pick=picks)
+    @rule(**ARGUMENTS["commit"])
     def commit(self, pick: int) -> None:
         tx = self.tx(pick, True)
         self.both(lambda: self.plain.commit(tx), lambda: self.node.store.commit(tx))
 
-    @rule(pick=picks)
+    @rule(**ARGUMENTS["rollback"])
     def rollback(self, pick: int) -> None:
         tx = self.tx(pick, True)
         self.both(lambda: self.plain.rollback(tx), lambda: self.node.store.rollback(tx))
 
-    @rule(queue=queue_names, transacted=inside, pick=picks)
+    @rule(**ARGUMENTS["destroy_or_create_queue"])
     def destroy_or_create_queue(self, queue: str, transacted: bool, pick: int) -> None:
-        address, durable = QUEUES[queue]
         tx = self.tx(pick, transacted)
         if queue in self.plain.queues:
             self.both(lambda: self.plain.destroy_queue(queue, tx), lambda: self.node.store.destroy_queue(queue, tx))
         else:
             self.both(
                 lambda: self.plain.create_queue(queue, QUEUES[queue], tx),
-                lambda: self.node.store.create_queue(QueueConfig(queue, address, durable=durable), tx),
+                lambda: self.node.store.create_queue(config_of(queue), tx),
             )
 
-    @rule(queue=queue_names, transacted=inside, pick=picks)
+    @rule(**ARGUMENTS["bind"])
     def bind(self, queue: str, transacted: bool, pick: int) -> None:
         tx = self.tx(pick, transacted)
         pending = self.both(lambda: self.plain.check_bind(queue, tx), lambda: self.node.store.bind(queue, tx=tx))
         if pending is not None:
             self.plain.bind(pending.id, queue, tx)
 
-    @rule(pick=picks, transacted=inside, tx_pick=picks)
-    @precondition(lambda self: self.plain.bindings)
+    @rule(**ARGUMENTS["unbind"])
     def unbind(self, pick: int, transacted: bool, tx_pick: int) -> None:
         known, tx = sorted(self.plain.bindings), self.tx(tx_pick, transacted)
-        binding = known[pick % len(known)] if pick % SELDOM else 1 << 50
+        binding = known[pick % len(known)] if known and pick % SELDOM else 1 << 50
         self.both(lambda: self.plain.unbind(binding, tx), lambda: self.node.store.unbind(binding, tx))
 
-    @rule(transacted=inside, pick=picks)
+    @rule(**ARGUMENTS["destroy_or_create_address"])
     def destroy_or_create_address(self, transacted: bool, pick: int) -> None:
         """One without queues."""
         tx = self.tx(pick, transacted)
@@ -305,7 +341,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.both(lambda: self.plain.create_address(tx), lambda: self.node.store.create_address("c", 5, tx))
 
-    @rule(passed_ms=st.sampled_from([100, 400, GRACE_MS]))
+    @rule(**ARGUMENTS["pass_time"])
     def pass_time(self, passed_ms: int) -> None:
         self.node.clock.now_ms += passed_ms
         self.plain.let_go_of_absent(self.node.clock())
@@ -317,10 +353,18 @@ class StoreMachine(RuleBasedStateMachine):
         self.node.restart()
         assert self.node.store.orphaned_messages == self.plain.activate(self.node.clock())
 
-    @rule()
-    def crash(self) -> None:
+    @rule(lost=st.lists(operations, max_size=8))
+    def crash(self, lost: list[tuple[str, dict[str, Any]]]) -> None:
+        """While operations are in flight, of which nothing gets durable; what was before them is."""
         self.node.store.flush().wait()  # what a load found and deletes
-        self.node.crash()
+        durable = deepcopy(self.plain)
+        with self.node.blocked_writer():
+            self.in_flight = True
+            for name, arguments in lost:
+                getattr(self, name)(**arguments)
+            self.node.crash()
+            self.in_flight = False
+        self.plain = durable
         assert self.node.store.orphaned_messages == self.plain.activate(self.node.clock())
 
     # ---- what must hold --------------------------------------------------------------------------------------------
@@ -371,7 +415,15 @@ class StoreMachine(RuleBasedStateMachine):
             assert (in_memory, swapped) == (0, 0)
 
 
+class PagedStoreMachine(StoreMachine):
+    """The same where memory has room for few references: most wait in the index."""
+
+    in_memory = (8, 2)
+
+
 TestStoreModel = StoreMachine.TestCase
+TestPagedStoreModel = PagedStoreMachine.TestCase
 TestStoreModel.settings = settings(
     max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+TestPagedStoreModel.settings = settings(TestStoreModel.settings, max_examples=20)

@@ -90,6 +90,74 @@ def test_what_is_held_stays_its_holders_over_an_activation(
 
 
 @BOTH
+def test_what_a_holder_takes_after_the_load_is_not_given_back_with_what_it_held_before(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
+    forgotten, claimed, taken_later, again = (send(store, b"%d" % number) for number in range(4))
+    for message in (forgotten, claimed, again):
+        store.acquire(message, "q", "h").wait()
+    store = reactivate(node)
+    store.acquire(claimed, "q", "h").wait()
+    store.release(again, "q", "h").wait()
+    assert store.take("q", "h") == Delivery(taken_later, 0)
+    assert store.take("q", "h") == Delivery(again, 1)
+    node.clock.now_ms += node.settings.acquire_grace_ms
+    assert store.take("q", "other") == Delivery(forgotten, 1)
+    assert store.take("q", "other") is None
+    assert store.reattach("h") == [(claimed, "q"), (taken_later, "q"), (again, "q")]
+    store.release_holder("h").wait()
+    assert [info.holder for info in infos(store)] == ["other", "", "", ""]
+
+
+@BOTH
+def test_a_rollback_after_the_grace_gives_back_what_was_held_over(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate
+) -> None:
+    """Whether the transaction acknowledges or counts, and was in doubt at the load or began behind it."""
+    sent = [send(store, b"%d" % number) for number in range(6)]
+    for message in sent[:5]:
+        store.acquire(message, "q", "h").wait()
+    in_doubt = store.begin()
+    store.acknowledge(sent[0], "q", "h", in_doubt)
+    store.deliveries(sent[1], "q", 5, in_doubt)
+    store.prepare(in_doubt).wait()
+    store = reactivate(node)
+    assert store.take("q", "h") == Delivery(sent[5], 0)
+    later = store.begin()
+    store.acknowledge(sent[2], "q", "h", later)
+    store.deliveries(sent[3], "q", 5, later)
+    store.acquire(sent[4], "q", "h", later)
+    store.acknowledge(sent[5], "q", "h", later)
+    node.clock.now_ms += node.settings.acquire_grace_ms
+    assert store.take("q", "other") is None
+    store.rollback(in_doubt).wait()
+    store.rollback(later).wait()
+    assert [store.take("q", "other") for _ in range(5)] == [*(Delivery(each, 1) for each in sent[:4]), None]
+    assert sorted(store.reattach("h")) == [(sent[4], "q"), (sent[5], "q")]
+
+
+@BOTH
+@pytest.mark.parametrize("comes_back", [True, False])
+@pytest.mark.parametrize("grace_passes_first", [True, False])
+def test_what_a_transaction_in_doubt_acquires_is_held_over(
+    node: StoreNode, store: MessageStore, reactivate: Reactivate, grace_passes_first: bool, comes_back: bool
+) -> None:
+    sent = send(store, b"one")
+    tx = store.begin()
+    store.acquire(sent, "q", "h", tx)
+    store.prepare(tx).wait()
+    store = reactivate(node)
+    if comes_back:
+        assert store.reattach("h") == []
+    if grace_passes_first:
+        node.clock.now_ms += node.settings.acquire_grace_ms
+        assert store.tick() == 0
+    store.commit(tx).wait()
+    node.clock.now_ms += node.settings.acquire_grace_ms
+    assert store.take("q", "other") == (None if comes_back else Delivery(sent, 1))
+
+
+@BOTH
 def test_a_holder_lets_go_of_everything(node: StoreNode, store: MessageStore, reactivate: Reactivate) -> None:
     for number in range(5):
         send(store, b"%d" % number)

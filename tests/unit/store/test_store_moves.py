@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from journal.errors import AddressMissingError, FullError, QueueMissingError, StoreError
@@ -137,3 +139,31 @@ def test_a_large_move_that_finds_no_room_changes_nothing(tmp_path_factory: pytes
         store.rollback(tx).wait()
         store.move(sent, "q", "archive", ["archive"], "kept").wait()
         assert other != sent
+
+
+@pytest.mark.parametrize("size", [1, 150], ids=["small", "large"])
+def test_a_move_in_a_transaction_that_is_refused_has_done_nothing(small_node: StoreNode, size: int) -> None:
+    store = small_node.store
+    declare(store, "other", address="elsewhere")
+    sent, known = send(store, b"x" * size), send(store, b"known", "other", address="elsewhere")
+    tx = store.begin()
+    for queues, id in ((["r"], 0), (["other", "other"], 0), (["other"], 1), (["other"], known)):
+        with pytest.raises(StoreError):
+            store.move(sent, "q", "elsewhere", queues, "why", tx=tx, id=id)
+    store.commit(tx).wait()
+    assert (bodies(store), bodies(store, "other")) == ([b"x" * size], [b"known"])
+
+
+def test_a_move_that_is_cut_off_refuses_its_transaction(tmp_path: Path) -> None:
+    """There is room in memory for the original, none for the copy."""
+    with StoreNode(tmp_path / "node", StoreSettings(volatile_bytes_max=30)) as node:
+        store = node.store
+        declare(store, "q")
+        sent = store.send(Message("orders", b"x" * 10, durable=False), ["q"]).wait()
+        tx = store.begin()
+        with pytest.raises(FullError):
+            store.move(sent, "q", "orders", ["q"], "why", tx=tx)
+        with pytest.raises(StoreError, match="cut off"):
+            store.commit(tx)
+        store.rollback(tx).wait()
+        assert bodies(store) == [b"x" * 10]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from journal.errors import FullError, LocalStorageError, MessageMissingError, QueueMissingError
+from journal.errors import FullError, LocalStorageError, MessageMissingError, QueueMissingError, StoreError
 from journal.store.model import Delivery, Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
@@ -115,6 +116,56 @@ def test_prepare_says_what_would_not_survive(node: StoreNode, store: MessageStor
     assert bodies(store) == [b"durable"]
 
 
+@pytest.mark.parametrize("stored_durable", [True, False])
+@pytest.mark.parametrize("sent_durable", [True, False])
+@pytest.mark.parametrize("transacted", [True, False])
+@pytest.mark.parametrize("size", [10, 500])
+def test_an_id_that_is_in_use_is_refused_and_nothing_is_changed(
+    small_node: StoreNode, stored_durable: bool, sent_durable: bool, transacted: bool, size: int
+) -> None:
+    store = small_node.store
+    store.create_address("windowed", 10)
+    store.create_queue(QueueConfig("w", "windowed")).wait()
+    stored = Message("windowed", b"stored", durable=stored_durable)
+    sent = store.send(stored, ["w"]).wait()
+    before, records = store.volatile_bytes, kinds_in_journal(small_node)
+    tx = store.begin() if transacted else 0
+    again = Message("windowed", b"x" * size, durable=sent_durable, duplicate_id=b"again")
+    for message in (again, replace(again, duplicate_id=b"")):
+        with pytest.raises(StoreError, match="in use"):
+            store.send(message, ["w"], tx, id=sent)
+    if tx:
+        store.commit(tx).wait()
+    assert (store.volatile_bytes, kinds_in_journal(small_node)) == (before, records)
+    assert store.message(sent) == stored
+    assert store.take("w", "h") == Delivery(sent, 0)
+    store.send(replace(again, durable=True), ["w"]).wait()
+    store = small_node.crash()
+    assert bodies(store, "w") == ([b"stored"] if stored_durable else []) + [b"x" * size]
+    assert store.holders() == (["h"] if stored_durable else [])
+
+
+def test_an_id_is_in_use_until_its_last_acknowledge_is_durable(small_node: StoreNode) -> None:
+    store = small_node.store
+    sent = send(store, b"one")
+    with small_node.blocked_writer():
+        acknowledged = store.acknowledge(sent, "q")
+        for durable in (True, False):
+            with pytest.raises(StoreError, match="in use"):
+                store.send(Message("orders", b"again", durable=durable), ["q"], id=sent)
+    acknowledged.wait()
+    store.send(Message("orders", b"again"), ["q"], id=sent).wait()
+    assert bodies(small_node.crash()) == [b"again"]
+
+
+def test_a_binding_is_not_bound_again_with_its_id(store: MessageStore) -> None:
+    store.create_queue(QueueConfig("temporary", "orders", durable=False))
+    binding = store.bind("temporary", "first").id
+    with pytest.raises(StoreError, match="in use"):
+        store.bind("temporary", "second", id=binding)
+    assert [each.key for each in store.bindings("temporary")] == ["first"]
+
+
 # ---- swap --------------------------------------------------------------------------------------------------------
 
 
@@ -196,6 +247,23 @@ def test_two_processes_do_not_share_swap_files(tmp_path: Path) -> None:
     second.close()
     assert first.get(5) == b"first"
     first.close()
+
+
+def test_a_queue_whose_first_swap_file_could_not_be_made_is_swapped_when_it_can(tmp_path: Path) -> None:
+    with StoreNode(tmp_path / "node", swapping(tmp_path, volatile_bytes_max=0)) as node:
+        store = node.store
+        declare(store, "q")
+        (place,) = (each for each in (tmp_path / "swap").iterdir() if each.is_dir())
+        place.rmdir()
+        message = Message("orders", b"one", durable=False)
+        for _ in range(2):
+            with pytest.raises(LocalStorageError):
+                store.send(message, ["q"])
+        place.mkdir()
+        sent = store.send(message, ["q"]).wait()
+        assert bodies(store) == [b"one"]
+        store.acknowledge(sent, "q")
+        assert (store.volatile_bytes, swap_files(tmp_path)) == ((0, 0), [])
 
 
 def test_a_swap_file_that_was_damaged_is_told(tmp_path: Path) -> None:
