@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from loaders.spark.analytics import Analytics, QueueSummary
     from loaders.spark.follow import Sink
+    from loaders.spark.queue_events import DeadLetters
 
 QUEUES_SHOWN = 20
 _TOPIC, _DELTA = "topic:", "delta:"
@@ -93,7 +94,7 @@ def analytics(
         if follow:
             from loaders.spark.follow import follow as follow_wal
 
-            with stopped_by_signals() as stop, _state_at(state) as place:
+            with stopped_by_signals() as stop, state_at(state, spark.sparkContext.master) as place:
                 follow_wal(
                     spark,
                     source,
@@ -103,6 +104,7 @@ def analytics(
                     lateness_s=lateness,
                     once=once,
                     stop=stop,
+                    bad_input=lambda bad: _warn(settings.journal, bad),
                 )
             return
         from loaders.spark.analytics import analytics as analyse
@@ -135,6 +137,8 @@ def report(
 
         found = analyse(spark, JournalSource.from_settings(settings), archive=from_archive, width_s=window)
         write_report(found, to)
+        if found.dead_letters.count:
+            _warn(settings.journal, found.dead_letters)
         told = to_json(found)
     if as_json:
         print_json(told | {"report": str(to.resolve())})
@@ -167,6 +171,8 @@ def to_json(found: Analytics) -> dict[str, Any]:
         "total": _plain(found.total),
         "queues": [_plain(each) for each in found.queues],
         "epochs": [{"epoch": each.epoch, "node": each.node, "at": _moment(each.at_ms)} for each in found.epochs],
+        "dead_letters": found.dead_letters.count,
+        "first_dead_letter": found.dead_letters.first or None,
     }
 
 
@@ -178,7 +184,10 @@ def show(told: dict[str, Any]) -> None:
         rows.append([f"and {len(queues) - QUEUES_SHOWN:,} more", *[""] * (len(_COLUMNS) - 1)])
     print_table(f"queues of journal {told['journal']}", _COLUMNS, [*rows, _cells(told["total"])])
     begun = ", ".join(f"{each['epoch']} {each['node']}" for each in told["epochs"])
-    print_facts("analytics", {"from": told["from"], "until": told["until"], "epochs": begun})
+    facts = {"from": told["from"], "until": told["until"], "epochs": begun}
+    if told["dead_letters"]:
+        facts["no frames of this journal"] = f"{told['dead_letters']:,}; the first: {told['first_dead_letter']}"
+    print_facts("analytics", facts)
 
 
 def _cells(of: dict[str, Any]) -> list[str]:
@@ -196,6 +205,11 @@ def _cells(of: dict[str, Any]) -> list[str]:
 
 
 _AGES = ("oldest_age_s", "in_doubt_age_s", "p50_s", "p99_s")
+
+
+def _warn(journal: str, bad: DeadLetters) -> None:
+    told = f"{bad.count:,} records are no frames of journal {journal} and count nowhere; the first: {bad.first}"
+    errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
 def _plain(of: QueueSummary) -> dict[str, Any]:
@@ -226,10 +240,15 @@ def _printed(told: DataFrame, _number: int) -> None:
 
 
 @contextmanager
-def _state_at(place: str | None) -> Iterator[str]:
-    """Where it is asked for, or for this run alone."""
+def state_at(place: str | None, master: str | None) -> Iterator[str]:
+    """Where it is asked for, or for this run alone. Raises ConfigError where executors may be on other machines, for
+    which a directory of this one will not do."""
     if place is not None:
         yield place
         return
+    if (master or "").split("[")[0] != "local":
+        raise ConfigError(
+            f"executors of {master} may be elsewhere: --state says where they all find the stream's state"
+        )
     with tempfile.TemporaryDirectory(prefix="kafka-journal-analytics-") as directory:
-        yield directory
+        yield Path(directory).as_uri()

@@ -16,13 +16,22 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ConfigError
-from loaders.spark.archived import as_records, newest_manifest, read_archive
+from journal.errors import ArchiveError, ConfigError
+from loaders.spark.archived import as_records, newest_manifest, read_archive, read_manifests
 from loaders.spark.failures import journal_errors
-from loaders.spark.fold import is_one_of
-from loaders.spark.queue_events import happened, markers_of, operations_of, queue_names, read_part, stays
+from loaders.spark.fold import is_skipped
+from loaders.spark.queue_events import (
+    DeadLetters,
+    happened,
+    markers_of,
+    operations_of,
+    queue_names,
+    read_part,
+    span_of,
+    stays,
+)
 from loaders.spark.queue_windows import QUEUE, latencies, summary, windows
-from loaders.spark.readers import check_start, read_table
+from loaders.spark.readers import check_start
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
 
 WINDOWS_SHOWN = 120
@@ -70,6 +79,8 @@ class Analytics:
     total: QueueSummary
     latencies: dict[int, int]
     epochs: list[Epoch]
+    dead_letters: DeadLetters
+    """What was read and is no frame of the journal: it counts nowhere."""
 
 
 def analytics(
@@ -78,19 +89,34 @@ def analytics(
     """Of the committed WAL, or with `archive`, a path, of that alone, and then Kafka is not asked at all.
 
     Windows are `width_s` wide; without it about `WINDOWS_SHOWN` of them. Raises as `readers.read_wal` and
-    `archived.newest_manifest`; ConfigError for a journal in which no queue ever was.
+    `archived.newest_manifest`; ArchiveError for an archive that was begun after a trim: depths would be wrong.
     """
     if archive is None:
         journal = identity(spark, source)
         check_start(spark, source, journal)
-        skipped = [(row["shard"], row["offset"]) for row in read_table(spark, source).skipped.collect()]
-        records = batch(spark, source, source.wal).withColumn("skip", is_one_of(skipped))
+        records = batch(spark, source, source.wal).withColumn("skip", is_skipped(spark, source))
     else:
         manifest = newest_manifest(spark, archive, source.journal)
+        require_beginning(spark, archive, source.journal)
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
         records = as_records(read_archive(spark, archive, source.journal), source.wal).withColumn("skip", F.lit(False))
     with journal_errors(source.journal):
         return analysed(records, journal, source.journal, width_s)
+
+
+def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
+    """Raises ArchiveError for an archive of a journal that does not begin with every shard's first frame."""
+    part = F.col("part")
+    parts = read_manifests(spark, path, journal).select("number", F.explode("shards").alias("part"))
+    firsts = parts.where(part["records"] > 0).groupBy(part["shard"]).agg(F.min_by("part", "number").alias("first"))
+    first = F.col("first")
+    late = firsts.where((first["start"] > 0) & (first["first"] != 1)).select("first.*").orderBy("shard").collect()
+    if late:
+        told = "; ".join(f"shard {row['shard']} begins at offset {row['start']}" for row in late)
+        raise ArchiveError(
+            f"{path} has journal {journal} without its beginning ({told}): it was begun after a trim, and what was in "
+            "queues by then is not in it"
+        )
 
 
 def analysed(records: DataFrame, journal: JournalIdentity, name: str, width_s: float | None = None) -> Analytics:
@@ -99,8 +125,8 @@ def analysed(records: DataFrame, journal: JournalIdentity, name: str, width_s: f
     took_effect = happened(operations_of(part), markers_of(part), None)
     events, doubts = _computed(took_effect.events), _computed(took_effect.doubts)
     of_messages = _computed(stays(events))
-    (times,) = part.agg(F.min("at").alias("begin"), F.max("at").alias("end")).collect()
-    begin, end = times["begin"] or 0, times["end"] or 0
+    span = span_of(part)
+    begin, end = span.begin_ms or 0, span.end_ms or 0
     width_ms = width_of(end - begin, width_s)
     names = queue_names(events)
     rows = _computed(windows(of_messages, doubts, names, width_ms, begin // width_ms, end // width_ms))
@@ -115,6 +141,7 @@ def analysed(records: DataFrame, journal: JournalIdentity, name: str, width_s: f
         total=total,
         latencies={row["bucket"]: row["count"] for row in latencies(of_messages).collect()},
         epochs=_epochs(part),
+        dead_letters=span.dead_letters,
     )
 
 

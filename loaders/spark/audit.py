@@ -133,7 +133,7 @@ def compare(
     if bases:
         found = put_aside(found)  # digests are of all the data
     state = put_aside(with_fingerprints(found))
-    flat = put_aside(with_waiting(flat, bases) if bases else flat)
+    flat = put_aside(with_waiting(flat, bases, topic) if bases else flat)
     new = flat.where(is_new(F.col("offset"), bases)) if bases else flat
     facts = shard_facts(new, epoch=stood("epoch", bases), number=stood("number", bases))
     for row in facts.withColumn("timestamp", F.expr("unix_millis(timestamp)")).collect():
@@ -161,10 +161,11 @@ def _compare_states(
     bases = {each.number: each.base for each in shards if each.base is not None}
     if bases:
         behind = done.where(is_new(F.col("position")["offset"], bases))
-        lives = folded_lives(behind.union(left_of(state, bases, shards[0].topic)), begins(bases))
+        there = left_of(state, bases, shards[0].topic)
+        lives = folded_lives(behind.union(there), begins(bases), refused_max=kept_max)
         counts = transaction_counts(of_transactions, is_new(F.col("offset"), bases))
     else:
-        lives, counts = folded_lives(done), transaction_counts(of_transactions)
+        lives, counts = folded_lives(done, refused_max=kept_max), transaction_counts(of_transactions)
     by_id = put_aside(compared_records(lives, found_records(state.where(here))))
     for row in by_id.groupBy("shard").agg(*(F.sum(name).alias(name) for name in _OF_IDS)).collect():
         by_number[row["shard"]].count(row.asDict())
@@ -172,8 +173,11 @@ def _compare_states(
         by_number[row["shard"]].count(row.asDict())
     parts = compared_transactions(transactions_left(of_transactions), found_transactions(state.where(here)))
     found = [differences_of(by_id), differences_of(parts), *_faulty_rows(table, shards)]
-    for row in _first_of_each(reduce(DataFrame.union, found), kept_max).collect():
+    first = _first_of_each(reduce(DataFrame.union, found), kept_max).collect()
+    for row in first:
         by_number[row["shard"]].add(row)
+    for row in first:
+        by_number[row["shard"]].count_differences(row)
 
 
 def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFrame]:
@@ -189,7 +193,7 @@ def _first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:
     """The first differences of each shard and sort, and how many of them there are."""
     alike = Window.partitionBy("shard", "what")
     ranked = differences.withColumn("rank", F.row_number().over(alike.orderBy("order", "key")))
-    return ranked.withColumn("count", F.count("*").over(alike)).where(F.col("rank") <= kept_max).orderBy("rank")
+    return ranked.withColumn("count", F.sum("times").over(alike)).where(F.col("rank") <= kept_max).orderBy("rank")
 
 
 # ---- one shard -----------------------------------------------------------------------------------------------
@@ -232,8 +236,11 @@ class _Shard:
         self._counts.update({name: value for name, value in counts.items() if name != "shard"})
 
     def add(self, row: Row) -> None:
-        """One of the first differences of its sort; the first brings the number of all."""
+        """One of the first differences of its sort."""
         self._differences.add(row["what"], row["key"], row["expected"], row["found"])
+
+    def count_differences(self, row: Row) -> None:
+        """Once the first ones are there: each says how many there are of its sort."""
         self._differences.counts[row["what"]] = row["count"]
 
     def compare_marks(self) -> None:

@@ -7,12 +7,12 @@ done to it since. Staged operations of transactions that were not settled at the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from journal.v1.journal_pb2 import Transaction
 from journal.verify.base import Base, base_of, records_digest
@@ -44,6 +44,7 @@ _NO_FRAMES: Mapping[str, Any] = {
 }
 """`fold_frames.shard_facts` of none."""
 _ADDED_UP = ("stale", "skipped")
+_PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint, data binary, shards int"
 
 
 def bases_of(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> dict[int, Base]:
@@ -74,8 +75,9 @@ def stood(name: str, bases: Mapping[int, Base]) -> Column:
     return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}, "shard"), F.lit(0))
 
 
-def with_waiting(flat: DataFrame, bases: Mapping[int, Base]) -> DataFrame:
-    """`fold_frames.flattened` without what the bases have, but for the operations that waited there."""
+def with_waiting(flat: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
+    """`fold_frames.flattened` of a WAL, `topic`, without what the bases have, but for the operations that waited
+    there."""
     parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
     if not parts:
         return flat.where(is_new(F.col("offset"), bases))
@@ -85,30 +87,36 @@ def with_waiting(flat: DataFrame, bases: Mapping[int, Base]) -> DataFrame:
     waits = F.col("since").isNotNull() & (F.col("epoch") >= F.col("since")) & F.col("fault").isNull() & ~F.col("skip")
     both = flat.join(known, ["shard", "tx"], "left").where(is_new(F.col("offset"), bases) | waits).select(*names)
     # a part without operations may have been prepared by a frame that is gone
-    alone = [_prepared(shard, bases[shard], part) for shard, part in parts if part.prepared and not part.staged]
-    if not alone:
-        return both
-    topics = flat.select("shard", "topic").distinct()
-    told = spark.createDataFrame([Row(**{name: row.get(name) for name in names}) for row in alone], flat.schema)
-    prepared = told.drop("topic").join(topics, "shard").select(*names)
-    return both.union(prepared.withColumn("data", fingerprinted(F.col("data"))).select(*names))
+    alone = [_told(shard, bases[shard], part) for shard, part in parts if part.prepared and not part.staged]
+    return both.union(_prepared(spark, alone, topic, flat.schema)) if alone else both
 
 
-def _prepared(shard: int, base: Base, part: Transaction) -> dict[str, Any]:
+def _prepared(spark: SparkSession, parts: Sequence[Mapping[str, Any]], topic: str, schema: StructType) -> DataFrame:
+    """The PREPAREs that `_told` tells of, as rows of that schema."""
+    zero = F.lit(0)
+    columns = {name: F.col(name) for name in ("shard", "offset", "epoch", "tx", "shards")} | {
+        "topic": F.lit(topic),
+        "timestamp": F.expr("timestamp_millis(at)"),
+        "skip": F.lit(False),
+        "type": F.lit("PREPARE"),
+        "data": fingerprinted(F.col("data")),
+        "index": zero,
+        "covers": zero,
+        "bytes": zero,
+    }
+    each = (columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in schema)
+    return table_of(spark, _PREPARED_SCHEMA, parts).select(*each)
+
+
+def _told(shard: int, base: Base, part: Transaction) -> dict[str, Any]:
     return {
-        "topic": "",
         "shard": shard,
         "offset": base.mark.offset,
-        "timestamp": datetime.fromtimestamp(part.timestamp / 1000, UTC),
-        "skip": False,
+        "at": part.timestamp,
         "epoch": part.epoch,
-        "index": 0,
-        "type": "PREPARE",
-        "data": part.data,
         "tx": part.tx,
-        "covers": 0,
+        "data": part.data,
         "shards": part.shards,
-        "bytes": 0,
     }
 
 

@@ -1,7 +1,7 @@
 """What differs between a fold and a table's rows, as rows of text: in the words that `verify` has for it.
 
 Both sides have data as fingerprints (`fold_frames.fingerprinted`). `differences` of a row are structs of what, order,
-key, expected and found.
+key, expected, found and `times`: how many a difference stands for, where others like it were not kept.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def compared_records(lives: DataFrame, found: DataFrame) -> DataFrame:
             F.format_string("%d spilled rows", F.col("f.spilled_rows")),
         ),
     )
-    refused = F.transform(F.coalesce("e.refused", F.array()), _refused)
+    kept = F.coalesce("e.refused", F.array())
+    not_kept = F.coalesce("e.rejected", F.lit(0)) - F.size(kept)
+    refused = F.transform(kept, lambda one, at: _refused(one, F.when(at == 0, 1 + not_kept).otherwise(1)))
     of_base = {name: F.lit(0) for name in OF_BASE}
     missed = F.lit(None)
     if "of_base" in lives.columns:
@@ -157,7 +159,7 @@ def compared_transactions(left: DataFrame, found: DataFrame) -> DataFrame:
 
 
 def differences_of(compared: DataFrame) -> DataFrame:
-    """One row a difference: shard, what, order, key, expected, found."""
+    """One row a difference: shard, what, order, key, expected, found, times."""
     return compared.select("shard", F.explode("differences").alias("difference")).select("shard", "difference.*")
 
 
@@ -181,22 +183,25 @@ def _of_rows(table: DataFrame, expected: Column, found: Column) -> DataFrame:
 # ---- words -------------------------------------------------------------------------------------------------
 
 
-def _difference(what: str, order: Column, key: Column, expected: Column, found: Column) -> Column:
+def _difference(
+    what: str, order: Column, key: Column, expected: Column, found: Column, times: Column | None = None
+) -> Column:
     return F.struct(
         F.lit(what).alias("what"),
         order.alias("order"),
         key.alias("key"),
         F.substring(expected, 1, _TEXT_MAX).alias("expected"),
         F.substring(found, 1, _TEXT_MAX).alias("found"),
+        (F.lit(1) if times is None else times).cast("bigint").alias("times"),
     )
 
 
-def _refused(one: Column) -> Column:
+def _refused(one: Column, times: Column) -> Column:
     place = one["position"]
     inside = F.when(place["ordinal"] > 0, F.format_string(":%d", place["ordinal"])).otherwise(F.lit(""))
     key = F.concat(F.format_string("operation %d:%d", place["offset"], place["index"]), inside)
     name = F.format_string("%s id %d tx %d", one["type"], F.col("id"), one["tx"])
-    return _difference("rejected", F.col("id"), key, F.lit("to be allowed by its state"), name)
+    return _difference("rejected", F.col("id"), key, F.lit("to be allowed by its state"), name, times)
 
 
 def _place(position: Column) -> Column:

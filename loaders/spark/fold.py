@@ -7,7 +7,8 @@
 Written from docs/FORMAT.md, sharing nothing with the engine; the golden cases run against it. What a record is follows
 from what was done to its id, in order: adds and deletes, allowed or not, say whether it is there; what counts are the
 updates since it was added last, of replaceable ones the last of each kind and subject. So everything of an id is
-brought together once, and in order: that is the fold's one shuffle of all operations.
+brought together once, and in order: that is the fold's one shuffle of all operations. No row ever holds more of an id
+than a state does: what was replaced is gone before anything is gathered.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
 from loaders.spark.archived import joined
+from loaders.spark.failures import journal_errors
 from loaders.spark.fold_frames import (
     SHARD,
     applied_operations,
@@ -34,8 +36,9 @@ from loaders.spark.fold_frames import (
 from loaders.spark.fold_transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
 from loaders.spark.readers import check_start, read_table
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
-from loaders.spark.wire import computed_once, with_frame
+from loaders.spark.wire import with_frame
 
+_OF_ID = (*SHARD, "id")
 _UPDATE = ("position", "kind", "data", "replaceable", "subject")
 _COUNTS = ("applied", "rejected", "staged", "prepared", "dropped")
 
@@ -85,8 +88,7 @@ def state_as_of(
         raise ConfigError("a state is as of a time, or as of offsets")
     journal = identity(spark, source)
     records = committed(spark, source, journal, archive)
-    skipped = [(row["shard"], row["offset"]) for row in read_table(spark, source).skipped.collect()]
-    with_skips = records.withColumn("skip", is_one_of(skipped))
+    with_skips = records.withColumn("skip", is_skipped(spark, source))
     if offsets is not None:
         return fold(flattened(with_frame(with_skips.withColumn("until", by_shard(offsets))), journal))
     return fold(flattened(with_frame(cut_at(with_skips, journal, F.lit(time))), journal))
@@ -98,6 +100,13 @@ def committed(spark: SparkSession, source: JournalSource, journal: JournalIdenti
         return joined(spark, source, journal, archive)
     check_start(spark, source, journal)
     return batch(spark, source, source.wal)
+
+
+def is_skipped(spark: SparkSession, source: JournalSource) -> Column:
+    """Whether a record of the WAL is one that an operator had skipped by now. Raises as `read_table`."""
+    skipped = read_table(spark, source).skipped
+    with journal_errors(source.journal):
+        return is_one_of((row["shard"], row["offset"]) for row in skipped.select("shard", "offset").collect())
 
 
 def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
@@ -141,9 +150,10 @@ def _done(position: Column) -> list[Column]:
     return [F.col(name) for name in SHARD] + [position.alias("position")] + [F.col(name) for name in what]
 
 
-def folded_lives(operations: DataFrame, begins: Column | None = None) -> DataFrame:
+def folded_lives(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
     """One row an id that anything was done to: its `record` (position, kind, data; null for one that is not there) and
-    `updates`, how many operations were `applied` and `rejected`, the `refused` ones, and when it was `deleted` last.
+    `updates`, how many operations were `applied` and `rejected`, the first `refused_max` of these (`refused`), and when
+    it was `deleted` last.
 
     `begins` is the offset behind which the fold of a row's shard begins, null for its first frame. What stands up to
     there is what is left of the state that it begins with, and does not count; of what is not left, an operation that
@@ -151,13 +161,54 @@ def folded_lives(operations: DataFrame, begins: Column | None = None) -> DataFra
     records `grow`, whether it is `kept` of that state, whether anything was `changed` of what it had there, and which
     update says that it must be there, although nothing is left of it (`missed`).
     """
-    of_id = (*SHARD, "id")
-    kind_of = F.col("type")
+    slots = folded_slots(operations, begins, refused_max=refused_max)
+    replaceable, others = F.collect_list("newest"), F.flatten(F.collect_list("others"))
+    # already together by id: no further shuffle
+    lives = slots.groupBy(*_OF_ID).agg(
+        F.max("added").alias("added"),
+        F.max("deleted").alias("deleted"),
+        F.array_sort(F.concat(replaceable, others)).alias("updates"),
+        F.sum("applied").alias("applied"),
+        F.sum("rejected").alias("rejected"),
+        F.array_sort(F.flatten(F.collect_list("refused"))).alias("refused"),
+        *([] if begins is None else [_of_base()]),
+    )
+    is_there = _is_there(F.col("added")["position"], F.col("deleted"))
+    return lives.withColumn("record", F.when(is_there, F.col("added"))).drop("added")
+
+
+def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
+    """`folded_lives` before its rows are one an id: one for each kind and subject of which a record that is there has a
+    replaceable update, with the `newest`; and one (`slot` is null) with all the rest of the id."""
+    judged = _judged(operations, begins)
+    kind_of, allowed = F.col("type"), F.col("allowed")
+    counted = allowed & F.col("counts")
+    stands = F.col("live") & F.col("replaceable")
+    slot = F.when(stands, F.struct("kind", "subject")).alias("slot")
+    added = F.when(allowed & (kind_of == "ADD"), F.struct("position", "kind", "data"))
+    refused = ~allowed & (F.col("refused_before") < refused_max)
+    # of structs that begin with it, the greatest is that of the last position
+    return judged.groupBy(*_OF_ID, slot).agg(
+        F.max(added).alias("added"),
+        F.max(F.when(allowed & (kind_of == "DELETE"), F.col("position"))).alias("deleted"),
+        F.max(F.when(stands, F.struct(*_UPDATE))).alias("newest"),
+        F.collect_list(F.when(F.col("live") & ~F.col("replaceable"), F.struct(*_UPDATE))).alias("others"),
+        F.count(F.when(counted, 1)).alias("applied"),
+        F.count(F.when(~allowed, 1)).alias("rejected"),
+        F.collect_list(F.when(refused, F.struct("position", "type", "tx"))).alias("refused"),
+        *([] if begins is None else _told_of_base(counted)),
+    )
+
+
+def _judged(operations: DataFrame, begins: Column | None) -> DataFrame:
+    """`operations` with whether they are `allowed`, whether they count (`counts`) and show that the state that the fold
+    begins with has their record (`known_by`), whether they are updates that a record has in the end (`live`), and how
+    many of their id were refused before."""
+    kind_of, position = F.col("type"), F.col("position")
     life = F.when(kind_of != "UPDATE", kind_of)
-    ahead = before(*of_id, order=("position",))
-    first = F.first(kind_of).over(throughout(*of_id, order=("position",)))
-    known_by = F.lit(False) if begins is None else begins.isNotNull() & (first != "ADD")
-    counts = F.lit(True) if begins is None else F.coalesce(F.col("position")["offset"] > begins, F.lit(True))
+    ahead, whole = before(*_OF_ID, order=("position",)), throughout(*_OF_ID, order=("position",))
+    known_by = F.lit(False) if begins is None else begins.isNotNull() & (F.first(kind_of).over(whole) != "ADD")
+    counts = F.lit(True) if begins is None else F.coalesce(position["offset"] > begins, F.lit(True))
     there = F.coalesce(F.last(life, ignorenulls=True).over(ahead) == "ADD", known_by)
     stepped = operations.select(
         "*",
@@ -165,75 +216,47 @@ def folded_lives(operations: DataFrame, begins: Column | None = None) -> DataFra
         counts.alias("counts"),
         known_by.alias("known_by"),
     )
-    allowed, counted = F.col("allowed"), F.col("allowed") & F.col("counts")
-
-    def newest(type_: str, *what: str) -> Column:
-        """Of structs that begin with it, the greatest is that of the last position."""
-        return F.max(F.when(allowed & (kind_of == type_), F.struct("position", *what)))
-
-    # already together by id: no further shuffle
-    gathered = stepped.groupBy(*of_id).agg(
-        newest("ADD", "kind", "data").alias("added"),
-        newest("DELETE")["position"].alias("deleted"),
-        F.sort_array(F.collect_list(F.when(allowed & (kind_of == "UPDATE"), F.struct(*_UPDATE)))).alias("all_updates"),
-        F.count(F.when(counted, 1)).alias("applied"),
-        F.count(F.when(~allowed, 1)).alias("rejected"),
-        F.sort_array(F.collect_list(F.when(~allowed, F.struct("position", "type", "tx")))).alias("refused"),
-        *([] if begins is None else [_of_base(counted).alias("of_base")]),
+    allowed = F.col("allowed")
+    added = F.max(F.when(allowed & (kind_of == "ADD"), position)).over(whole)
+    deleted = F.max(F.when(allowed & (kind_of == "DELETE"), position)).over(whole)
+    live = allowed & (kind_of == "UPDATE") & (position > added) & _is_there(added, deleted)
+    refused = F.sum((~allowed).cast("bigint")).over(ahead)
+    return stepped.select(
+        "*",
+        F.coalesce(live, F.lit(False)).alias("live"),
+        F.coalesce(refused, F.lit(0)).alias("refused_before"),
     )
-    added, deleted = F.col("added"), F.col("deleted")
-    is_there = added.isNotNull() & (deleted.isNull() | (deleted < added["position"]))
-    since = F.filter("all_updates", lambda update: update["position"] > added["position"])
-    lives = gathered.withColumn("record", F.when(is_there, added)).withColumn(
-        "all_updates", F.when(is_there, since).otherwise(F.slice("all_updates", 1, 0))
-    )
-    return _without_replaced(lives).drop("added")
 
 
-def _of_base(counted: Column) -> Column:
-    """What an id's operations say of the state that its shard's fold begins with."""
+def _is_there(added: Column, deleted: Column) -> Column:
+    """Of a record that was added and deleted last at these positions."""
+    return added.isNotNull() & (deleted.isNull() | (deleted < added))
+
+
+def _told_of_base(counted: Column) -> list[Column]:
+    """What operations of an id say of the state that its shard's fold begins with."""
     kind_of = F.col("type")
     grow = F.when(counted & (kind_of == "ADD"), 1).when(counted & (kind_of == "DELETE"), -1).otherwise(0)
     replaces = counted & ((kind_of == "DELETE") | ((kind_of == "UPDATE") & F.col("replaceable")))
-    kept, gone = F.max(~F.col("counts")), F.max(counted & (kind_of != "UPDATE"))
-    updated = F.max(F.when(counted & (kind_of == "UPDATE"), F.col("position")["offset"]))
-    was_there = F.max("known_by")
-    return F.struct(
+    return [
         F.sum(grow).alias("grow"),
+        F.max(~F.col("counts")).alias("kept"),
+        F.max(replaces).alias("replaces"),
+        F.max(counted & (kind_of != "UPDATE")).alias("gone"),
+        F.max(F.when(counted & (kind_of == "UPDATE"), F.col("position")["offset"])).alias("updated"),
+        F.max("known_by").alias("was_there"),
+    ]
+
+
+def _of_base() -> Column:
+    """The same of all that an id has, in its words."""
+    kept, was_there = F.max("kept"), F.max("was_there")
+    return F.struct(
+        F.sum("grow").alias("grow"),
         kept.cast("bigint").alias("kept"),
-        (was_there | (kept & F.max(replaces))).cast("bigint").alias("changed"),
-        F.when(was_there & ~gone, updated).alias("missed"),
-    )
-
-
-def _without_replaced(lives: DataFrame) -> DataFrame:
-    """`lives` with `updates` in order: of replaceable ones only the last of each kind and subject."""
-    slots = F.transform(
-        F.filter("all_updates", lambda update: update["replaceable"]),
-        lambda update: F.struct(*(update[name] for name in ("kind", "subject", "position", "data"))),
-    )
-    sorted_ = computed_once(lives, F.array_sort(slots), "slots")
-
-    def is_last(slot: Column, index: Column) -> Column:
-        following = F.get("slots", index + 1)
-        same = (following["kind"] == slot["kind"]) & (following["subject"] == slot["subject"])
-        return ~F.coalesce(same, F.lit(False))
-
-    replaceable = F.transform(
-        F.filter("slots", is_last),
-        lambda slot: F.struct(
-            slot["position"].alias("position"),
-            slot["kind"].alias("kind"),
-            slot["data"].alias("data"),
-            F.lit(True).alias("replaceable"),
-            slot["subject"].alias("subject"),
-        ),
-    )
-    others = F.filter("all_updates", lambda update: ~update["replaceable"])
-    both = F.array_sort(F.concat(others, replaceable))
-    return sorted_.withColumn("updates", F.when(F.size("slots") > 0, both).otherwise(F.col("all_updates"))).drop(
-        "slots", "all_updates"
-    )
+        (was_there | (kept & F.max("replaces"))).cast("bigint").alias("changed"),
+        F.when(was_there & ~F.max("gone"), F.max("updated")).alias("missed"),
+    ).alias("of_base")
 
 
 # ---- marks ---------------------------------------------------------------------------------------------------

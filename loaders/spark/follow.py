@@ -6,7 +6,8 @@ for it later is late: it counts in the next window that is told, so that no dept
 Depths and ages want all that is in queues, which no window of Spark's keeps. So each micro-batch reads the state that
 the one before left in files, folds its own operations in, and leaves its own state: all that is in queues, staged
 operations, transactions in doubt. A batch that is run again, after a kill, finds the same state and the same records,
-and writes the same windows again over its own.
+and writes the same windows again over its own. Windows are numbered by their width, so a state is of one width, as it
+is of one journal, and says of which.
 
     <state>/checkpoint               Spark's
     <state>/turn=0, <state>/turn=1   what the last batch left, and the one before it, by turns
@@ -19,21 +20,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyspark.errors import AnalysisException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, JournalError
 from loaders.spark.failures import journal_errors, translated
+from loaders.spark.fold import is_skipped
 from loaders.spark.queue_events import (
     DOUBTS_SCHEMA,
     EVENTS_SCHEMA,
     MARKERS_SCHEMA,
     OPERATIONS_SCHEMA,
+    DeadLetters,
     happened,
     markers_of,
     operations_of,
     queue_names,
     read_part,
+    span_of,
     stays,
     unfinished,
 )
@@ -43,7 +47,7 @@ from loaders.spark.source import JournalIdentity, JournalSource, identity, strea
 from loaders.spark.wire import table_of
 
 _LOOK_EVERY_S = 1
-_CLOCK_SCHEMA = "until bigint, first bigint"
+_CLOCK_SCHEMA = "journal binary, width_ms bigint, until bigint, first bigint"
 _STATE: Mapping[str, str] = {
     "events": EVENTS_SCHEMA,
     "doubts": DOUBTS_SCHEMA,
@@ -52,6 +56,8 @@ _STATE: Mapping[str, str] = {
     "clock": _CLOCK_SCHEMA,
 }
 
+BadInput = Callable[[DeadLetters], None]
+"""Takes what of a micro-batch is no frame of the journal, if anything is; again if the micro-batch is run again."""
 Sink = Callable[[DataFrame, int], None]
 """Takes the windows of a micro-batch and its number, perhaps more than once: the number says which it has."""
 
@@ -67,33 +73,54 @@ class Step:
 class Follower:
     """The state from micro-batch to micro-batch, in files at `state`, any file system of Hadoop's."""
 
-    def __init__(self, spark: SparkSession, journal: JournalIdentity, state: str, width_ms: int, lateness_ms: int):
+    def __init__(
+        self,
+        spark: SparkSession,
+        journal: JournalIdentity,
+        state: str,
+        width_ms: int,
+        lateness_ms: int,
+        bad_input: BadInput | None = None,
+    ) -> None:
         self._spark = spark
         self._journal = journal
         self._state = state.rstrip("/")
         self._width_ms = width_ms
         self._lateness_ms = lateness_ms
+        self._bad_input = bad_input
 
     def has_begun(self) -> bool:
-        """Whether there is a state to go on from."""
-        try:
-            self._read("clock", 0)
-        except AnalysisException:
-            return False
-        return True
+        """Whether there is a state to go on from. Raises ConfigError for one of another journal or window width."""
+        clocks = [clock for turn in (0, 1) for clock in self._clocks(turn)]
+        for clock in clocks:
+            uuid, width_ms = bytes(clock["journal"] or b""), clock["width_ms"] or 0
+            if uuid != self._journal.uuid:
+                raise ConfigError(
+                    f"the state at {self._state} is of a journal with uuid {uuid.hex() or 'unknown'}, not "
+                    f"{self._journal.uuid.hex()}: begin another one"
+                )
+            if width_ms != self._width_ms:
+                raise ConfigError(
+                    f"the state at {self._state} is of windows of {width_ms / 1000:g} s, not "
+                    f"{self._width_ms / 1000:g} s: go on with those, or begin another one"
+                )
+        return bool(clocks)
 
     def windows(self, records: DataFrame, number: int) -> DataFrame | None:
-        """The windows that are over by the end of the micro-batch of that number; None if none is."""
+        """The windows that are over by the end of the micro-batch of that number; None if none is. `records` in Kafka's
+        columns, with `skip`."""
         before = {name: self._read(name, number - 1) for name in _STATE}
         clock = before["clock"].first() if number else None
-        part = read_part(records.withColumn("skip", F.lit(False)), self._journal).localCheckpoint()
-        (times,) = part.agg(F.min("at").alias("begin"), F.max("at").alias("end")).collect()
-        known = [time for time in (times["end"], clock["until"] if clock else None) if time is not None]
+        part = read_part(records, self._journal).localCheckpoint()
+        span = span_of(part)
+        if span.dead_letters.count and self._bad_input is not None:
+            self._bad_input(span.dead_letters)
+        known = [time for time in (span.end_ms, clock["until"] if clock else None) if time is not None]
         if not known:
-            self._write(number, before)
+            self._write(number, before | {"clock": self._clock(None, None)})
             return None
         width, until = self._width_ms, max(known)
-        begin = clock["first"] if clock and clock["first"] is not None else times["begin"] // width
+        begin = clock["first"] if clock and clock["first"] is not None else (span.begin_ms or 0) // width
         step = Step(begin, max(begin, (until - self._lateness_ms) // width))
         floor_ms = begin * width if clock and clock["first"] is not None else None
         markers = before["markers"].union(markers_of(part))
@@ -113,10 +140,21 @@ class Follower:
                 "doubts": doubts.where(F.col("settled").isNotNull() & (F.col("settled_counted") >= after)),
                 "waiting": now.waiting,
                 "markers": markers,
-                "clock": table_of(self._spark, _CLOCK_SCHEMA, [{"until": until, "first": step.following}]),
+                "clock": self._clock(until, step.following),
             },
         )
         return told
+
+    def _clock(self, until: int | None, first: int | None) -> DataFrame:
+        told = {"journal": self._journal.uuid, "width_ms": self._width_ms, "until": until, "first": first}
+        return table_of(self._spark, _CLOCK_SCHEMA, [told])
+
+    def _clocks(self, turn: int) -> list[Row]:
+        """None of a turn that was not written, or not to its end."""
+        try:
+            return self._read("clock", turn).collect()
+        except AnalysisException:
+            return []
 
     def _read(self, name: str, number: int) -> DataFrame:
         if number < 0:
@@ -140,11 +178,16 @@ def follow(
     once: bool = False,
     max_offsets: int | None = None,
     stop: threading.Event | None = None,
+    bad_input: BadInput | None = None,
 ) -> None:
     """Give `sink` the windows of the WAL as they are over: for good, until `stop` is set, or `once`, up to the end as
-    of now. Goes on where the state at `state` ends. Raises as `readers.read_wal`."""
+    of now. Goes on where the state at `state` ends; that is a place which executors have too.
+
+    What operators had skipped when this begins is left out. Raises as `readers.read_wal`, ConfigError for a state of
+    another journal or of windows of another width.
+    """
     journal = identity(spark, source)
-    follower = Follower(spark, journal, state, round(width_s * 1000), round(lateness_s * 1000))
+    follower = Follower(spark, journal, state, round(width_s * 1000), round(lateness_s * 1000), bad_input)
     if not follower.has_begun():
         check_start(spark, source, journal)
     failed: list[JournalError] = []
@@ -159,7 +202,8 @@ def follow(
             failed.append(error)  # as Spark gives it back, it is a page of Java
             raise
 
-    records = stream(spark, source, source.wal, max_offsets=max_offsets)
+    skip = is_skipped(spark, source)
+    records = stream(spark, source, source.wal, max_offsets=max_offsets).withColumn("skip", skip)
     writer = records.writeStream.queryName(f"analytics {source.journal}").foreachBatch(take)
     writer = writer.option("checkpointLocation", f"{state.rstrip('/')}/checkpoint")
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")

@@ -1,6 +1,6 @@
 """What a WAL did to queues: operations of the message store's kinds -> how long each message was in which queue.
 
-    read_part   a part of a WAL: its operations and markers, without the bytes that nothing here looks at
+    read_part   a part of a WAL: its operations and markers, without the bytes that nothing here looks at; what is none
     happened    a part, with what earlier parts left open -> what took effect, and transactions that were in doubt
     stays       what took effect -> one row a message and queue: when it came, when it went, how often it came back
 
@@ -13,6 +13,7 @@ Hot path: expressions only, evaluated in the JVM.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame
@@ -44,6 +45,22 @@ DOUBTS_SCHEMA = (
 _OF_LIFE = ("position", "what", "subject", "deliveries", "name", "at", "counted", "late")
 
 
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Records that are no frames of the journal: how many, and which is the first and why (empty without)."""
+
+    count: int
+    first: str
+
+
+class Span(NamedTuple):
+    """When the first and the last frame of a part were appended (None without any), and what in it is no frame."""
+
+    begin_ms: int | None
+    end_ms: int | None
+    dead_letters: DeadLetters
+
+
 class Happened(NamedTuple):
     """What took effect; which transactions were in doubt over which queues, and when; and what still waits."""
 
@@ -54,13 +71,26 @@ class Happened(NamedTuple):
 
 def read_part(records: DataFrame, journal: JournalIdentity) -> DataFrame:
     """One row an operation, or a frame without any, from Kafka's columns and `skip` (an operator has the record
-    skipped). What is no frame of the journal is left out."""
+    skipped: it is left out). A record that is no frame of the journal has one row of its place and its `fault`."""
     flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
-    good = flat.where(F.col("fault").isNull() & ~F.col("skip"))
-    data = F.when(F.col("kind").isin(*_WITH_DATA), F.col("data")).alias("data")
-    of_operation = ("index", "type", "id", "kind", data, "subject", "tx", "covers")
-    at = F.expr("unix_millis(timestamp)").alias("at")
-    return good.select(*SHARD, "epoch", "node", "offset", at, *of_operation)
+    good, first = F.col("fault").isNull(), F.coalesce("index", F.lit(0)) == 0
+    data = F.when(F.col("kind").isin(*_WITH_DATA), F.col("data"))
+    known = {"at": F.expr("unix_millis(timestamp)"), "data": data}
+    names = ("epoch", "node", "at", "index", "type", "id", "kind", "data", "subject", "tx", "covers")
+    of_frame = (F.when(good, known.get(name, F.col(name))).alias(name) for name in names)
+    return flat.where(~F.col("skip") & (good | first)).select(*SHARD, "offset", "fault", *of_frame)
+
+
+def span_of(part: DataFrame) -> Span:
+    """Of what `read_part` gives, as a whole."""
+    bad = F.when(F.col("fault").isNotNull(), F.struct("shard", "offset", "topic", "fault"))
+    found = part.agg(
+        F.min("at").alias("begin"), F.max("at").alias("end"), F.count("fault").alias("bad"), F.min(bad).alias("first")
+    )
+    (row,) = found.collect()
+    first = row["first"]
+    told = "" if first is None else f"{first['topic']}[{first['shard']}]@{first['offset']}: {first['fault']}"
+    return Span(row["begin"], row["end"], DeadLetters(row["bad"], told))
 
 
 def operations_of(part: DataFrame) -> DataFrame:

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
 from loaders.spark.analytics import Analytics, Epoch, QueueSummary
+from loaders.spark.queue_events import DeadLetters
 from loaders.spark.queue_windows import BUCKETS_PER_DECADE
 from loaders.spark.report_svg import Bar, Mark, Series, TimePlot, duration, histogram, number
 
@@ -56,6 +57,7 @@ class ReportData:
     moments: Sequence[Moment]
     latencies: dict[int, int]
     epochs: Sequence[Epoch]
+    dead_letters: DeadLetters
 
 
 def report_data(found: Analytics) -> ReportData:
@@ -91,6 +93,7 @@ def report_data(found: Analytics) -> ReportData:
         moments=moments,
         latencies=found.latencies,
         epochs=found.epochs,
+        dead_letters=found.dead_letters,
     )
 
 
@@ -100,6 +103,7 @@ def render(data: ReportData) -> str:
     parts = {
         "title": f"Queues of journal {escape(data.journal)}",
         "when": _when(data),
+        "warning": _warning(data),
         "tiles": _tiles(data),
         "plots": _plots(data),
         "queues": _table(data),
@@ -122,6 +126,14 @@ def _when(data: ReportData) -> str:
     return (
         f"{_clock(data.from_ms)} to {_clock(data.until_ms)} UTC · {span} · windows of {duration(data.width_ms / 1000)}"
     )
+
+
+def _warning(data: ReportData) -> str:
+    bad = data.dead_letters
+    if not bad.count:
+        return ""
+    told = f"{bad.count:,} records are no frames of this journal and count nowhere; the first: {bad.first}"
+    return f'<p class="warning">{escape(told)}</p>'
 
 
 def _tiles(data: ReportData) -> str:

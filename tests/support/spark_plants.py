@@ -40,6 +40,8 @@ from tests.support.spark_frames import TopicRecord
 WAL, TABLE = "planted.wal", "planted.table"
 LONG = b"0123456789" * 20
 ROW_BYTES_MAX = 150
+REFUSED = 107
+"""More than a report shows of a sort."""
 STANDS_AT = 22
 """The offset that the tables stand at; the WAL goes on behind it."""
 
@@ -77,19 +79,25 @@ class Planted:
 
 def history(shard: int, shards: int) -> Planted:
     """Records that stay (1, 3, 4, 8), one that goes (2), updates that are replaced and that spill; transactions that
-    commit (7), stay prepared (1031), are dropped by a marker (2055), roll back (3079); a stale frame."""
+    commit (7), stay prepared (1031, and one without operations), are dropped by a marker (2055), roll back (3079); a
+    stale frame."""
 
     def id_(number: int) -> int:
         return number << 10 | shard
 
-    tx, in_doubt, dropped, undone = (number << 10 | shard for number in (7, 8, 9, 10))
+    tx, in_doubt, dropped, undone, nothing_staged = (number << 10 | shard for number in (7, 8, 9, 10, 12))
     operations = [
         [marker()],
         [add(id_(1)), add(id_(2), b"goes"), add(id_(3), b"three"), update(id_(1), b"first")],
         [replace(id_(1), b"old", subject=1), replace(id_(1), b"new", subject=1), delete(id_(2)), add(id_(4), LONG)],
         [add(id_(5), b"five", tx=tx), update(id_(1), b"in tx", tx=tx), prepare(tx, 2, b"xid")],
         [commit(tx, 2)],
-        [add(id_(6), b"six", tx=in_doubt), delete(id_(3), tx=in_doubt), prepare(in_doubt, 2, b"doubt")],
+        [
+            add(id_(6), b"six", tx=in_doubt),
+            delete(id_(3), tx=in_doubt),
+            prepare(in_doubt, 2, b"doubt"),
+            prepare(nothing_staged),
+        ],
         [add(id_(7), b"seven", tx=dropped), add(id_(9), tx=undone), rollback(undone, 1)],
     ]
     entries = [(2 * n, frame(n + 1, *each, issued=n)) for n, each in enumerate(operations)]
@@ -114,7 +122,7 @@ def trim(planted: Planted, shards: int, mark_at: int) -> Base:
     rows = fold_entries(before, JOURNAL, planted.shard, shards, updates_row_bytes_max=ROW_BYTES_MAX).rows
     waiting: dict[bytes, bytes] = {}
     state, _ = read_table(planted.shard, shards, note_transactions(rows.items(), waiting), Differences(planted.shard))
-    first = [part.staged[0].position[0] for part in state.transactions.values()]
+    first = [part.staged[0].position[0] for part in state.transactions.values() if part.staged]
     kept_from = min([*first, mark_at + 1])
     row = Trim(
         shard=planted.shard,
@@ -239,6 +247,12 @@ def stray(planted: Planted) -> None:
 
 def undecodable(planted: Planted) -> None:
     planted.rows[record_key(planted.id(80))] = b"\xff\xff"
+
+
+def refused(planted: Planted) -> None:
+    """By a WAL that is as its tables are."""
+    planted.replace_frame(20, frame(10, *[delete(planted.id(90))] * REFUSED, epoch=2).SerializeToString())
+    planted.change_mark(rejected=REFUSED)
 
 
 def damaged(planted: Planted) -> None:

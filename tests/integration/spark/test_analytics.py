@@ -13,15 +13,20 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from typer.testing import CliRunner
 
-from journal.errors import ConfigError
+from journal.cli.main import app
+from journal.errors import ArchiveError, ConfigError
 from journal.kafka.marks import records_between
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
-from loaders.spark.analytics import Analytics, analysed
-from loaders.spark.follow import Follower, follow, to_topic
-from loaders.spark.source import JournalIdentity
+from loaders.spark.analytics import Analytics, analysed, analytics, require_beginning
+from loaders.spark.fold import is_one_of
+from loaders.spark.follow import Follower, follow, to_delta, to_files, to_topic
+from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
+from loaders.spark.queue_events import DeadLetters
+from loaders.spark.source import JournalIdentity, JournalSource
 from tests.support.build import JOURNAL, START_MS, add, frame, marker, update
 from tests.support.queue_life import SHARDS, Life, Writer, rows
 from tests.support.queue_life import Row as Expected
@@ -33,6 +38,11 @@ pytestmark = pytest.mark.timeout(400)
 WIDTH_MS = 2_000
 LIMIT_S = 30.0
 IDENTITY = JournalIdentity(JOURNAL, SHARDS)
+OF_ANOTHER = frame(99, add(1 << 10, kind=RecordKind.MESSAGE), add(2 << 10, kind=RecordKind.MESSAGE), journal=bytes(16))
+BAD = [
+    TopicRecord("j.wal", 1, 99_991, START_MS + 10**9, b"garbage"),
+    TopicRecord("j.wal", 0, 99_990, START_MS - 10**9, OF_ANOTHER.SerializeToString()),
+]
 
 
 def records_of(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
@@ -63,10 +73,13 @@ def written() -> list[TopicRecord]:
 def test_every_number_of_every_window_is_what_the_operations_come_to(
     spark: SparkSession, written: list[TopicRecord]
 ) -> None:
+    """And records that are no frames are counted, and count nowhere: not even their time does."""
     life = Life(written)
-    found = analysed(records_of(spark, written), IDENTITY, "j", WIDTH_MS / 1000)
+    found = analysed(records_of(spark, [*written, *BAD]), IDENTITY, "j", WIDTH_MS / 1000)
     check_rows(found.windows.collect(), rows(life, WIDTH_MS))
     check_whole(found, life)
+    assert (found.from_ms, found.until_ms) == (written[0].timestamp_ms, life.until)
+    assert found.dead_letters == DeadLetters(2, "j.wal[0]@99990: of journal 00000000000000000000000000000000")
 
 
 def check_whole(found: Analytics, life: Life) -> None:
@@ -86,28 +99,54 @@ def check_whole(found: Analytics, life: Life) -> None:
 def test_as_a_stream_each_window_is_the_same_and_told_once(
     spark: SparkSession, written: list[TopicRecord], tmp_path: Path
 ) -> None:
-    """In micro-batches that cut transactions and windows apart; the last one runs twice, as after a kill."""
-    follower = Follower(spark, IDENTITY, str(tmp_path), 4 * WIDTH_MS, 1_000)
+    """In micro-batches that cut transactions and windows apart; the last one runs twice, as after a kill. Files and a
+    table have each window once all the same."""
+    state, files, table = (str(tmp_path / name) for name in ("state", "files", "table"))
+    bad: list[DeadLetters] = []
+    follower = Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000, bad.append)
+    assert not follower.has_begun()
+    sinks = [to_files(files), to_delta(table, "analytics")]
     life = Life(written)
     told: list[Row] = []
     cuts = (0, 300, len(written))
-    for number, (begin, end) in enumerate(pairwise(cuts)):
-        over_now = follower.windows(records_of(spark, written[begin:end]), number)
-        told += over_now.collect() if over_now is not None else []
-    again = follower.windows(records_of(spark, written[cuts[-2] :]), len(cuts) - 2)
+    batches = [written[begin:end] for begin, end in pairwise(cuts)]
+    for number, records in enumerate([batches[0], [*batches[1], BAD[0]]]):
+        over_now = follower.windows(records_of(spark, records), number)
+        assert over_now is not None
+        told += over_now.collect()
+        for sink in sinks:
+            sink(over_now, number)
+    again = follower.windows(records_of(spark, batches[1]), 1)
     assert again is not None
     assert sorted(again.collect()) == sorted(told[-again.count() :])
+    for sink in sinks:
+        sink(again, 1)
+    assert sorted(spark.read.parquet(files).drop("batch").collect()) == sorted(told)
+    assert sorted(spark.read.format("delta").load(table).collect()) == sorted(told)
+    assert bad == [DeadLetters(1, "j.wal[1]@99991: it does not parse, or has no magic")]
+    assert follower.has_begun()
+    check_of_its_own_journal_and_width(spark, state)
     over = (life.until - 1_000) // (4 * WIDTH_MS) * 4 * WIDTH_MS
     expected = {key: row for key, row in rows(life, 4 * WIDTH_MS).items() if key[0] < over}
     check_rows(told, expected)
     assert len(told) == len(expected)
 
 
+def check_of_its_own_journal_and_width(spark: SparkSession, state: str) -> None:
+    wider = Follower(spark, IDENTITY, state, 24 * WIDTH_MS, 1_000)
+    with pytest.raises(ConfigError, match=r"is of windows of 8 s, not 48 s"):
+        wider.has_begun()
+    another = Follower(spark, JournalIdentity(bytes(16), SHARDS), state, 4 * WIDTH_MS, 1_000)
+    with pytest.raises(ConfigError, match=f"of a journal with uuid {JOURNAL.hex()}, not {bytes(16).hex()}"):
+        another.has_begun()
+
+
 def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its_own_time(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Shard 1 lags: what it has of the fourth second comes when the windows up to the tenth have been told."""
-    here, there, waits, went = 900 << 10, 901 << 10 | 1, 2 << 10 | 1, 3 << 10 | 1
+    """Shard 1 lags: what it has of the fourth second comes when the windows up to the tenth have been told. One of its
+    frames an operator had skipped: it is left out."""
+    here, there, waits, went, left_out = 900 << 10, 901 << 10 | 1, 2 << 10 | 1, 3 << 10 | 1, 4 << 10 | 1
     begun = START_MS // WIDTH_MS * WIDTH_MS
     numbers = [0, 0]
 
@@ -135,10 +174,15 @@ def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its
     late = [
         record(1, 3_000, *sent(waits, there), *sent(went, there)),
         record(1, 4_000, update(went, kind=UpdateKind.ACKNOWLEDGE, subject=there)),
+        record(1, 4_000, *sent(left_out, there)),
         record(0, 15_500),
     ]
+    skip = is_one_of([(1, late[2].offset)])
     follower = Follower(spark, IDENTITY, str(tmp_path), WIDTH_MS, 1_000)
-    told = [follower.windows(records_of(spark, batch), number) for number, batch in enumerate((in_time, late))]
+    told = [
+        follower.windows(record_table(spark, batch).withColumn("skip", skip), number)
+        for number, batch in enumerate((in_time, late))
+    ]
     first, second = (
         {
             (round(row["window_start"].timestamp() * 1000) - begun, row["queue"]): row.asDict()
@@ -183,10 +227,12 @@ def test_a_topic_gets_each_window_of_the_stream_once(spark: SparkSession, histor
     with pytest.raises(ConfigError, match="is the journal's own"):
         to_topic(history.source, history.source.table)
     told = []
+    stream = ("--follow", "--once", "--window", "0.05", "--lateness", "0", "--state", str(tmp_path / "state"))
     for _ in range(2):
-        sink = to_topic(history.source, topic)
-        follow(spark, history.source, str(tmp_path), sink, width_s=0.05, lateness_s=0.0, once=True)
+        assert command(history, "analytics", *stream, "--to", f"topic:{topic}") == ""
         told.append(windows())
+    with pytest.raises(ConfigError, match=r"of windows of 0\.05 s, not 10 s"):
+        follow(spark, history.source, str(tmp_path / "state"), to_topic(history.source, topic), once=True)
     assert told[0] == told[1]
     assert len({(each["key"], each["window_start"]) for each in told[0]}) == len(told[0])
     assert all(each["key"] == each["queue"].encode() for each in told[0])
@@ -200,3 +246,48 @@ def test_a_topic_gets_each_window_of_the_stream_once(spark: SparkSession, histor
     last = max(by_queue["orders/eu"], key=lambda each: each["window_start"])
     assert (last["depth"], last["in_doubt"]) == (waiting, 1)
     assert sum(each["redeliveries"] for each in by_queue["orders/eu"]) == 1
+
+
+def command(history: History, *arguments: str) -> str:
+    """What `spark …` prints."""
+    places = ("-b", history.settings.bootstrap_servers, "-j", history.settings.journal)
+    ended = CliRunner().invoke(app, ["spark", *arguments, *places])
+    assert ended.exit_code == 0, ended.output
+    return ended.stdout
+
+
+@pytest.mark.kafka
+def test_commands_say_what_queues_were_like(spark: SparkSession, history: History, tmp_path: Path) -> None:
+    waiting, gone = len(history.waiting), len(history.acknowledged)
+    files, page = tmp_path / "windows", tmp_path / "pages" / "report.html"
+    told = json.loads(command(history, "analytics", "--json", "--to", str(files)))
+    queues = {each["queue"]: (each["came_in"], each["went_out"], each["depth"]) for each in told["queues"]}
+    assert queues == {"orders/eu": (waiting, 0, waiting), "orders/us": (gone, gone, 0)}
+    assert (told["total"]["came_in"], told["total"]["in_doubt"], told["dead_letters"]) == (waiting + gone, 1, 0)
+    assert [each["epoch"] for each in told["epochs"]] == [1, 2]
+    written = spark.read.parquet(str(files)).groupBy("queue").agg(F.sum("came_in")).collect()
+    assert {row[0]: row[1] for row in written} == {"orders/eu": waiting, "orders/us": gone}
+    reported = json.loads(command(history, "report", "--json", "--to", str(page)))
+    assert reported == {**told, "report": str(page)}
+    text = page.read_text()
+    assert f"Queues of journal {history.settings.journal}" in text
+    assert "orders/eu" in text
+
+
+def test_an_archive_without_its_beginning_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Depths would be wrong. What of a shard comes in a later batch may begin there."""
+
+    def archive(journal: str, *batches: tuple[ShardPart, ShardPart]) -> None:
+        log = ManifestLog(spark, str(tmp_path), journal)
+        for number, parts in enumerate(batches, 1):
+            log.commit(Manifest(bytes(16), journal, JOURNAL, number, f"b{number}", START_MS, dict(enumerate(parts))))
+
+    later = ShardPart(1, 0, 10, records=9, frames=9, first=1, last=9)
+    trimmed = ShardPart(0, 120, 140, records=5, frames=5, first=37, last=41)
+    whole = ShardPart(0, 0, 140, records=41, frames=41, first=1, last=41)
+    more = ShardPart(0, 140, 150, records=5, frames=5, first=42, last=46)
+    archive("late", (trimmed, ShardPart(1, 0, 0)), (more, later))
+    archive("whole", (whole, ShardPart(1, 0, 0)), (more, later))
+    with pytest.raises(ArchiveError, match=r"\(shard 0 begins at offset 120\)"):
+        analytics(spark, JournalSource("127.0.0.1:1", "late"), archive=str(tmp_path))
+    require_beginning(spark, str(tmp_path), "whole")

@@ -21,6 +21,7 @@ from journal.runtime import kafka_of, no_progress, wall_ms
 from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record
 from journal.verify import Report, ShardReport
+from journal.verify.differences import KEPT_MAX
 from journal.wire.keys import record_key
 from loaders.spark.audit import audit, compare, table_marks
 from loaders.spark.source import JournalIdentity, JournalSource
@@ -50,6 +51,7 @@ DIFFERENCES: dict[plants.Plant, dict[str, int]] = {
     plants.stray: {"row": 1},
     plants.undecodable: {"row": 1},
     plants.damaged: {},
+    plants.refused: {"rejected": plants.REFUSED},
     plants.damaged_ahead: {},
     plants.frame_gone: {},
     plants.trimmed: {},
@@ -63,7 +65,7 @@ UNCHECKED: dict[plants.Plant, str] = {
     plants.damaged: "they stand at offset 22, where the fold of the WAL did not come",
     plants.frame_gone: "they stand at offset 22, where the fold of the WAL did not come",
     plants.wal_gone: "they stand at offset 22, where the fold of the WAL did not come",
-    plants.trimmed: "planted.wal[19] begins at offset 8",
+    plants.trimmed: "planted.wal[20] begins at offset 8",
 }
 PLANTS = list(DIFFERENCES)
 NOT_TRIMMED = {plants.trimmed, plants.wal_gone, plants.empty, plants.damaged, plants.frame_gone}
@@ -76,7 +78,7 @@ TRIMMED = [(plant, at) for plant in PLANTS if plant not in NOT_TRIMMED | LOOKED_
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession) -> tuple[Report, list[ShardReport]]:
-    """The audit of all shards, and what `verify` says of those that were trimmed."""
+    """The audit of all shards, by executors without a Python; and what `verify` says of those that were trimmed."""
     count = len(PLANTS) + len(TRIMMED)
     shards = [plants.history(shard, count) for shard in range(count)]
     bases = {}
@@ -87,7 +89,9 @@ def audited(spark: SparkSession) -> tuple[Report, list[ShardReport]]:
     wal = record_table(spark, [record for shard in shards for record in plants.wal_records(shard)])
     table = record_table(spark, [record for shard in shards for record in plants.table_records(shard)])
     journal = JournalIdentity(JOURNAL, len(shards))
-    found = compare(spark, wal, table, journal, marks=table_marks(table), topic=plants.WAL, bases=bases)
+    with pytest.MonkeyPatch.context() as without_python:
+        without_python.setattr(spark.sparkContext, "pythonExec", "/nowhere/python")
+        found = compare(spark, wal, table, journal, marks=table_marks(table), topic=plants.WAL, bases=bases)
     return found, [plants.verified(shard, count, bases[shard.shard]) for shard in shards[len(PLANTS) :]]
 
 
@@ -132,8 +136,10 @@ def test_a_difference_says_what_should_be_and_what_is(report: Report) -> None:
     assert "expected 200 bytes, digest" not in told(plants.changed)[0]
     assert "kind 1, 200 bytes, digest" in told(plants.changed)[0]
     assert "expected 3 updates, [0] kind 2, 6669727374" in told(plants.lost_update)[0]
-    assert "applied: expected 25, found 99" in told(plants.count_changed)[0]
+    assert "applied: expected 26, found 99" in told(plants.count_changed)[0]
     assert "a mark behind it, found none: no worker wrote it" in told(plants.stray)[0]
+    kept = report.shards[PLANTS.index(plants.refused)].differences.kept
+    assert [one.key for one in kept] == [f"operation 20:{index}" for index in sorted(range(KEPT_MAX), key=str)]
     at = PLANTS.index(plants.damaged)
     assert f"{plants.WAL}[{at}]@8: not a frame: it does not parse, or has no magic" in lines
 

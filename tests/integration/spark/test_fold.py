@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import reduce
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from journal.v1.journal_pb2 import Operation
-from loaders.spark.fold import cut_at, fold
+from journal.v1.journal_pb2 import Operation, OperationType
+from loaders.spark.audit_compare import compared_records, differences_of
+from loaders.spark.fold import cut_at, fold, folded_lives, folded_slots
 from loaders.spark.fold_frames import flattened, put_aside
 from loaders.spark.source import JournalIdentity
-from loaders.spark.wire import with_frame
-from tests.support.build import JOURNAL, START_MS, add, frame, marker
+from loaders.spark.wire import table_of, with_frame
+from tests.support.build import JOURNAL, START_MS, add, delete, frame, marker, replace, update
 from tests.support.golden import Case, Json, cases, expected_outcome
 from tests.support.spark_frames import TopicRecord, record_table
 from tests.support.spark_golden import case_records, outcomes
@@ -73,3 +75,45 @@ def test_a_state_as_of_a_time_ends_with_the_last_group_that_was_whole_by_then(sp
     at = datetime.fromtimestamp((START_MS + 4) / 1000, UTC)
     state = fold(flattened(with_frame(cut_at(wal, journal, F.lit(at))), journal))
     assert [row["id"] for row in state.records.collect()] == [2]
+
+
+def test_what_was_replaced_or_refused_is_gone_before_anything_of_an_id_is_gathered(spark: SparkSession) -> None:
+    """Record 2 is added, updated, deleted, and all of it again; nothing ever adds record 4."""
+    life = [add(2), *(replace(2, b"%d" % n, subject=n % 3) for n in range(30)), update(2, b"plain")]
+    again = [*life, delete(2), *life, replace(2, b"last", subject=1)]
+    done = put_aside(
+        table_of(spark, DONE_SCHEMA, [in_place(at, one) for at, one in enumerate(again + [delete(4)] * 7)])
+    )
+    slots = folded_slots(done, refused_max=2).collect()
+    of_record = [row for row in slots if row["id"] == 2]
+    assert sorted(row["slot"]["subject"] for row in of_record if row["slot"] is not None) == [0, 1, 2]
+    (rest,) = [row for row in of_record if row["slot"] is None]
+    assert [bytes(one["data"]) for one in rest["others"]] == [b"plain"]
+
+    lives = put_aside(folded_lives(done, refused_max=2))
+    there, never = lives.orderBy("id").collect()
+    assert [bytes(one["data"]) for one in there["updates"]] == [b"27", b"29", b"plain", b"last"]
+    assert (there["applied"], there["rejected"], there["deleted"]["offset"]) == (66, 0, len(life))
+    assert (never["record"], never["rejected"]) == (None, 7)
+    assert [one["position"]["offset"] for one in never["refused"]] == [len(again), len(again) + 1]
+
+    of_record_rows = ", ".join(f"{name} {lives.schema[name].dataType.simpleString()}" for name in ("record", "updates"))
+    found = table_of(spark, f"shard int, id bigint, {of_record_rows}, spilled boolean, spilled_rows bigint", [])
+    told = differences_of(compared_records(lives.where("id = 4"), found)).orderBy("key").collect()
+    assert [(row["what"], row["key"], row["times"]) for row in told] == [
+        ("rejected", f"operation {len(again)}:0", 6),
+        ("rejected", f"operation {len(again) + 1}:0", 1),
+    ]
+
+
+DONE_SCHEMA = (
+    "topic string, shard int, position struct<offset: bigint, index: int, ordinal: int>, id bigint, type string, "
+    "kind int, data binary, replaceable boolean, subject bigint, tx bigint"
+)
+
+
+def in_place(offset: int, of: Operation) -> dict[str, Any]:
+    """A row of `fold.effective`."""
+    position = {"offset": offset, "index": 0, "ordinal": 0}
+    told = {name: getattr(of, name) for name in ("id", "kind", "data", "replaceable", "subject", "tx")}
+    return {"topic": "j.wal", "shard": 0, "position": position, "type": OperationType.Name(of.type), **told}

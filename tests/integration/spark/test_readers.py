@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from journal.errors import GapError, KafkaUnavailableError, TopicError
 from journal.v1.journal_pb2 import Epoch, Frame, OperationType
+from journal.wire.keys import skipped_key
 from loaders.spark.failures import journal_errors
+from loaders.spark.fold import is_skipped
 from loaders.spark.readers import (
     Table,
     Wal,
@@ -22,9 +24,9 @@ from loaders.spark.readers import (
     stream_table,
     stream_wal,
 )
-from loaders.spark.source import EARLIEST, JournalSource, identity
+from loaders.spark.source import EARLIEST, JournalSource, batch, identity
 from loaders.spark.store_columns import messages, with_store_columns
-from tests.support.build import add, frame, marker
+from tests.support.build import add, frame, marker, skipped
 from tests.support.in_process import made_journal
 from tests.support.spark_history import (
     EXPIRES_MS,
@@ -209,7 +211,9 @@ def damaged(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Journal
     write_values(settings, f"{settings.journal}.wal", [(1, None, values[0])])
     epoch = Epoch(journal=journal, epoch=1).SerializeToString()
     write_values(settings, f"{settings.journal}.control", [(0, b"epoch", epoch)])
-    write_values(settings, f"{settings.journal}.table", [(0, b"key", b"value"), (0, b"m\x00\x00", b"\xff")])
+    bad_rows = [(0, b"key", b"value"), (0, b"m\x00\x00", b"\xff")]
+    skip = (0, skipped_key(0, 5), skipped(5, raw=values[5]).SerializeToString())
+    write_values(settings, f"{settings.journal}.table", [*bad_rows, skip])
     trim(settings, {0: 3})
     return JournalSource.from_settings(settings)
 
@@ -241,6 +245,14 @@ def test_what_is_no_row_is_a_dead_letter_beside_the_records(spark: SparkSession,
         (0, b"value", "not a table key: 6b6579"),
         (1, b"\xff", "a value that does not parse as what its key says"),
     ]
+
+
+def test_what_operators_had_skipped_is_known(spark: SparkSession, damaged: JournalSource) -> None:
+    (row,) = read_table(spark, damaged).skipped.collect()
+    assert (row["shard"], row["offset"], row["operator"]) == (0, 5, "someone")
+    wal = batch(spark, damaged, damaged.wal, starting={0: EARLIEST, 1: EARLIEST})
+    left_out = wal.where(is_skipped(spark, damaged)).select("partition", "offset").collect()
+    assert [tuple(each) for each in left_out] == [(0, 5)]
 
 
 def test_a_journal_that_does_not_exist_is_an_error_with_the_command_that_makes_it(

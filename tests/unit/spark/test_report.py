@@ -11,17 +11,19 @@ import pytest
 
 from journal.errors import ConfigError
 from loaders.spark.analytics import DAY_MS, WINDOWS_SHOWN, Epoch, QueueSummary, width_of
+from loaders.spark.queue_events import DeadLetters
 from loaders.spark.report import QUEUES_MAX, REST, Moment, ReportData, render
 from loaders.spark.report_svg import WIDTH, Bar, Mark, Series, TimePlot, duration, histogram, number
 
 START_MS = 1_700_000_000_000
+NONE = DeadLetters(0, "")
 
 
 def summary(queue: str, count: int = 10) -> QueueSummary:
     return QueueSummary(queue, count, count - 3, 3, 5, 61.5, 2, 1, 4.0, 0.25, 2.5)
 
 
-def data(queues: int = 3, windows: int = 30, epochs: int = 2) -> ReportData:
+def data(queues: int = 3, windows: int = 30, epochs: int = 2, dead_letters: DeadLetters = NONE) -> ReportData:
     names = [f"queue {index}" for index in range(queues)]
     series = [*names[:7], REST] if queues > 7 else names
     moments = [
@@ -39,6 +41,7 @@ def data(queues: int = 3, windows: int = 30, epochs: int = 2) -> ReportData:
         moments=moments,
         latencies={6: 3, 9: 40, 12: 5} if windows else {},
         epochs=[Epoch(epoch, f"node-{epoch}", START_MS + 500 * epoch) for epoch in range(1, epochs + 1)],
+        dead_letters=dead_letters,
     )
 
 
@@ -90,6 +93,15 @@ def test_names_are_shown_as_they_are() -> None:
     page = render(given)
     assert name not in page
     assert "&lt;b&gt;&quot;a&quot; &amp; b&lt;/b&gt;" in page
+
+
+def test_records_that_are_no_frames_are_warned_of() -> None:
+    assert '<p class="warning">' not in render(data())
+    page = render(data(dead_letters=DeadLetters(1234, "demo.wal[1]@17: of journal <x>")))
+    assert Tags(page).open == []
+    (warning,) = re.findall(r'<p class="warning">(.*?)</p>', page)
+    assert warning.startswith("1,234 records are no frames of this journal")
+    assert warning.endswith("the first: demo.wal[1]@17: of journal &lt;x&gt;")
 
 
 def test_of_many_queues_the_rest_is_summed() -> None:
