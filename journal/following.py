@@ -117,7 +117,8 @@ class Following:
         if isinstance(loader, FollowingLoader):
             live = LiveRecords()
             collecting = _Collecting(loader, live)
-            load_records(self._store, marks, collecting)
+            loader.begin(marks)
+            load_records(self._store, collecting)
             collecting.flush()
             self._live = live
 

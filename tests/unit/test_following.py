@@ -12,7 +12,7 @@ from journal.errors import LocalDamageError
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.local.rocks import RocksStore
 from journal.v1.journal_pb2 import Mark, Operation
-from journal.wire.keys import record_key, updates_key
+from journal.wire.keys import record_key
 from tests.support.build import add, delete, frame, marker, prepare, update
 from tests.support.followed import COMPACTION_LAG_S, FollowedTable, KeptState
 
@@ -199,17 +199,6 @@ def test_a_state_that_has_not_as_many_records_as_the_marks_say_is_loaded_anew(st
     assert not table.following.is_at(marks)
     table.finish()
     assert table.following.loader is not warm
-
-
-def test_records_that_are_not_those_of_the_marks_are_damage_and_no_state(store: ScanCountingStore) -> None:
-    table = FollowedTable(store)
-    many(table)
-    table.read_to_the_end()
-    store.write([(record_key(MANY), None), (updates_key(MANY), None)], {})
-    table.follow()
-    assert (table.following.warm, type(table.following.failure)) == (False, LocalDamageError)
-    with pytest.raises(LocalDamageError, match=f"{MANY - 1} records are there, and the marks say {MANY}"):
-        table.following.finish(table.replica.marks(), lambda done, total: None)
 
 
 # ---- the store ---------------------------------------------------------------------------------------------------
