@@ -45,8 +45,10 @@ class RoleHooks:
             self._thread.start()
 
     def changed(self, was: Role, role: Role, epoch: int, reason: str) -> None:
-        """Run the role's command, if it has one, soon. A standby's runs as soon as a node gives up being active: what
-        it moves, an address say, is free before the successor's command takes it."""
+        """Run the role's command, if it has one, soon. A standby's runs once, as soon as a node gives up being active:
+        what it moves, an address say, begins to be free before there is a successor."""
+        if (was, role) == (Role.STOPPING, Role.STANDBY):
+            return
         gives_up = (was, role) == (Role.ACTIVE, Role.STOPPING)
         command = self._commands.get(Role.STANDBY if gives_up else role)
         if command is None:

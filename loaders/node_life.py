@@ -104,6 +104,7 @@ class NodeLife:
         self._active: ActiveNode | None = None
         self._critical: list[JournalError] = []
         self._membership: Membership | None = None
+        self._join_at = 0.0
 
     def ask(self, to: str) -> None:
         """Have this node, which is active, hand over (to anybody, if `to` is empty). From any thread."""
@@ -142,6 +143,7 @@ class NodeLife:
     def _decide(self) -> Decision:
         if self._membership is not None and self._membership.ended:
             self._membership = None
+            self._join_at = time.monotonic() + self._settings.activation_retry_ms / 1000
         outlook, membership, active = self._outlook, self._membership, self._active
         newest, others_fit = outlook.newest, outlook.others_fit
         if active is not None:
@@ -200,6 +202,8 @@ class NodeLife:
     # ---- group -----------------------------------------------------------------------------------------------------
 
     def _join(self, reason: str) -> None:
+        if time.monotonic() < self._join_at:
+            return
         settings = self._settings
         log.debug("joins the nodes' group: %s", reason)
         self._membership = self._kafka.membership(

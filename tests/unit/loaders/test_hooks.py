@@ -39,10 +39,11 @@ def test_each_role_with_a_command_runs_it_in_order_and_tells_it_what_happened(tm
     assert noted.read_text().splitlines() == ["active one j 7 node two left", "fenced one j 0 epoch 8 has begun"]
 
 
-def test_a_standbys_command_runs_when_an_active_node_stops_and_not_when_another_does(tmp_path: Path) -> None:
+def test_a_standbys_command_runs_once_when_an_active_node_stops_and_not_when_another_does(tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     hooks = RoleHooks(settings(on_standby_command=python("-c", NOTE, str(noted))))
     hooks.changed(Role.ACTIVE, Role.STOPPING, 0, "asked to stop")
+    hooks.changed(Role.STOPPING, Role.STANDBY, 0, "handed over")
     hooks.changed(Role.STANDBY, Role.STOPPING, 0, "asked to stop")
     hooks.close()
     assert noted.read_text().splitlines() == ["stopping one j 0 asked to stop"]
