@@ -332,15 +332,18 @@ class IngressLoop:
         """
         if time.monotonic() < self._commit_again_at:
             return
-        self._commit_again_at = time.monotonic() + self._config.commit_again_s
+        self._commit_again_at = time.monotonic() + _COMMIT_SOONER_S  # unless all are committed below
         committed = cluster.stable_offsets(self._config.group, self._partitions(), self._config.request_s)
         of_sources: dict[str, dict[Partition, int]] = {}
         for (topic, number), offset in (committed | self._taking.offsets).items():
             if topic in self._sources and number < self._topics[topic]:
                 of_sources.setdefault(self._sources[topic].name, {})[topic, number] = offset
+        refused = 0
         for name, offsets in of_sources.items():
             try:
                 self._taking.land(self._taking.submit(Batch(offsets=offsets)))
             except NotTakenInError as error:
                 log.warning("the offsets of source %s cannot be committed again now: %s", name, error)
-                self._commit_again_at = min(self._commit_again_at, time.monotonic() + _COMMIT_SOONER_S)
+                refused += 1
+        if not refused:
+            self._commit_again_at = time.monotonic() + self._config.commit_again_s
