@@ -69,15 +69,19 @@ class StoreOwner:
         try:
             store.start(loaded)
             resource = XaResource(store, active.journal, loaded, clock_ms=wall_ms)
+            self.served = Served(store, active.journal, loaded.outcomes, resource)
+            self._in_doubt = InDoubtWatch(resource, self._policy, clock_ms=wall_ms)
+            self._in_doubt.start()
+            self._ingress = IngressService(self._settings, store)
+            self._ingress.start()
+            log.info("%d queues are served", len(list(store.queues())))
         except BaseException:
-            store.close()
+            # the node tells nobody that a failed activation is over
+            try:
+                self._close_store()
+            finally:
+                store.close()
             raise
-        self.served = Served(store, active.journal, loaded.outcomes, resource)
-        self._in_doubt = InDoubtWatch(resource, self._policy, clock_ms=wall_ms)
-        self._in_doubt.start()
-        self._ingress = IngressService(self._settings, store)
-        self._ingress.start()
-        log.info("%d queues are served", len(list(store.queues())))
 
     def on_standby(self) -> None:
         self._close_store()

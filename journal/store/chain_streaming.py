@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import suppress
 from types import TracebackType
 
 from journal.completion import Completion
@@ -30,22 +31,32 @@ class KeptBody:
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115 (closed by __exit__)
 
     def passing(self, body: Iterable[bytes]) -> Iterator[bytes]:
-        """Its pieces as they come. Raises LocalStorageError where the temporary file cannot take one."""
+        """Its pieces as they come. Raises LocalStorageError where the temporary file cannot take them, at the latest
+        behind the last one: so before whoever takes them has the whole body."""
         for piece in body:
             self._keep(piece)
             yield piece
+        self._keep_all()
 
     async def passing_async(self, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """The same in an event loop."""
         async for piece in body:
             self._keep(piece)
             yield piece
+        self._keep_all()
 
     def _keep(self, piece: bytes) -> None:
         try:
             self._file.write(piece)
         except OSError as error:
-            raise LocalStorageError(f"cannot keep a body in {tempfile.gettempdir()}: {error}") from error
+            raise _not_kept(error) from error
+
+    def _keep_all(self) -> None:
+        """What the file still buffers."""
+        try:
+            self._file.flush()
+        except OSError as error:
+            raise _not_kept(error) from error
 
     def again(self) -> Iterator[bytes]:
         """All of it. Raises LocalStorageError."""
@@ -67,7 +78,13 @@ class KeptBody:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
+        # it writes what is buffered, which nobody reads any more
+        with suppress(OSError):
+            self._file.close()
+
+
+def _not_kept(error: OSError) -> LocalStorageError:
+    return LocalStorageError(f"cannot keep a body in {tempfile.gettempdir()}: {error}")
 
 
 class ChainStreaming(ChainSettling):

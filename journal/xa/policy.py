@@ -8,10 +8,12 @@ without an xid of its own has no coordinator to hear of it; it is settled all th
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
-from journal.errors import ConfigError, TransactionUnknownError, XidError
+from journal.errors import CallerError, ClosedError, ConfigError, StateError, TransactionUnknownError, XidError
 from journal.xa.resource import XaResource
 from journal.xa.xid import text
 
@@ -43,7 +45,8 @@ class InDoubtPolicy:
     def apply(self, resource: XaResource, now_ms: float) -> list[int]:
         """Settle what is old enough; the transactions that were settled. Call it now and then.
 
-        What somebody else settles meanwhile is left to them. Raises what else the journal refuses or fails with.
+        What somebody else settles meanwhile is left to them, and what the journal refuses of one transaction stops no
+        other. Raises ClosedError and StateError, and what the journal fails with.
         """
         if self.action is OnInDoubt.KEEP:
             return []
@@ -52,21 +55,30 @@ class InDoubtPolicy:
         for line in resource.in_doubt():
             if now_ms - line.since_ms < self.age_ms:
                 continue
-            try:
-                resource.settle(line.xid, commit=commit)
-            except (XidError, TransactionUnknownError) as error:
-                log.info("on_in_doubt leaves transaction %d: %s", line.tx, error)
+            if not _settled(line.tx, partial(resource.settle, line.xid, commit=commit)):
                 continue
             log.warning("on_in_doubt: %s of transaction %d, xid %s", self.action.value, line.tx, text(line.xid))
             settled.append(line.tx)
         if now_ms - resource.loaded_ms < self.age_ms:
             return settled
         for tx in list(resource.unnamed):
-            try:
-                resource.settle_unnamed(tx, commit=commit)
-            except TransactionUnknownError as error:
-                log.info("on_in_doubt leaves transaction %d: %s", tx, error)
+            if not _settled(tx, partial(resource.settle_unnamed, tx, commit=commit)):
                 continue
             log.warning("on_in_doubt: %s of transaction %d, without an xid of its own", self.action.value, tx)
             settled.append(tx)
         return settled
+
+
+def _settled(tx: int, settle: Callable[[], None]) -> bool:
+    """Whether `settle` did so; False: that transaction stays as it is."""
+    try:
+        settle()
+    except (XidError, TransactionUnknownError) as error:
+        log.info("on_in_doubt leaves transaction %d: %s", tx, error)
+        return False
+    except (ClosedError, StateError):
+        raise
+    except CallerError as error:
+        log.warning("on_in_doubt cannot settle transaction %d: %s", tx, error)
+        return False
+    return True

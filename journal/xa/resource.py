@@ -19,7 +19,16 @@ from enum import Enum
 from typing import NamedTuple
 
 from journal.completion import completed
-from journal.errors import FullError, JournalError, OutcomeUnknownError, TransactionUnknownError, XidError
+from journal.errors import (
+    CallerError,
+    ClosedError,
+    FullError,
+    JournalError,
+    OutcomeUnknownError,
+    StateError,
+    TransactionUnknownError,
+    XidError,
+)
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
 from journal.xa.branch import Branch, BranchState
@@ -88,14 +97,21 @@ class XaResource:
         self.warn()
 
     def finish(self) -> None:
-        """Roll back what a heuristic outcome says was rolled back: a crash came between the two."""
+        """Roll back what a heuristic outcome says was rolled back: a crash came between the two.
+
+        What the journal refuses of one transaction stops no other.
+        """
         for line in self.in_doubt():
             if self.outcome(line.xid) is None:
                 continue
             try:
                 self.settle(line.xid, commit=False)
-            except XidError as error:
+            except (XidError, TransactionUnknownError) as error:
                 log.info("transaction %d was settled meanwhile: %s", line.tx, error)
+            except (ClosedError, StateError):
+                raise
+            except CallerError as error:
+                log.warning("transaction %d, xid %s, is not rolled back: %s", line.tx, text(line.xid), error)
 
     def warn(self) -> None:
         """Name what is in doubt, in the log."""
@@ -289,6 +305,11 @@ class XaResource:
         with self._lock:
             branch = self._branches.look(xid)
             return None if branch is None else branch.state
+
+    def xid_of(self, tx: int) -> Xid | None:
+        """Of the branch, whatever its state, whose transaction this is; None for one that is no branch's."""
+        with self._lock:
+            return next((branch.xid for branch in self._branches.all() if branch.tx == tx), None)
 
     def in_doubt(self) -> list[InDoubt]:
         """Prepared branches, the oldest first."""

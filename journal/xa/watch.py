@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from journal.errors import DeadlineError, FullError, JournalError
+from journal.errors import JournalError, OperatingError
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.ports import ClockMs
 from journal.xa.resource import XaResource
@@ -75,11 +75,11 @@ class InDoubtWatch:
                 log.warning("on_in_doubt settles nothing more in this activation: %s", error)
 
     def _pass(self) -> bool:
-        """Settle what is to be settled by now; False: another time, the journal is too busy."""
+        """Settle what is to be settled by now; False: another time, the journal cannot do it now."""
         try:
             self._resource.finish()
             self._policy.apply(self._resource, self._clock_ms())
-        except (FullError, DeadlineError) as error:
+        except OperatingError as error:
             log.info("on_in_doubt goes on in %g s: %s", self._every_s, error)
             return False
         return True

@@ -153,11 +153,14 @@ def settle(transactions: Transactions, records: OutcomeRecords, loaded: LoadedRo
 
 
 def settle_with(resource: XaResource, transactions: Transactions, tx: int, *, commit: bool) -> None:
-    for line in resource.in_doubt():
-        if line.tx == tx:
-            resource.settle(line.xid, commit=commit)
-            return
-    (transactions.commit(tx) if commit else transactions.rollback(tx)).wait(WAIT_S)
+    """Past the resource only what it knows nothing of. Raises XidError for a branch that is being settled already."""
+    xid = resource.xid_of(tx)
+    if xid is not None:
+        resource.settle(xid, commit=commit)
+    elif tx in resource.unnamed:
+        resource.settle_unnamed(tx, commit=commit)
+    else:
+        (transactions.commit(tx) if commit else transactions.rollback(tx)).wait(WAIT_S)
 
 
 # ---- sending -----------------------------------------------------------------------------------------------

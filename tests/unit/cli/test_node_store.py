@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import pytest
 
 from journal.cli.node_store import StoreOwner
 from journal.config import load_settings
-from journal.errors import FullError, MessageTooLargeError
+from journal.errors import ConfigError, FullError, MessageTooLargeError
 from journal.journal import BlockingJournal
 from journal.local_journal import LocalJournal
 from journal.store.model import Message, QueueConfig
@@ -140,3 +141,19 @@ def test_the_start_says_how_many_are_in_doubt(tmp_path: Path, caplog: pytest.Log
     caplog.clear()
     with active(tmp_path):
         assert "3 transactions are in doubt (kafka-journal tx list); on_in_doubt is keep" in caplog.text
+
+
+def test_an_activation_that_fails_leaves_nothing_at_work(tmp_path: Path) -> None:
+    settings = load_settings(
+        None, on_in_doubt="commit", on_in_doubt_after_ms=10**9, client_properties={"group.id": "the journal's own"}
+    )
+    before = set(threading.enumerate())
+    with LocalJournal(tmp_path / "journal") as journal, StoreOwner(settings) as owner:
+        loader = owner.loader()
+        report = journal.activate(loader)
+        at_work = set(threading.enumerate())
+        with pytest.raises(ConfigError, match=r"group\.id"):
+            owner.on_active(ActiveNode(cast(BlockingJournal, journal), loader, report))
+        assert owner.served is None
+        wait_until(lambda: set(threading.enumerate()) <= at_work)
+    wait_until(lambda: set(threading.enumerate()) <= before)

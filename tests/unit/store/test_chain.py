@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
+import tempfile
 import threading
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -19,12 +22,14 @@ from journal.errors import (
     FencedError,
     FullError,
     JournalError,
+    LocalStorageError,
     MessageHeldError,
     OutcomeUnknownError,
     QueueMissingError,
     RolledBackError,
 )
 from journal.store.chain import MessageStoreChain
+from journal.store.chain_streaming import MEMORY_BYTES_MAX
 from journal.store.chained import ChainError
 from journal.store.large import BodyStream
 from journal.store.lockstep import chained_id
@@ -466,6 +471,60 @@ def test_a_body_that_only_another_store_refuses_ends_the_chain() -> None:
     second.refusals.append(FullError("the disk is full"))
     with pytest.raises(ChainError, match=r"^store 2 of 2: FullError"):
         chain.store_stream(MESSAGE, [b"one"], ["q"], tx)
+
+
+class FullDisk(io.RawIOBase):
+    """A file on a disk that has room for so many bytes."""
+
+    def __init__(self, room_bytes: int) -> None:
+        self._content = io.BytesIO()
+        self._room_bytes = room_bytes
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._content.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._content.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        return self._content.readinto(buffer)
+
+    def write(self, data: Any) -> int:
+        room_bytes = self._room_bytes - self._content.tell()
+        if not room_bytes:
+            raise OSError(errno.ENOSPC, "no space left on device")
+        return self._content.write(data[:room_bytes])
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
+@pytest.mark.parametrize("last", [b"buffered", bytes(MEMORY_BYTES_MAX)], ids=["behind-the-last-piece", "in-a-piece"])
+def test_a_body_that_cannot_be_kept_is_refused_and_the_chain_goes_on(
+    monkeypatch: pytest.MonkeyPatch, asynchronous: bool, last: bytes
+) -> None:
+    room_bytes = MEMORY_BYTES_MAX + 1
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.BufferedRandom(FullDisk(room_bytes)))
+    chain, (first, second) = chain_of()
+    pieces = [bytes(room_bytes), b"buffered", last]
+
+    def store() -> None:
+        if asynchronous:
+            asyncio.run(chain.store_stream_async(MESSAGE, _pieces(*pieces), ["q"]))
+        else:
+            chain.store_stream(MESSAGE, pieces, ["q"])
+
+    with pytest.raises(LocalStorageError, match=r"cannot keep a body in .*: .* no space left"):
+        store()
+    assert [call[0] for call in first.calls] == [call[0] for call in second.calls] == ["begin", "rollback"]
+    chain.store(MESSAGE)
 
 
 def test_a_rollback_is_no_stores_fault() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import ConfigError
+from journal.errors import ClosedError, ConfigError, InvalidOperationError, JournalError, StateError
 from journal.xa.outcomes import HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
@@ -80,6 +80,47 @@ def test_a_branch_that_somebody_settles_in_the_store_itself_stops_no_other() -> 
     scene.journal.rollback(scene.tx_of(XID)).wait()
     assert InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS).apply(scene.resource, START_MS + 2 * AGE_MS) == [young]
     assert scene.log.messages() == {b"young"}
+
+
+def refuse_next(journal: MemoryJournal, error: JournalError) -> None:
+    def refuse() -> None:
+        raise error
+
+    journal.steps.at(0, refuse)
+
+
+def test_a_branch_that_the_journal_refuses_to_settle_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    old, young = scene.tx_of(XID), scene.tx_of(YOUNG)
+    policy = InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS)
+    refuse_next(scene.journal, InvalidOperationError("more than a group takes"))
+    assert policy.apply(scene.resource, START_MS + 2 * AGE_MS) == [young]
+    assert f"on_in_doubt cannot settle transaction {old}: more than a group takes" in caplog.text
+    assert [line.xid for line in scene.resource.in_doubt()] == [XID]
+    assert policy.apply(scene.resource, START_MS + 2 * AGE_MS) == [old]
+
+
+@pytest.mark.parametrize("error", [ClosedError("closed"), StateError("not active")])
+def test_a_journal_that_has_ended_ends_it(error: JournalError) -> None:
+    scene = Scene()
+    refuse_next(scene.journal, error)
+    with pytest.raises(type(error)):
+        InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS).apply(scene.resource, START_MS + 2 * AGE_MS)
+    assert not scene.log.messages()
+
+
+def test_what_has_no_xid_and_is_refused_stops_no_other() -> None:
+    log = MemoryLog()
+    journal = MemoryJournal(log)
+    for _ in range(2):
+        journal.prepare(journal.begin(), b"somebody's own")
+    journal.flush()
+    first, second = sorted(log.prepared)
+    journal = MemoryJournal(log)
+    resource = XaResource(journal, journal, log.loaded(), clock_ms=lambda: START_MS)
+    refuse_next(journal, InvalidOperationError("more than a group takes"))
+    assert InDoubtPolicy(OnInDoubt.COMMIT, AGE_MS).apply(resource, START_MS + AGE_MS) == [second]
+    assert resource.unnamed == [first]
 
 
 @pytest.mark.parametrize("action", [OnInDoubt.COMMIT, OnInDoubt.ROLLBACK])

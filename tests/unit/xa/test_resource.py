@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import DeadlineError, FullError, TransactionUnknownError, XidError
+from journal.errors import (
+    ClosedError,
+    DeadlineError,
+    FullError,
+    InvalidOperationError,
+    JournalError,
+    StateError,
+    TransactionUnknownError,
+    XidError,
+)
 from journal.xa.branch import BranchState
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
@@ -302,6 +311,50 @@ def test_a_rollback_whose_decision_was_written_and_then_refused_is_finished_by_t
     assert code_of(scene.resource.tpc_commit, XID) is XaCode.HEURRB
     scene.resource.settle(XID, commit=False)
     assert not scene.resource.in_doubt()
+
+
+def decided(scene: Scene, xid: Xid = XID) -> None:
+    """A branch in doubt whose rollback was decided, and then refused."""
+    scene.prepared(xid)
+    scene.journal.steps.at(2, lambda: setattr(scene.journal, "refusals", 1))
+    with pytest.raises(FullError):
+        scene.resource.settle(xid, commit=False)
+
+
+@pytest.mark.parametrize("error", [TransactionUnknownError("no such transaction"), InvalidOperationError("too much")])
+def test_a_rollback_that_cannot_be_finished_stops_no_other(scene: Scene, error: JournalError) -> None:
+    decided(scene)
+    decided(scene, OTHER)
+
+    def refuse() -> None:
+        raise error
+
+    scene.journal.steps.at(0, refuse)
+    scene.resource.finish()
+    assert [line.xid for line in scene.resource.in_doubt()] == [XID]
+    scene.resource.finish()
+    assert not scene.resource.in_doubt()
+
+
+@pytest.mark.parametrize("error", [ClosedError("closed"), StateError("not active")])
+def test_a_journal_that_has_ended_finishes_no_rollback(scene: Scene, error: JournalError) -> None:
+    decided(scene)
+
+    def refuse() -> None:
+        raise error
+
+    scene.journal.steps.at(0, refuse)
+    with pytest.raises(type(error)):
+        scene.resource.finish()
+
+
+def test_a_branch_is_found_by_its_transaction_until_it_is_settled(scene: Scene) -> None:
+    tx = scene.work()
+    assert scene.resource.xid_of(tx) == XID
+    scene.resource.tpc_prepare(XID)
+    assert scene.resource.xid_of(tx) == XID
+    scene.resource.tpc_commit(XID)
+    assert scene.resource.xid_of(tx) is None
 
 
 def test_only_what_is_in_doubt_is_settled_by_hand(scene: Scene) -> None:

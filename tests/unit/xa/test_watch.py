@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from journal.errors import InvalidOperationError, JournalError, KafkaUnavailableError, LocalStorageError
 from journal.xa.outcomes import HEURISTIC_COMMIT
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
@@ -102,6 +103,28 @@ def test_a_watch_that_is_stopped_settles_nothing_more() -> None:
 def test_a_journal_that_is_busy_is_asked_again(trouble: str) -> None:
     scene = Scene(COMMIT)
     setattr(scene.journal, trouble, 3)
+    scene.now_ms += AGE_MS
+    scene.watch.start()
+    wait_until(scene.settled)
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaUnavailableError("no broker answers"),
+        LocalStorageError("the disk is full"),
+        InvalidOperationError("more than a group takes"),
+    ],
+)
+def test_what_fails_or_is_refused_once_is_tried_another_time(error: JournalError) -> None:
+    scene = Scene(COMMIT)
+
+    def fail() -> None:
+        raise error
+
+    scene.journal.steps.at(0, fail)
     scene.now_ms += AGE_MS
     scene.watch.start()
     wait_until(scene.settled)
