@@ -173,8 +173,12 @@ class ParquetStore(TableStore):
         self._places[table] = place
 
     def commit(self, batch: int) -> None:
-        text = json.dumps({"batch": batch, "tables": self._places})
-        self._files.write_new(f"batches/{batch:012d}.json", text)
+        """Raises ConfigError if another job has gone on meanwhile: nothing of what that has is forgotten then."""
+        name = f"{batch:012d}.json"
+        self._files.write_new(f"batches/{name}", json.dumps({"batch": batch, "tables": self._places}))
+        if self._batches()[-1] != name:
+            self._files.delete(f"batches/{name}")
+            raise ConfigError(f"another job has gone on with the tables below {self._files.place('')}")
         self._batch = batch
         self._forget()
 
@@ -236,13 +240,6 @@ class Files:
 
     def write_new(self, name: str, text: str) -> None:
         """A file that appears whole; there must be none of that name."""
-        self._write(name, text)
-
-    def replace(self, name: str, text: str) -> None:
-        """A file that appears whole, in place of one of that name."""
-        self._write(name, text, getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename").OVERWRITE)
-
-    def _write(self, name: str, text: str, *how: Any) -> None:
         directory, _, base = name.rpartition("/")
         aside, final = self._path(f"{directory}/.{base}.{secrets.token_hex(4)}"), self._path(name)
         stream = aside.getFileSystem(self._conf).create(aside, True)
@@ -251,9 +248,7 @@ class Files:
             stream.hsync()
         finally:
             stream.close()
-        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), len(how))
-        for index, option in enumerate(how):
-            options[index] = option
+        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
         context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(final.toUri(), self._conf)
         context.rename(aside, final, options)
 

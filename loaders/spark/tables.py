@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, JournalError
 from loaders.spark import frames, live_tables, lives, rows
-from loaders.spark.failures import journal_errors, translated
+from loaders.spark.failures import java_causes, journal_errors, translated
 from loaders.spark.readers import check_start
 from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
 from loaders.spark.table_stores import (
@@ -125,7 +125,7 @@ class _Read(NamedTuple):
 
     records: int
     until_ms: int | None
-    """Of the table topic all rows that were written before it have been read; None if it has none."""
+    """Of the table topic all rows that were written before it have been read; None if that is not known."""
 
 
 class _StoppedError(Exception):
@@ -153,6 +153,8 @@ class _Job:
         self._told = told
         self._stop = stop
         self._error: Exception | None = None
+        self._newest_ms: dict[int, int] = {}
+        """By partition of the table topic."""
 
     def run(self, spark: SparkSession, checkpoint: str, *, once: bool, every_s: float, max_offsets: int) -> None:
         source = self._source
@@ -185,8 +187,11 @@ class _Job:
         if isinstance(self._error, _StoppedError):
             return
         # two jobs fail in many ways: on files that the other one has deleted, on Spark's own log of batches
-        if self._place.is_taken() or (self._error is not None and is_delta_conflict(self._error)):
-            raise ConfigError(self._place.taken()) from (self._error or error)
+        cause = self._error or error
+        if self._place.is_taken():
+            raise ConfigError(self._place.taken()) from cause
+        if is_delta_conflict(cause) or _is_of_two_queries(error):
+            raise ConfigError(self._place.disturbed()) from cause
         ours = self._error if isinstance(self._error, JournalError) else translated(error, self._source.journal)
         raise ours or error from error
 
@@ -211,9 +216,9 @@ class _Job:
         letters = self._keep_dead_letters(wal, of_table)
         self._keep_state(of_table)
         gaps = self._keep_lives(wal)
+        read, result = self._read(records), self.result
         self._place.require()
         self._store.commit(number)
-        read, result = self._read(records), self.result
         if read.until_ms is not None:
             self._place.has_all_until(read.until_ms)
         count = read.records
@@ -224,11 +229,12 @@ class _Job:
         self._told(TablesBatch(number, count, letters, gaps))
 
     def _read(self, records: DataFrame) -> _Read:
-        """A batch has something of each partition that has anything left: so the one that is furthest behind counts."""
+        """The partition that is furthest behind counts; one of which this run has seen nothing may be that."""
         newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
         found = records.groupBy("topic", "partition").agg(F.count("*").alias("records"), newest).collect()
-        of_table = [row["newest_ms"] for row in found if row["topic"] == self._source.table]
-        return _Read(sum(row["records"] for row in found), min(of_table, default=None))
+        self._newest_ms |= {row["partition"]: row["newest_ms"] for row in found if row["topic"] == self._source.table}
+        whole = len(self._newest_ms) == self._journal.shards
+        return _Read(sum(row["records"] for row in found), min(self._newest_ms.values()) if whole else None)
 
     # ---- one batch ---------------------------------------------------------------------------------------------
 
@@ -283,6 +289,11 @@ class _Job:
             return
         fresh = fresh.localCheckpoint()
         self._store.replace(table, keys, fresh, superseded(stored, scope, fresh, keys))
+
+
+def _is_of_two_queries(error: StreamingQueryException) -> bool:
+    """Whether Spark has met another query in its log of batches."""
+    return any("Multiple streaming jobs detected" in cause.message for cause in java_causes(error))
 
 
 def _now_ms() -> int:

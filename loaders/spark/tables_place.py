@@ -1,8 +1,10 @@
 """The place of journal tables: whose they are, which job keeps them, and up to when they have everything.
 
-    <path>/journal.json   of which journal they are, and in which format
-    <path>/writer         a token of the job that keeps them: of the one that was started last
-    <path>/seen           ms since 1970: rows that were written before are read, or nothing had been read by then
+    <path>/journal.json        of which journal they are, and in which format
+    <path>/writers/N-TOKEN     the job that keeps them: of the one that was started last, whose name is the greatest
+    <path>/until/MS-TOKEN      ms since 1970: rows that were written before are read, or nothing had been read by then
+
+Files appear under new names, and older ones are deleted behind them: no file system replaces one at once.
 
 A row of the table topic that was deleted is gone for good once its tombstone is (`delete.retention.ms`): a job that did
 not read that would keep the row for ever. The tombstone of a row that was read stays at least so long behind the moment
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 
 from journal.errors import ConfigError
 from loaders.spark.source import JournalIdentity
@@ -21,7 +24,7 @@ from loaders.spark.table_stores import Files, TableFormat
 
 OFFSETS = "checkpoint/offsets"
 """Spark's: a file of a batch's number for each that was begun."""
-_DESCRIPTION, _WRITER, _SEEN = "journal.json", "writer", "seen"
+_DESCRIPTION, _WRITERS, _UNTIL = "journal.json", "writers", "until"
 _FORMAT = 1
 
 
@@ -33,7 +36,8 @@ class TablesPlace:
         self._path = path
         self._now_ms = now_ms
         self._token = secrets.token_hex(16)
-        self._seen_ms = -1
+        self._writer = ""
+        self._until_ms = -1
 
     def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:
         """Whether anything was read for these tables yet. Raises ConfigError for a place that is not this job's, or
@@ -55,18 +59,26 @@ class TablesPlace:
                     f"{self._path} has tables and no checkpoint to go on from: delete it and keep them anew"
                 )
             self.has_all_until(self._now_ms)
-        elif files.exists(_SEEN):
-            self._seen_ms = int(files.text(_SEEN) or 0)
+        elif until := self._names(_UNTIL):
+            self._until_ms = int(until[-1].partition("-")[0])
             self._check_away(retention_ms)
+        elif retention_ms is not None:
+            raise ConfigError(
+                f"{self._path} does not say up to when it has everything, as an earlier kafka-journal left it: "
+                "delete it and keep the tables anew"
+            )
         return begun
 
     def take(self) -> None:
         """From now on this job keeps the tables, and no other one that does."""
-        self._files.replace(_WRITER, self._token)
+        before = self._names(_WRITERS)
+        number = int(before[-1].partition("-")[0]) + 1 if before else 1
+        self._writer = f"{number:09d}-{self._token}"
+        self._appear(_WRITERS, self._writer, before)
 
     def is_taken(self) -> bool:
         """Whether another job has taken it since."""
-        return not self._files.exists(_WRITER) or self._files.text(_WRITER) != self._token
+        return self._names(_WRITERS)[-1:] != [self._writer]
 
     def require(self) -> None:
         """Raises ConfigError once another job has taken the place."""
@@ -77,11 +89,24 @@ class TablesPlace:
         """What to say once another job has."""
         return f"another job keeps the tables below {self._path} now: one at a time may, end one of the two"
 
+    def disturbed(self) -> str:
+        """What to say when another job, or somebody else, has changed what this one was about to."""
+        return f"a job that has ended since, or somebody else, changed the tables below {self._path} too: start again"
+
     def has_all_until(self, ms: int) -> None:
         """All rows that were written before were read."""
-        if ms > self._seen_ms:
-            self._files.replace(_SEEN, str(ms))
-            self._seen_ms = ms
+        if ms > self._until_ms:
+            self._appear(_UNTIL, f"{ms:015d}-{self._token}", self._names(_UNTIL))
+            self._until_ms = ms
+
+    def _names(self, directory: str) -> list[str]:
+        """In order; without what writes that were cut off have left."""
+        return sorted(name for name in self._files.names(directory) if not name.startswith("."))
+
+    def _appear(self, directory: str, name: str, before: Sequence[str]) -> None:
+        self._files.write_new(f"{directory}/{name}", "")
+        for older in before:
+            self._files.delete(f"{directory}/{older}")
 
     def _check_description(self, journal: JournalIdentity, kept_as: TableFormat) -> None:
         path, found = self._path, json.loads(self._files.text(_DESCRIPTION))
@@ -96,7 +121,7 @@ class TablesPlace:
             raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
 
     def _check_away(self, retention_ms: int | None) -> None:
-        away_ms = self._now_ms - self._seen_ms
+        away_ms = self._now_ms - self._until_ms
         if retention_ms is not None and away_ms > retention_ms - retention_ms // 10:
             raise ConfigError(
                 f"{self._path} has what was there {away_ms // 3_600_000} hours ago, and deletions may be gone from the "

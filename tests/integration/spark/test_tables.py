@@ -154,12 +154,14 @@ class Sleeping(DeltaStore):
     def __init__(self, files: Files) -> None:
         super().__init__(files)
         self.asleep, self.awake = threading.Event(), threading.Event()
+        self.went_on = False
 
     def overwrite(self, table: str, fresh: DataFrame) -> None:
         if table == "progress":
             self.asleep.set()
             assert self.awake.wait(JOB_TIMEOUT_S)
         super().overwrite(table, fresh)
+        self.went_on |= self.awake.is_set()
 
 
 @contextmanager
@@ -184,6 +186,7 @@ def sleeping_job(spark: SparkSession, source: JournalSource, path: Path) -> Iter
             store.awake.set()
         with pytest.raises(ConfigError, match="another job keeps the tables"):
             job.result(JOB_TIMEOUT_S)
+        assert store.went_on, "it was refused before its late change"
 
 
 @pytest.fixture(scope="module")
@@ -299,14 +302,20 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
     write_values(settings, source.table, [(0, b"no key", b"no row")])
     before, until = list[int](), list[int]()
 
+    def newest(directory: str) -> str:
+        return max(name for name in files.names(directory) if not name.startswith("."))
+
+    def until_ms() -> int:
+        return int(newest("until").partition("-")[0])
+
     def opened(files: Files, kept_as: TableFormat) -> TableStore:
         before.append(int(time.time() * 1000))
         return open_store(files, kept_as)
 
     def another_job_begins(batch: TablesBatch) -> None:
         assert (batch.records, batch.dead_letters) == (2, 2)
-        until.append(int(files.text("seen")))
-        files.replace("writer", "another job")
+        until.append(until_ms())
+        files.write_new("writers/999999999-another", "")
         write_values(settings, source.table, [(0, b"m00", b"\xff")])
 
     def keep(**options: Any) -> TablesResult:
@@ -315,8 +324,9 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
     with pytest.raises(ConfigError, match="another job keeps the tables"):
         keep(every_s=0.1, told=another_job_begins)
     assert until[0] <= before[0], "it has nothing that was written since it began"
-    files.replace("seen", "0")
-    result = keep(once=True, told=lambda _batch: until.append(int(files.text("seen"))))
+    files.delete(f"until/{newest('until')}")
+    files.write_new(f"until/{0:015d}-anybody", "")
+    result = keep(once=True, told=lambda _batch: until.append(until_ms()))
     assert (result.dead_letters, result.rows["dead_letters"]) == (1, 3)
     millis = F.expr("unix_millis(timestamp)").alias("ms")
     letters = read_kept(spark, str(path), "dead_letters").select("topic", "offset", "reason", millis).collect()
@@ -326,7 +336,7 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
         (source.table, 1, "a value that does not parse as what its key says"),
     }
     assert until[1] == max(row["ms"] for row in letters), "what it had read by then"
-    assert int(files.text("seen")) >= before[1]
+    assert until_ms() >= before[1]
 
 
 def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_begins(

@@ -38,8 +38,8 @@ class FilesInMemory(Files):
         assert name not in self.texts
         self.texts[name] = text
 
-    def replace(self, name: str, text: str) -> None:
-        self.texts[name] = text
+    def delete(self, name: str) -> None:
+        del self.texts[name]
 
     def _below(self, directory: str) -> Iterable[str]:
         start = f"{directory}/" if directory else ""
@@ -111,6 +111,24 @@ def test_a_job_that_lagged_and_was_away_has_missed_deletions_when_both_are_too_l
     assert place(files, NOW_MS + 9 * DAY_MS).open("orders", JOURNAL, TableFormat.DELTA, None), "nothing to go by"
 
 
+def test_a_place_that_does_not_say_up_to_when_it_has_everything_is_refused() -> None:
+    files = begun()
+    (until,) = files.names("until")
+    files.texts = {name: text for name, text in files.texts.items() if name != f"until/{until}"} | {"seen": ""}
+    with pytest.raises(ConfigError, match="does not say up to when"):
+        opened(files)
+
+
+def test_what_a_kill_leaves_behind_of_a_new_moment_changes_nothing() -> None:
+    """Before the new file has its name; before the older one is deleted."""
+    files = begun()
+    job = opened(files, NOW_MS + 6 * DAY_MS)
+    files.texts["until/.000009999999999-x.1a"] = ""
+    job.has_all_until(NOW_MS + DAY_MS)
+    files.texts[f"until/{NOW_MS:015d}-older"] = ""
+    opened(files, NOW_MS + 7 * DAY_MS)
+
+
 def test_rows_that_are_older_than_the_tables_are_read_while_their_deletions_are_there() -> None:
     """A journal that was at rest for a month: the tombstone of what was read today stays for a week from today."""
     files = begun()
@@ -141,5 +159,17 @@ def test_the_job_that_was_started_last_keeps_the_tables() -> None:
     assert second.is_taken() is False
     with pytest.raises(ConfigError, match="another job keeps the tables below /tables now"):
         first.require()
-    del files.texts["writer"]
+    (writer,) = files.names("writers")
+    del files.texts[f"writers/{writer}"]
     assert second.is_taken(), "they were deleted under it"
+
+
+def test_of_two_jobs_that_are_started_at_once_one_keeps_the_tables() -> None:
+    files = FilesInMemory()
+    jobs = [opened(files), opened(files)]
+    seen = files.names
+    files.names = lambda directory: [] if directory == "writers" else seen(directory)  # type: ignore[method-assign]
+    for job in jobs:
+        job.take()
+    files.names = seen  # type: ignore[method-assign]
+    assert sorted(job.is_taken() for job in jobs) == [False, True]
