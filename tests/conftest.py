@@ -10,14 +10,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-_TOGETHER = ("tests/chaos/", "tests/integration/spark/")
-"""Folders with one cluster, or one Spark, for all of their tests."""
+_CLUSTER = "tests/chaos/"
+"""Has one cluster for all of its tests."""
+
+_SPARK = "tests/integration/spark/test_"
+_ONE_SPARK = ("a", "c")
+"""How the files are called that share one Spark; the others share another one: one alone takes longer for all of them
+than the other processes for everything else."""
 
 _APART = "tests/simulation/"
 """Tests that share nothing, and some of which take long: any process may take the next one."""
-
-_LONGEST = "tests/integration/spark/"
-"""Begins first, so that the other processes have everything else to fill the time with."""
 
 # A busy machine is not slow code: no example has a deadline, and none is refused for how long it took to draw.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
@@ -28,7 +30,11 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         if nodeid.startswith(_APART):
             return nodeid
-        return next((folder for folder in _TOGETHER if nodeid.startswith(folder)), nodeid.split("::", 1)[0])
+        if nodeid.startswith(_CLUSTER):
+            return _CLUSTER
+        if nodeid.startswith(_SPARK):
+            return f"{_SPARK}{nodeid.removeprefix(_SPARK).startswith(_ONE_SPARK)}"
+        return nodeid.split("::", 1)[0]
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+    # what takes longest begins first: there is everything else to fill the time with then
+    items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
