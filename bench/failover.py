@@ -2,7 +2,8 @@
 
 take-over   from a node's turn to activate (its predecessor has handed over to it) to its being active, its queues warm,
             and the same cold; the limit is the bare gate of `bench activate` with its first transaction, as a take-over
-            has to write its markers too, under the load that the nodes had
+            has to write its markers too, under the load that the nodes had; the ratio to the gate alone, from that
+            transaction's commit on, is told beside it
 hand-over   the longest gap between two acknowledgements; the limit: a member of a group of two leaves it, until the
             other one is assigned its partition
 kill        SIGKILL to active; the limit: the group's holder is killed, until the other one is assigned
@@ -220,6 +221,13 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
         nodes = Nodes(settings, ending, (), ("--cold",), served_s=_served_s(scene))
         nodes.fill(live)
 
+        gates: list[float] = []
+
+        def bare_ms() -> float:
+            took = bare.run()
+            gates.append(took.gate_s * 1000)
+            return took.path_s * 1000
+
         def warm_ms() -> float:
             """There to the cold one and back."""
             cold.took.append(nodes.hand_over(leave=False))
@@ -228,10 +236,12 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
 
         name = f"failover_{warm.name}"
         with memory.watch(**{f"node_{live}_messages": nodes.active.pid}):
-            ours, limit = _alternate(scene, scene.rounds(), warm_ms, lambda: bare.run().path_s * 1000, f"{name}, ms")
+            ours, limit = _alternate(scene, scene.rounds(), warm_ms, bare_ms, f"{name}, ms")
         outcome.figures |= nodes.load_figures(f"{live}_messages")
     bare.close()
     outcome.comparisons.append(Comparison(name, "ms", ours, limit, target, less_is_better=True))
+    of_gate = Comparison("", "ms", ours, gates[-len(ours) :], 0.0, less_is_better=True).ratio
+    outcome.figures |= {f"{name}_ratio_to_gate_alone": round(of_gate, 3)}
     cold_ms = [each.activation_s * 1000 for each in cold.took][-len(limit) :]
     ratio = Comparison("", "ms", cold_ms, limit, 0.0, less_is_better=True).ratio
     outcome.figures |= Series(f"failover_{cold.name}", "ms", cold_ms).figures()

@@ -31,3 +31,4 @@ def test_it_compares_take_over_hand_over_and_kill(bootstrap: str) -> None:
         assert figures[f"failover_parts_{warm}_warm"] == "1 of 1", warm
     assert figures["failover_parts_cold_1000_messages_warm"] == "0 of 1"
     assert figures["failover_cold_1000_messages_ratio"] > 0
+    assert 0 < figures["failover_warm_1000_messages_ratio_to_gate_alone"] < figures["failover_warm_1000_messages_ratio"]
