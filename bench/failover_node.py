@@ -9,7 +9,6 @@ take-over loads them. It ends in order on SIGTERM, and with its input.
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 import time
@@ -25,6 +24,7 @@ from bench.workload import bodies
 from journal.cli.common import Chosen
 from journal.cli.node_handover import wait_for_successor
 from journal.cli.node_worker import running_worker
+from journal.cli.stopping import stopped_by_signals
 from journal.config import load_settings
 from journal.errors import DeadlineError, FullError, JournalError, StateError
 from journal.loading import LoadCounts, LoadedUpdate
@@ -253,10 +253,9 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s.%(msecs)03d %(name)s: %(message)s", datefmt="%H:%M:%S")
     name, *flags = sys.argv[1:]
     settings = load_settings(None, node=name)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     owner = Owner()
     with ExitStack() as ending:
+        stop = ending.enter_context(stopped_by_signals())
         if "--with-worker" in flags:
             ending.enter_context(running_worker(settings, Chosen()))
             ending.callback(wait_for_successor, settings)

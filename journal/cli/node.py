@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,9 +18,12 @@ from journal.cli.common import (
     print_facts,
     print_json,
 )
+from journal.cli.stopping import stopped_by_signals
 from journal.cli.worker import LogJsonOption
 
 if TYPE_CHECKING:
+    import threading
+
     from journal.cli.control_socket.serving import ServedNode
     from journal.cli.node_store import StoreOwner
     from journal.config import Settings
@@ -64,7 +64,7 @@ def node(
         return
     settings = chosen.settings(node=name, preferred=preferred or None)
     log_progress(as_json=as_json)
-    with signals() as stop:
+    with stopped_by_signals() as stop:
         _serve(settings, chosen, stop, with_worker=with_worker)
 
 
@@ -139,26 +139,6 @@ class LoggedProgress:
         elif now >= self._say_at:
             self._say_at = now + PROGRESS_AFTER_S
             log.info("activating: %s, %d of %s", step, done, total or "?")
-
-
-@contextmanager
-def signals() -> Iterator[threading.Event]:
-    """Set by SIGTERM or Ctrl-C. A second one ends the process at once: whatever it was doing is safe."""
-    stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-    def on_signal(*_: object) -> None:
-        stop.set()
-        for number in before:
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 # ---- hand-over ---------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_facts, print_json, print_table
-from journal.cli.spark_session import SMALL, further_parts, spark_session, stopped_by_signals
+from journal.cli.spark_session import SMALL, further_parts, spark_session
+from journal.cli.stopping import stopped_by_signals
 from journal.errors import ConfigError
 from loaders.spark.packages import READING, Part
 

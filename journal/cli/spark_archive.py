@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json
-from journal.cli.spark_session import spark_session, stopped_by_signals
+from journal.cli.spark_session import spark_session
 from journal.cli.spark_tables import KeptAs
+from journal.cli.stopping import stopped_by_signals
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:

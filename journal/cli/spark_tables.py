@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json, print_table
-from journal.cli.spark_session import spark_session, stopped_by_signals
+from journal.cli.spark_session import spark_session
+from journal.cli.stopping import stopped_by_signals
 
 if TYPE_CHECKING:
     from loaders.spark.tables import TablesBatch

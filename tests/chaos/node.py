@@ -10,7 +10,6 @@ import base64
 import json
 import logging
 import os
-import signal
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from journal.cli.stopping import stopped_by_signals
 from journal.completion import Completion
 from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
@@ -177,20 +177,19 @@ def run_node(settings: Settings, owner: Owner, notes: Notes, points: CrashPoints
 def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     seed, rate, history = sys.argv[1:]
-    over = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: over.set())
     notes = Notes(Path(history))
     owner = Owner(notes, int(seed), int(rate))
     points = CrashPoints(Path(history).parent)
     crash_in_activations(points)
     notes.role("starting")
-    while not over.is_set():
-        try:
-            if run_node(load_settings(None), owner, notes, points, over) is Role.STOPPED:
-                sys.exit("the node ended by itself")
-        except OperatingError as error:
-            logging.warning("cannot start: %s", error)
-            over.wait(START_AGAIN_S)
+    with stopped_by_signals() as over:
+        while not over.is_set():
+            try:
+                if run_node(load_settings(None), owner, notes, points, over) is Role.STOPPED:
+                    sys.exit("the node ended by itself")
+            except OperatingError as error:
+                logging.warning("cannot start: %s", error)
+                over.wait(START_AGAIN_S)
     notes.role("stopped")
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from journal.cli.stopping import stopped_by_signals
 from journal.config import load_settings
 from journal.errors import JournalError, RowError
 from journal.journal import BlockingJournal
@@ -126,12 +126,10 @@ class Owner:
 
 def main() -> None:
     settings = load_settings(None, node=sys.argv[1])
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
     owner = Owner()
     node = Node(settings, loader=Ids, on_active=owner.on_active, on_standby=owner.on_standby, on_fenced=owner.on_fenced)
 
-    def obey() -> None:
+    def obey(stop: threading.Event) -> None:
         for line in sys.stdin:
             word, *rest = line.split()
             if word == "write":
@@ -142,8 +140,8 @@ def main() -> None:
                 owner.quiet()
         stop.set()
 
-    with node:
-        threading.Thread(target=obey, daemon=True).start()
+    with stopped_by_signals() as stop, node:
+        threading.Thread(target=obey, args=(stop,), daemon=True).start()
         fit = None
         while not stop.wait(_LOOK_S):
             status = node.status()

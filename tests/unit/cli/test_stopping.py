@@ -1,0 +1,59 @@
+"""Signals that end what serves until it is told to stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from journal.cli.stopping import stopped_by_signals
+
+DEADLINE_S = 30.0
+
+SERVING = """
+from journal.cli.stopping import stopped_by_signals
+with stopped_by_signals() as stop:
+    print("serves", flush=True)
+    stop.wait()
+    print("stops", flush=True)
+    input()
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_sets_the_event(number: int) -> None:
+    with stopped_by_signals() as stop:
+        assert not stop.is_set()
+        os.kill(os.getpid(), number)
+        assert stop.wait(DEADLINE_S)
+
+
+def test_a_signal_that_comes_on_the_way_into_wait_stops_nothing_for_ever() -> None:
+    """`wait` holds the event's lock for a moment: a handler that wanted it would never return."""
+    with stopped_by_signals() as stop:
+        with stop._cond:  # type: ignore[attr-defined]
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert not stop._flag  # type: ignore[attr-defined]
+        assert stop.wait(DEADLINE_S)
+
+
+def test_handlers_are_what_they_were_behind_it() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    with stopped_by_signals():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_a_second_signal_ends_the_process_at_once() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as serving:
+        assert serving.stdout is not None
+        assert serving.stdout.readline() == "serves\n"
+        serving.send_signal(signal.SIGTERM)
+        assert serving.stdout.readline() == "stops\n"
+        serving.send_signal(signal.SIGTERM)
+        assert serving.wait(DEADLINE_S) == -signal.SIGTERM
