@@ -7,6 +7,9 @@
     load    tell the loader the state of one snapshot taken then, or what a warm one lacks
     READY   commit one more group with the same producer; whoever cannot, in time, has told nobody and discards all
 
+Beside load and READY it is asked whether the table is still the topic that the copy is one of. Asked any sooner it
+would say nothing of what the gate read.
+
 It lives beside the writer rather than among the loaders: steps, order and producer are the writer's.
 """
 
@@ -23,7 +26,15 @@ from typing import Any, Protocol
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
 from journal.beside import InBackground, at_once
-from journal.errors import FencedError, GateTimeoutError, OperatingError, OutcomeUnknownError, StateError
+from journal.errors import (
+    CorruptionError,
+    DeadlineError,
+    FencedError,
+    GateTimeoutError,
+    OperatingError,
+    OutcomeUnknownError,
+    StateError,
+)
 from journal.fencing import Claim, Fence, Standing, Timing
 from journal.following import Following
 from journal.gate import Gate
@@ -103,13 +114,15 @@ class Activation:
         store: LocalStore,
         timing: Timing,
         *,
+        require_same_table: Callable[[], None],
         gate_s: float,
         wall_ms: Callable[[], float],
         progress: Progress,
         beside: InBackground = at_once,
     ) -> None:
-        """`claim_as` makes the claim for an epoch, with a nonce of its own. `beside` runs what need not be waited for
-        before the next thing is asked."""
+        """`claim_as` makes the claim for an epoch, with a nonce of its own. `require_same_table` raises an
+        OperatingError unless `replica` is known to be a copy of the table that is there now. `beside` runs what need
+        not be waited for before the next thing is asked."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -117,6 +130,7 @@ class Activation:
         self._replica = replica
         self._store = store
         self._timing = timing
+        self._require_same_table = require_same_table
         self._gate_s = gate_s
         self._wall_ms = wall_ms
         self._progress = progress
@@ -140,9 +154,18 @@ class Activation:
         try:
             self._pass_gate(writer.claim.epoch, state if isinstance(state, Following) else None)
             times.append(clock())
-            acceptance = self._load(state)
-            times.append(clock())
-            self._write_ready(writer)
+            asked = self._beside(self._require_same_table)
+            try:
+                acceptance = self._load(state)
+                times.append(clock())
+                self._write_ready(writer)
+            except CorruptionError:
+                self._require_told(asked)  # rows of two tables need not fit together
+                raise
+            except BaseException:
+                wait([asked], self._timing.request_s)  # it does not run on into the next try
+                raise
+            self._require_told(asked)
         except BaseException:
             writer.close()
             raise
@@ -279,6 +302,13 @@ class Activation:
             acceptance, report.counts = load_stored(self._store, marks, state, self._limits, told)
         report.in_doubt = acceptance.prepared()
         return acceptance
+
+    def _require_told(self, asked: Future[None]) -> None:
+        """Raises what `require_same_table` did, or DeadlineError without an answer in time."""
+        timeout_s = self._timing.request_s
+        if not wait([asked], timeout_s).done:
+            raise DeadlineError(f"whether the table is still the one of the local copy was not told in {timeout_s:g} s")
+        asked.result()
 
     # ---- READY -----------------------------------------------------------------------------------------------------
 

@@ -110,6 +110,16 @@ class LocalTables:
         if not self._is_same(timeout_s):
             self.suspect(TopicError(f"the table of {self._settings.journal} was made anew"))
 
+    def require_same(self) -> None:
+        """Raises TopicError if the table is not the topic that this is a copy of, OperatingError if that cannot be
+        known now. May be called in another thread than its owner's, who waits for it.
+        """
+        if not self._is_same(self._timeout_s):
+            raise TopicError(
+                f"the table of {self._settings.journal} was made anew behind the local copy, which is built anew now: "
+                "activate again"
+            )
+
     def _is_same(self, timeout_s: float) -> bool:
         now = Moment.now()
         identity = identity_of_copy(self._cluster, self._settings, self.identity, timeout_s)

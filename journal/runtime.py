@@ -185,6 +185,7 @@ class JournalRuntime:
             tables.replica,
             tables.store,
             self._timing,
+            require_same_table=tables.require_same,
             gate_s=settings.gate_timeout_ms / 1000,
             wall_ms=wall_ms,
             progress=self._progress,

@@ -1,5 +1,5 @@
-"""A standby that was suspended while the table was deleted, made anew from the WAL, and grew beyond where it had read:
-its next poll meets no error, for the offset that it goes on from is there, and holds something else."""
+"""The table was deleted, made anew from the WAL, and grew beyond where a copy had read, behind its back: the copy's
+next poll meets no error, for the offset that it goes on from is there, and holds something else."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ AWAY_S = 6.0
 class Standby:
     """A `tests.support.standby_process`."""
 
-    def __init__(self, settings: Settings, log: Path) -> None:
+    def __init__(self, settings: Settings, log: Path, *words: str) -> None:
         env = command_env(settings.bootstrap_servers, settings.journal, settings.directory)
         env |= {"KAFKA_JOURNAL_SHARDS": str(settings.shards)}
         with log.open("wb") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.standby_process"],
+                [sys.executable, "-m", "tests.support.standby_process", *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -59,12 +59,18 @@ class Standby:
             continue
 
     def activate(self) -> dict[str, Any]:
+        """Its records once it is active, or the error that it met."""
         assert self.process.stdin is not None
         self.process.stdin.write("activate\n")
         self.process.stdin.flush()
-        while "records" not in (told := self.next()):
+        while (told := self.next()).keys().isdisjoint({"records", "error"}):
             continue
         return told
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(DEADLINE_S) == 0
 
 
 @pytest.fixture
@@ -108,24 +114,58 @@ def append(journal: BlockingJournal, records: int) -> list[int]:
     return ids
 
 
-def test_a_standby_that_slept_through_the_tables_end_builds_its_copy_anew(settings: Settings, standby: Standby) -> None:
-    with BlockingJournal(settings, copy_name="active") as active:
-        with running_worker(settings):
-            active.activate()
-            for record_id in append(active, 200)[::2]:
-                active.delete(record_id).wait(DEADLINE_S)
-            standby.wait_fit()
-        end = table_end(settings)
-        standby.process.send_signal(signal.SIGSTOP)
-        stopped_at = time.monotonic()
-        make_table_anew(settings)
-        with running_worker(settings):
-            while table_end(settings) <= end or time.monotonic() < stopped_at + AWAY_S:
-                append(active, 50)
-            active.close()
-            standby.process.send_signal(signal.SIGCONT)
-            found = standby.activate()
+def outlive_the_table(settings: Settings, standby: Standby, *, away_s: float) -> None:
+    """The standby is stopped; the table is made anew, and grows beyond where its copy stands; the standby goes on."""
+    end = table_end(settings)
+    standby.process.send_signal(signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    make_table_anew(settings)
+    with running_worker(settings), BlockingJournal(settings, copy_name="active") as active:
+        active.activate()
+        while table_end(settings) <= end or time.monotonic() < stopped_at + away_s:
+            append(active, 50)
+    standby.process.send_signal(signal.SIGCONT)
+
+
+def appended_and_followed(settings: Settings, standby: Standby) -> None:
+    with running_worker(settings), BlockingJournal(settings, copy_name="active") as active:
+        active.activate()
+        for record_id in append(active, 200)[::2]:
+            active.delete(record_id).wait(DEADLINE_S)
+        standby.wait_fit()
+
+
+def records_of(settings: Settings) -> dict[str, str]:
+    """What a copy that never saw the old table has."""
     expected = Collected()
     with running_worker(settings), BlockingJournal(settings, copy_name="fresh") as journal:
         journal.activate(expected)
-    assert found["records"] == {str(each): record[1].hex() for each, record in expected.records.items()}
+    return {str(each): record[1].hex() for each, record in expected.records.items()}
+
+
+def test_a_standby_that_slept_through_the_tables_end_builds_its_copy_anew(settings: Settings, standby: Standby) -> None:
+    appended_and_followed(settings, standby)
+    outlive_the_table(settings, standby, away_s=AWAY_S)
+    with running_worker(settings):
+        found = standby.activate()
+    assert found["records"] == records_of(settings)
+
+
+def test_an_activation_on_a_copy_of_two_tables_is_refused_and_the_next_one_has_a_new_copy(
+    settings: Settings, standby: Standby, tmp_path: Path
+) -> None:
+    """Nobody follows this copy, and it was compared with the table a moment before: nothing says that it was away."""
+    appended_and_followed(settings, standby)
+    standby.end()
+    unfollowed = Standby(settings, tmp_path / "unfollowed.log", "unfollowed")
+    try:
+        assert unfollowed.next() == {"fit": False}
+        outlive_the_table(settings, unfollowed, away_s=0.0)
+        with running_worker(settings):
+            refused = unfollowed.activate()
+            found = unfollowed.activate()
+    finally:
+        unfollowed.process.kill()
+        unfollowed.process.wait()
+    assert "was made anew" in refused["error"]
+    assert found["records"] == records_of(settings)

@@ -8,7 +8,7 @@ from random import Random
 from journal.activation import Activation, ActivationReport
 from journal.completion import Completion
 from journal.core import Core
-from journal.errors import FencedError, OperatingError, OutcomeUnknownError
+from journal.errors import FencedError, OperatingError, OutcomeUnknownError, TopicError
 from journal.fencing import Claim
 from journal.following import Following
 from journal.kafka.control import table_topic
@@ -181,16 +181,22 @@ class Node:
         return True
 
     def _activation(self, replica: Replica, store: SimulatedStore) -> Activation:
-        setting = self._setting
+        setting, kafka = self._setting, self._setting.kafka(self._name)
         self._history.activations += 1
+
+        def require_same_table() -> None:
+            if identity_of_copy(setting, kafka) != replica.identity:
+                raise TopicError("the table was made anew")
+
         return Activation(
-            setting.kafka(self._name),
+            kafka,
             setting.writer_config,
             LIMITS,
             lambda epoch: Claim(epoch, self._name, self._next_number().to_bytes(16, "big")),
             replica,
             store,
             setting.timing,
+            require_same_table=require_same_table,
             gate_s=GATE_S,
             wall_ms=setting.wall_ms,
             progress=lambda step, done, total: None,

@@ -1,7 +1,8 @@
 """A standby in a process of its own, which tests stop and let go on: `python -m tests.support.standby_process`.
 
 Settings come from the environment. It tells JSON lines: `{"fit": …}` whenever that changes, and on `activate` (on its
-standard input) what it then has: whether it was warm, and its records by id. It ends with its input.
+standard input) what it then has: whether it was warm, and its records by id, or the error that it met. It ends with its
+input. With the argument `unfollowed` its copy is opened and not followed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import closing
 
 from journal.config import load_settings
 from journal.copy import TableCopy
+from journal.errors import OperatingError
 from journal.journal import BlockingJournal
 from tests.support.followed import KeptState
 
@@ -35,7 +37,9 @@ def main() -> None:
     told = None
     with closing(TableCopy(settings, copy_name="standby")) as copy:
         copy.open()
-        copy.follow(KeptState)
+        followed = sys.argv[1:] != ["unfollowed"]
+        if followed:
+            copy.follow(KeptState)
         while "end" not in words:
             fit = copy.fitness().fit
             if fit != told:
@@ -44,13 +48,19 @@ def main() -> None:
             if words:
                 words.clear()
                 said.clear()
-                print(json.dumps(activated(BlockingJournal(settings, copy=copy))), flush=True)
+                print(
+                    json.dumps(activated(BlockingJournal(settings, copy=copy), None if followed else KeptState())),
+                    flush=True,
+                )
             said.wait(_LOOK_S)
 
 
-def activated(journal: BlockingJournal) -> dict[str, object]:
+def activated(journal: BlockingJournal, loader: KeptState | None) -> dict[str, object]:
     with journal:
-        report = journal.activate()
+        try:
+            report = journal.activate(loader)
+        except OperatingError as error:
+            return {"error": str(error)}
         state = journal.loader
         assert isinstance(state, KeptState)
         return {"warm": report.warm, "records": {str(each): found[1].hex() for each, found in state.records.items()}}

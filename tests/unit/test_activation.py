@@ -60,6 +60,7 @@ def activate(identity: bytes, *, beside: InBackground, wal_partitions: int) -> N
         replica,
         store,
         Timing(now, lambda seconds: None, REQUEST_S, REQUEST_S, REQUEST_S),
+        require_same_table=lambda: None,
         gate_s=0.0,
         wall_ms=now,
         progress=lambda step, done, total: None,
