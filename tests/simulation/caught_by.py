@@ -15,14 +15,17 @@ from tests.simulation.runner import run_some
 SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, int] = {
-    "deadline_is_failed": 42,
-    "doubtful_ready_is_trusted": 771,
-    "end_is_captured_once": 678,
-    "fenced_is_failed": 61,
-    "late_ready_is_accepted": 174,
-    "nonce_is_ignored": 61,
-    "read_back_before_init": 81,
-    "table_is_read_before_init": 61,
+    "doubtful_ready_is_trusted": 490,
+    "end_is_captured_once": 186,
+    "fenced_is_failed": 103,
+    "kept_shard_is_fenced_and_not_read": 202,
+    "late_ready_is_accepted": 213,
+    "marks_of_a_compacted_log_are_states": 53,
+    "no_ready": 32,
+    "position_is_written_before_its_rows": 86,
+    "read_back_before_init": 47,
+    "repeated_commit_is_trusted": 28,
+    "taken_in_is_sent_again": 108,
 }
 
 _SOON = 25
