@@ -18,7 +18,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from tests.chaos.cluster import Cluster, chaos_kafka
+from tests.chaos.brokers import chaos_kafka
+from tests.chaos.cluster import Cluster
 from tests.chaos.ending import KINDS, matrix
 from tests.chaos.faults.fault import FaultOfOne
 from tests.chaos.mix import mixed_run

@@ -22,22 +22,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from journal.config import Settings
-from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.embedded_config import own_properties
-from tests.chaos.processes import (
-    WAIT_TIMEOUT_S,
-    BrokerProcess,
-    NodeProcess,
-    Place,
-    Process,
-    WorkerProcess,
-    wait_for,
-)
-from tests.support.brokers import JVM_OPTIONS
+from tests.chaos.brokers import BROKERS, HERE, START_TIMEOUT_S, BrokerProcess, Brokers, chaos_kafka
+from tests.chaos.processes import WAIT_TIMEOUT_S, NodeProcess, Place, Process, WorkerProcess, wait_for
 from tests.support.processes import command_env, run_command
 
-BROKERS = 3
-START_TIMEOUT_S = 240.0
 LOOK_TIMEOUT_S = 5.0
 SETTINGS = {
     "KAFKA_JOURNAL_REPLICATION": "3",
@@ -47,26 +36,6 @@ SETTINGS = {
 }
 """Dead workers are noticed soon; transactions of 40 operations are staged. Nodes have the settings that users have:
 with shorter ones, a busy machine alone would be reason enough for a failover."""
-
-HERE = Place()
-
-
-def chaos_kafka(
-    directory: Path, places: Mapping[str, Place] | None = None, properties: Mapping[str, str] | None = None
-) -> EmbeddedKafka:
-    """Three brokers, not started yet, in their places."""
-    chosen = {broker: (places or {}).get(f"broker-{broker}", HERE) for broker in range(1, BROKERS + 1)}
-    hosts = [place.host for place in chosen.values()]
-    return EmbeddedKafka(
-        directory,
-        BROKERS,
-        properties=properties,
-        attached=True,
-        jvm_options=JVM_OPTIONS,
-        start_timeout_s=START_TIMEOUT_S,
-        hosts=hosts if set(hosts) != {HERE.host} else None,
-        prefixes={broker: place.prefix for broker, place in chosen.items() if place.prefix},
-    )
 
 
 class Cluster:
@@ -84,11 +53,11 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         places: Mapping[str, Place] | None = None,
         properties: Mapping[str, str] | None = None,
-        kafka: EmbeddedKafka | None = None,
+        kafka: Brokers | None = None,
     ) -> None:
         """`rate` bounds the workload, operations a second. `env` is of nodes and workers, on top of `SETTINGS`.
 
-        `kafka` is a running cluster of `chaos_kafka`, which is left as it is in the end; without one it makes its own,
+        `kafka` is a running cluster of three brokers, which is left as it is in the end; without one it makes its own,
         with `properties`.
         """
         self.directory = directory
@@ -96,8 +65,8 @@ class Cluster:
         self.seed = seed
         self.shards = shards
         self._places = dict(places or {})
-        self._owns_kafka = kafka is None
-        self.kafka = kafka or chaos_kafka(directory / "kafka", self._places, properties)
+        self._own_kafka = None if kafka else chaos_kafka(directory / "kafka", self._places, properties)
+        self.kafka: Brokers = kafka or self._own_kafka
         self._env = {**SETTINGS, **(env or {})}
         self._counts = nodes, workers
         self._rate = rate
@@ -132,10 +101,10 @@ class Cluster:
         """Ends what runs, at once."""
         for process in (*self.nodes, *self.workers):
             process.kill()
-        if self._owns_kafka:
+        if self._own_kafka is not None:
             for broker in self.brokers:
                 broker.kill()
-            self.kafka.stop()
+            self._own_kafka.stop()
 
     def __enter__(self) -> Self:
         try:

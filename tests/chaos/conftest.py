@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from journal.kafka.embedded import EmbeddedKafka
-from tests.chaos.cluster import chaos_kafka
+from tests.chaos.brokers import chaos_kafka
 
 
 @pytest.fixture(scope="session")

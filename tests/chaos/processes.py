@@ -18,7 +18,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from journal.kafka.embedded import EmbeddedKafka
 from tests.chaos.crash_points import CrashPoints
 
 WAIT_TIMEOUT_S = 300.0
@@ -47,12 +46,10 @@ class Place:
 class Process(ABC):
     """One process under test. All calls may be repeated; each blocks until what it says is so."""
 
-    def __init__(self, name: str, place: Place, directory: Path) -> None:
-        """`directory` is where everything lives that it keeps: a fault may fill or damage it."""
+    def __init__(self, name: str, place: Place) -> None:
         self.name = name
         self.host = place.host
         self.prefix = place.prefix
-        self.directory = directory
         self.ended_by_itself: list[str] = []
         """How it ended each time that nobody had ended it, as far as `note_end` knows."""
         self._is_to_run = False
@@ -66,10 +63,6 @@ class Process(ABC):
     @abstractmethod
     def pid(self) -> int | None:
         """None while it does not run."""
-
-    @property
-    @abstractmethod
-    def log_file(self) -> Path: ...
 
     @abstractmethod
     def start(self, *, ready: bool = True) -> None:
@@ -110,53 +103,17 @@ class Process(ABC):
         os.kill(pid, number)
 
 
-class BrokerProcess(Process):
-    """One broker of the embedded Kafka."""
-
-    def __init__(self, kafka: EmbeddedKafka, broker: int, place: Place) -> None:
-        super().__init__(f"broker-{broker}", place, kafka.directory / f"broker-{broker}" / "data")
-        self._kafka = kafka
-        self.broker = broker
-        self._is_to_run = True  # whoever started the cluster has started it
-
-    @property
-    def pid(self) -> int | None:
-        return self._kafka.broker_pid(self.broker)
-
-    @property
-    def log_file(self) -> Path:
-        return self.directory.parent / "server.log"
-
-    @property
-    def address(self) -> str:
-        """Host and port that clients use."""
-        return self._kafka.bootstrap_servers.split(",")[self.broker - 1]
-
-    def start(self, *, ready: bool = True) -> None:
-        """Always waits: a broker has no other way to be started."""
-        self.note_end()
-        self._kafka.start_broker(self.broker)
-        self._is_to_run = True
-
-    def stop(self) -> None:
-        self.note_end()
-        self._is_to_run = False
-        self._kafka.stop_broker(self.broker)
-
-    def kill(self) -> None:
-        self.note_end()
-        self._is_to_run = False
-        if self.running:
-            self._kafka.kill(self.broker)
-
-
 class ChildProcess(Process):
-    """A process of ours; its log goes on in the same file through all its lives."""
+    """A process of ours; its log goes on in the same file through all its lives.
+
+    `directory` is where everything lives that it keeps: a fault may fill or damage it.
+    """
 
     def __init__(
         self, name: str, place: Place, directory: Path, command: Sequence[str], env: Mapping[str, str]
     ) -> None:
-        super().__init__(name, place, directory / name / "data")
+        super().__init__(name, place)
+        self.directory = directory / name / "data"
         self._command = [*place.prefix, *command]
         self._env = {**env, **place.env}
         self._child: subprocess.Popen[bytes] | None = None

@@ -41,8 +41,10 @@ class Plan:
     """... time that must have passed, and..."""
     injections: int = 0
     """... faults injected."""
+    meanwhile: int = 0
+    """Acknowledged in spite of a fault, and then..."""
     hold_s: tuple[float, float] = (0.5, 4.0)
-    """From a fault until it is healed."""
+    """... time until it is healed."""
     calm_operations: tuple[int, int] = (200, 2000)
     """Acknowledged between a fault's end and the next."""
     lacks: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +116,7 @@ def _inject(cluster: Cluster, plan: Plan, fault: Fault, chance: random.Random, r
         injection.target = fault.target.name
     injection.ended = [process.name for process in cluster.processes if not process.running]
     log.info("%.1f s: %s of %s", injection.at, fault, injection.target)
+    cluster.wait_for_acknowledgements(plan.meanwhile, RECOVERY_TIMEOUT_S)
     time.sleep(chance.uniform(*plan.hold_s))
     fault.heal(cluster)
     injection.healed_at = time.time() - began

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ from tests.chaos.faults.network import Network
 from tests.chaos.faults.pausing import IdlePause, Pause, PauseInTransaction
 from tests.chaos.judging import SEED, assert_sound, bear, long_form, outlast
 from tests.chaos.processes import NodeProcess, WorkerProcess, wait_for
-from tests.chaos.run import Plan, run
+from tests.chaos.smoke import survive_kills
 from tests.chaos.stage import Stage, stage
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -86,19 +85,16 @@ def succeed(cluster: Cluster, fault: FaultOfOne) -> NodeProcess:
 # ---- processes that end ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
-def test_a_broker_ends(cluster: Cluster, clean: bool) -> None:
-    survive(cluster, Ending("broker", SEED + clean, any_broker, clean=clean))
+def test_a_broker_ends_in_order(cluster: Cluster) -> None:
+    survive(cluster, Ending("stop broker", SEED, any_broker, clean=True))
 
 
-@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
-def test_the_active_node_ends(cluster: Cluster, clean: bool) -> None:
-    succeed(cluster, Ending("node", SEED, active_node, clean=clean))
+def test_the_active_node_ends_in_order(cluster: Cluster) -> None:
+    succeed(cluster, Ending("stop node", SEED, active_node, clean=True))
 
 
-@pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
-def test_a_worker_ends(cluster: Cluster, clean: bool) -> None:
-    survive(cluster, Ending("worker", SEED + clean, any_worker, clean=clean))
+def test_a_worker_ends_in_order(cluster: Cluster) -> None:
+    survive(cluster, Ending("stop worker", SEED, any_worker, clean=True))
 
 
 def test_a_machine_ends_with_its_node_and_its_worker(cluster: Cluster) -> None:
@@ -178,7 +174,7 @@ def test_a_disk_is_full(scene: Stage, cluster: Cluster, kind: str) -> None:
         pytest.skip(scene.lacks["disks"])
     fault = FullDisk(SEED, named(name))
     fault.inject(cluster)
-    wait_for(partial(disks.is_full, fault.target.log_file), f"a full disk of {name}")
+    wait_for(fault.is_met, f"a full disk of {name}")
     fault.heal(cluster)
     cluster.wait_for_acknowledgements(MEANWHILE)
 
@@ -230,15 +226,12 @@ def survive_healed(cluster: Cluster, fault: FaultOfOne) -> None:
 
 
 def test_nothing_was_lost_doubled_or_reordered_by_all_this(cluster: Cluster, tmp_path: Path) -> None:
-    """A run of one fault ends it: it judges all, and leaves a picture and a history."""
-    worker_killed = Ending("worker killed", SEED, any_worker, clean=False)
-    plan = Plan("faults", [worker_killed], injections=1, hold_s=(0.2, 0.5), calm_operations=(MEANWHILE, 2 * MEANWHILE))
-    report = run(cluster, plan, tmp_path).report
-    print(report.summary())
-    assert report.wrong == []
-    assert (tmp_path / "faults.png").read_bytes().startswith(PNG)
-    told = json.loads((tmp_path / "faults.json").read_text(encoding="utf-8"))
-    assert [injection["fault"] for injection in told["injections"]] == ["worker killed"]
+    """The smoke test ends it: kills, whose run judges all, and leaves a picture and a history."""
+    report = survive_kills(cluster, tmp_path)
+    assert (tmp_path / "smoke.png").read_bytes().startswith(PNG)
+    told = json.loads((tmp_path / "smoke.json").read_text(encoding="utf-8"))
+    injected = {injection["fault"] for injection in told["injections"]}
+    assert injected == {"kill worker", "kill broker", "kill active node"}
     assert sum(told["rates"]) >= MEANWHILE
     assert {change["node"] for change in told["roles"]} == {node.name for node in cluster.nodes}
     assert told["acknowledged"] == report.acknowledged > 0

@@ -41,7 +41,7 @@ def test_a_full_disk_of_a_copy_stops_nobody_for_good(three_brokers: EmbeddedKafk
             for name in ("node-1", "worker-1"):
                 fault = FullDisk(SEED, named(name))
                 fault.inject(cluster)
-                wait_for(lambda log=fault.target.log_file: disks.is_full(log), f"a full disk of {name}")  # type: ignore[misc]
+                wait_for(fault.is_met, f"a full disk of {name}")
                 fault.heal(cluster)
                 cluster.wait_for_acknowledgements(500)
             assert_sound(cluster)

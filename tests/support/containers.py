@@ -29,6 +29,7 @@ IMAGE_VARIABLE = "KAFKA_JOURNAL_TEST_IMAGE"
 DEFAULT_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
 BUILT_IMAGE = f"kafka-journal/kafka:{KAFKA_VERSION}"
 START_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 60
 LAST_LINES = 20
 
 CALM_PROPERTIES = {
@@ -92,16 +93,34 @@ class ContainerKafka:
     def bootstrap_servers(self) -> str:
         return ",".join(map(self._address, self._ports))
 
+    def start(self) -> None:
+        """Starts those that do not run, and waits until all answer."""
+        for broker, container in self._containers.items():
+            if self.broker_pid(broker) is None:
+                container.get_wrapped_container().start()
+        self._wait_until_answering(*self._containers)
+
+    def broker_pid(self, broker: int) -> int | None:
+        """Its process as the engine's machine knows it, while there is one."""
+        container = self._containers[broker].get_wrapped_container()
+        container.reload()
+        return container.attrs["State"]["Pid"] or None
+
+    def start_broker(self, broker: int) -> None:
+        """Starts it, unless it runs, with what it had on its disk, and waits until it answers."""
+        if self.broker_pid(broker) is None:
+            self._containers[broker].get_wrapped_container().start()
+        self._wait_until_answering(broker)
+
+    def stop_broker(self, broker: int) -> None:
+        """A clean stop; nothing if it does not run."""
+        self._containers[broker].get_wrapped_container().stop(timeout=STOP_TIMEOUT_S)
+
     def kill(self, broker: int) -> None:
         """SIGKILL."""
         container = self._containers[broker].get_wrapped_container()
         container.kill()
         container.wait()
-
-    def restart(self, broker: int) -> None:
-        """Start one that was killed, with what it had on its disk, and wait until it answers."""
-        self._containers[broker].get_wrapped_container().start()
-        self._wait_until_answering(broker)
 
     def __enter__(self) -> ContainerKafka:
         with self._stack as stack:

@@ -14,6 +14,7 @@ from random import Random
 from journal.kafka.embedded_process import start_time
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults.fault import Choice, FaultOfOne
+from tests.chaos.processes import ChildProcess, Process
 
 SIZE_MB = 24
 _FILLER = "filler"
@@ -50,17 +51,17 @@ class FullDisk(FaultOfOne):
         super().__init__(name, seed, choose)
 
     def inject(self, cluster: Cluster) -> None:
-        disk = self.choose(cluster).directory
+        disk = _copies_of(self.choose(cluster))
         assert disk.is_mount(), f"{disk} is no disk of its own: filling it would fill the machine's"
         fill(disk)
 
     def heal(self, cluster: Cluster) -> None:
-        (self.target.directory / _FILLER).unlink(missing_ok=True)
+        (_copies_of(self.target) / _FILLER).unlink(missing_ok=True)
 
-
-def is_full(log_file: Path) -> bool:
-    """Whether a process' log says that it met a full disk."""
-    return "No space left on device" in log_file.read_text(errors="replace")
+    def is_met(self) -> bool:
+        """Whether the process' log says that its disk is full."""
+        assert isinstance(self.target, ChildProcess)
+        return "No space left on device" in self.target.log()
 
 
 def fill(disk: Path) -> None:
@@ -72,6 +73,11 @@ def fill(disk: Path) -> None:
                     pass
             except OSError:
                 continue
+
+
+def _copies_of(process: Process) -> Path:
+    assert isinstance(process, ChildProcess), f"{process.name} has no local copies"
+    return process.directory
 
 
 def _source(pid: int) -> str:
@@ -110,7 +116,7 @@ class DamagedCopy(FaultOfOne):
     def inject(self, cluster: Cluster) -> None:
         process = self.choose(cluster)
         process.kill()
-        self.done = f"{process.name}: {self._damage(process.directory, self.chance)}"
+        self.done = f"{process.name}: {self._damage(_copies_of(process), self.chance)}"
 
     def heal(self, cluster: Cluster) -> None:
         self.target.start(ready=False)
