@@ -3,10 +3,14 @@
 A queue's swapped bodies are in files of its own, one after the other; a file whose last body went is removed, and so is
 everything at close. What a killed process left, the next one that takes its place removes. Nothing here survives: what
 is not durable is gone with its process.
+
+A file that cannot be removed is nobody's error: what was in it has been consumed. It takes its part of the bound until
+that can be done, which is tried again when the queues want more room.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -14,6 +18,8 @@ from typing import NamedTuple
 
 from journal.errors import FullError, LocalStorageError
 from journal.local.slots import take_slot
+
+log = logging.getLogger(__name__)
 
 
 class _File:
@@ -48,6 +54,8 @@ class Swap:
         self._bytes: dict[int, int] = {}
         self._places: dict[int, _Place] = {}
         self._files = 0
+        self._stuck: list[tuple[int, _File]] = []
+        """Files, and their queues, that are not needed and could not be removed."""
         try:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory.mkdir()
@@ -63,6 +71,9 @@ class Swap:
     def put(self, queue: int, body_id: int, body: bytes) -> None:
         """Raises FullError when the queue's files are at their bound, LocalStorageError."""
         used = self._bytes.get(queue, 0)
+        if self._stuck and used + len(body) > self._queue_bytes_max:
+            self._remove_stuck()
+            used = self._bytes.get(queue, 0)
         if used + len(body) > self._queue_bytes_max:
             raise FullError(f"queue {queue} has {used} bytes of swap files: consume some (swap_queue_bytes_max)")
         file = self._current.get(queue)
@@ -78,9 +89,10 @@ class Swap:
         file.size += len(body)
         file.live += 1
         file.full = file.size >= self._file_bytes_max
-        self._bytes[queue] = used + len(body)
+        self._bytes[queue] = self._bytes.get(queue, 0) + len(body)
 
     def _roll_over(self, queue: int, full: _File | None) -> _File:
+        self._remove_stuck()
         self._files += 1
         file = self._current[queue] = _File(self._directory / f"{queue}-{self._files}.swap")
         if full is not None and not full.live:
@@ -110,6 +122,7 @@ class Swap:
         return body
 
     def drop(self, body_id: int) -> None:
+        """Its body is not needed any more. Never raises for the disk."""
         place = self._places.pop(body_id, None)
         if place is None:
             return
@@ -120,13 +133,23 @@ class Swap:
             self._remove(place.queue, place.file)
 
     def _remove(self, queue: int, file: _File) -> None:
+        try:
+            file.path.unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("cannot remove %s, which is not needed any more: %s", file.path, error)
+            self._stuck.append((queue, file))
+            return
         left = self._bytes.pop(queue, 0) - file.size
         if left:
             self._bytes[queue] = left
-        file.path.unlink(missing_ok=True)
+
+    def _remove_stuck(self) -> None:
+        stuck, self._stuck = self._stuck, []
+        for queue, file in stuck:
+            self._remove(queue, file)
 
     def close(self) -> None:
-        """Remove all files."""
+        """Remove all files; what cannot be removed is left to the next process that swaps here."""
         shutil.rmtree(self._directory, ignore_errors=True)
         self._slot.release()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -264,6 +266,47 @@ def test_a_queue_whose_first_swap_file_could_not_be_made_is_swapped_when_it_can(
         assert bodies(store) == [b"one"]
         store.acknowledge(sent, "q")
         assert (store.volatile_bytes, swap_files(tmp_path)) == ((0, 0), [])
+
+
+@contextmanager
+def not_removable(file: Path) -> Iterator[None]:
+    """A directory has its place meanwhile."""
+    file.unlink()
+    file.mkdir()
+    yield
+    file.rmdir()
+
+
+@pytest.mark.parametrize("way", ["plain", "in-a-transaction", "with-its-queue"])
+def test_what_is_consumed_is_consumed_also_where_its_swap_file_cannot_be_removed(tmp_path: Path, way: str) -> None:
+    with StoreNode(tmp_path / "node", swapping(tmp_path, volatile_bytes_max=0)) as node:
+        store = node.store
+        declare(store, "q", "r")
+        message = Message("orders", b"x" * 4500, durable=False)
+        sent = store.send(message, ["q"]).wait()
+        (file,) = swap_files(tmp_path)
+        swapped = store.volatile_bytes[1]
+        with not_removable(file):
+            if way == "plain":
+                store.acknowledge(sent, "q").wait()
+            elif way == "in-a-transaction":
+                tx = store.begin()
+                store.acknowledge(sent, "q", tx=tx)
+                store.commit(tx).wait()
+            else:
+                store.destroy_queue("q").wait()
+            assert [(info.locked, info.settling) for info in store.queues()] == [(0, 0)] * len(store.queues())
+            with pytest.raises(MessageMissingError):
+                store.message(sent)
+            assert store.volatile_bytes[1] == swapped
+            if way != "with-its-queue":
+                with pytest.raises(FullError):
+                    store.send(message, ["q"])
+        again = store.send(message, ["r" if way == "with-its-queue" else "q"]).wait()
+        assert len(swap_files(tmp_path)) == 1
+        assert not file.exists()
+        assert store.volatile_bytes[1] == swapped
+        assert store.message(again).body == message.body
 
 
 def test_a_swap_file_that_was_damaged_is_told(tmp_path: Path) -> None:
