@@ -11,6 +11,7 @@ from journal.completion import Completion
 from journal.core import Core
 from journal.errors import RecordMissingError
 from journal.kafka.ports import Consumed, Sent
+from journal.limits import Limits
 
 
 class Records(Protocol):
@@ -33,6 +34,11 @@ class Appends(ABC):
     @abstractmethod
     def require_lookup(self) -> Records:
         """What reads records back. Raises StateError before the journal was started."""
+
+    @property
+    def limits(self) -> Limits:
+        """The bounds of what it appends. Raises StateError before it was started."""
+        return self.require_core().limits
 
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""

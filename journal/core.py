@@ -62,7 +62,7 @@ class Core:
         """
         self.state = JournalState.CREATED
         self._shards = shards
-        self._limits = limits
+        self.limits = limits
         self._operations_max = limits.queue_operations_max
         self._bytes_max = limits.queue_bytes_max
         self._timing = timing
@@ -124,7 +124,7 @@ class Core:
         ahead = [group.completion for group in self._ahead]
         pending = [*ahead, self._group.completion, *self._transactions.values(), *self._room]
         self._ahead.clear()
-        self._group = Group(self._shards, self._limits.frame_bytes_max)
+        self._group = Group(self._shards, self.limits.frame_bytes_max)
         self._transactions.clear()
         self._room.clear()
         self._wake.notify_all()
@@ -226,7 +226,7 @@ class Core:
             taking = self._taking_in.group(acceptance, operations, consumed, beside)
             if self._group:
                 self._ahead.append(self._group)
-                self._group = Group(self._shards, self._limits.frame_bytes_max)
+                self._group = Group(self._shards, self.limits.frame_bytes_max)
                 self._taken.notify_all()
             self._ahead.append(taking)
             self._wake.notify()
@@ -374,7 +374,7 @@ class Core:
         """Done when the queue has room again, first come first served."""
         with self._lock:
             self._require_active()
-            limits, group = self._limits, self._group
+            limits, group = self.limits, self._group
             half = group.operations * 2 <= limits.queue_operations_max and group.bytes * 2 <= limits.queue_bytes_max
             if half and not self._room:
                 return completed()
@@ -423,12 +423,12 @@ class Core:
             group = self._ahead.popleft()
         else:
             group = self._group
-            self._group = Group(self._shards, self._limits.frame_bytes_max)
+            self._group = Group(self._shards, self.limits.frame_bytes_max)
         group.issued = self._issued
         self._taken.notify_all()
         if group.consumed is None:
             self._in_flight = group.completion
-        return group, [self._room.popleft() for _ in range(min(len(self._room), self._limits.queue_operations_max))]
+        return group, [self._room.popleft() for _ in range(min(len(self._room), self.limits.queue_operations_max))]
 
     def _take_joining(self, first: Group) -> Group | None:
         """What has gathered since `first` was taken, if both are within the bounds of a group."""

@@ -28,8 +28,11 @@ class StoreOwner:
     """Its callbacks run in the node's thread; `served` may be read by any."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ConfigError for sources of topics that are the journal's own."""
+        """Raises ConfigError for sources of topics that are the journal's own, and for a store that the limits
+        contradict.
+        """
         ingress_of(settings)
+        settings.store.require_fit(settings.limits)
         self._settings = settings
         self._journal = settings.journal
         self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)

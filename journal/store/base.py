@@ -95,8 +95,8 @@ class StoreBase:
         self._absent: set[str] = set()
         """Holders from before the load that have not re-attached, until their time is over."""
         self._grace_until_ms = 0
-        self._let_go: deque[tuple[int, int]] = deque()
-        """(message, queue) to be given back, which a transaction had locked when its holder let go."""
+        self._let_go: dict[tuple[int, int], None] = {}
+        """(message, queue) to be given back if still held over: a transaction had it locked when its holder let go."""
         self._abandoned: list[int] = []
         """Transactions of the store's own that are still to be rolled back."""
         self._garbage: deque[tuple[int, ...]] = deque()

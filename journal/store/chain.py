@@ -21,11 +21,14 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from journal.completion import Completion
+from journal.errors import MessageHeldError
 from journal.store.chain_streaming import ChainStreaming
 from journal.store.chained import ChainedStore
 from journal.store.lockstep import chained_id
-from journal.store.model import Delivery, Message, QueueConfig
-from journal.store.pending import Pending
+from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
+from journal.store.pending import Moved, Pending
+
+_GIVEN_BACK = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
 
 class MessageStoreChain(ChainStreaming):
@@ -72,14 +75,18 @@ class MessageStoreChain(ChainStreaming):
         with self._lock:
             first = self._steps.ask_first(lambda store: store.store(message, tx))
             its_id = chained_id(first.id)
-            return self._arrives(first, first.id, tx, lambda store: store.store(message, its_tx, id=its_id))
+            return self._arrives(
+                first, first.id, tx, lambda store: store.store(message, its_tx, id=its_id, checked=True)
+            )
 
     def send(self, message: Message, queues: Sequence[str], tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
         with self._lock:
             first = self._steps.ask_first(lambda store: store.send(message, queues, tx))
             its_id = chained_id(first.id)
-            return self._arrives(first, first.id, tx, lambda store: store.send(message, queues, its_tx, id=its_id))
+            return self._arrives(
+                first, first.id, tx, lambda store: store.send(message, queues, its_tx, id=its_id, checked=True)
+            )
 
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
         its_id, its_tx = chained_id(message_id), chained_id(tx)
@@ -119,9 +126,23 @@ class MessageStoreChain(ChainStreaming):
             return delivery
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        return self._of_message(
-            message_id, tx, lambda store, its_id, its_tx: store.release(its_id, queue, holder, its_tx)
-        )
+        its_id, its_tx = chained_id(message_id), chained_id(tx)
+
+        def release(store: ChainedStore) -> Pending:
+            try:
+                return store.release(its_id, queue, holder, its_tx)
+            except MessageHeldError:
+                references = store.explain(its_id)
+                if not any(each.queue == queue and each.state in _GIVEN_BACK for each in references):
+                    raise
+                return Pending(its_id)  # the time of those who do not come back was over earlier there
+
+        with self._lock:
+            first = self._steps.ask_first(lambda store: store.release(message_id, queue, holder, tx))
+            self._steps.await_arrival(message_id)
+            joined = self._steps.join(first, release)
+            self._note_touched(message_id, tx)
+            return Pending(first.id, joined.completion)
 
     def release_holder(self, name: str) -> Pending:
         return self._same(0, lambda store, _: store.release_holder(name))
@@ -144,29 +165,27 @@ class MessageStoreChain(ChainStreaming):
             message_id, tx, lambda store, its_id, its_tx: store.schedule(its_id, queue, due, its_tx)
         )
 
-    def move(
-        self, message_id: int, queue: str, address: str, queues: Sequence[str], reason: str, tx: int = 0
-    ) -> Pending:
+    def move(self, message_id: int, queue: str, address: str, queues: Sequence[str], reason: str, tx: int = 0) -> Moved:
         its_tx = chained_id(tx)
 
-        def move(store: ChainedStore, its_id: int, copy: int) -> Pending:
+        def move(store: ChainedStore, its_id: int, copy: int) -> Moved:
             return store.move(its_id, queue, address, queues, reason, id=copy, tx=its_tx)
 
         with self._lock:
             first = self._steps.ask_first(lambda store: store.move(message_id, queue, address, queues, reason, tx=tx))
             return self._copied(first, message_id, queue, tx, move)
 
-    def expire(self, message_id: int, queue: str, tx: int = 0) -> Pending:
-        def expire(store: ChainedStore, its_id: int, copy: int, its_tx: int) -> Pending:
-            return store.expire(its_id, queue, id=copy, tx=its_tx)
+    def expire(self, message_id: int, queue: str, tx: int = 0, *, queues: Sequence[str] = ()) -> Moved:
+        def expire(store: ChainedStore, its_id: int, chosen: Sequence[str], copy: int, its_tx: int) -> Moved:
+            return store.expire(its_id, queue, queues=chosen, id=copy, tx=its_tx)
 
-        return self._dispose(message_id, queue, tx, expire)
+        return self._dispose(message_id, queue, queues, tx, expire)
 
-    def dead_letter(self, message_id: int, queue: str, tx: int = 0) -> Pending:
-        def dead_letter(store: ChainedStore, its_id: int, copy: int, its_tx: int) -> Pending:
-            return store.dead_letter(its_id, queue, id=copy, tx=its_tx)
+    def dead_letter(self, message_id: int, queue: str, tx: int = 0, *, queues: Sequence[str] = ()) -> Moved:
+        def dead_letter(store: ChainedStore, its_id: int, chosen: Sequence[str], copy: int, its_tx: int) -> Moved:
+            return store.dead_letter(its_id, queue, queues=chosen, id=copy, tx=its_tx)
 
-        return self._dispose(message_id, queue, tx, dead_letter)
+        return self._dispose(message_id, queue, queues, tx, dead_letter)
 
     def tick(self) -> int:
         """As a store's, of the first; the others follow when a message that this concerns is next used."""

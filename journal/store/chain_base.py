@@ -10,7 +10,7 @@ from journal.errors import ConfigError
 from journal.store.chain_looking import ChainLooking
 from journal.store.chained import ChainedStore, ChainError
 from journal.store.lockstep import Joined, Lockstep, chained_id
-from journal.store.pending import Pending
+from journal.store.pending import Moved, Pending
 
 LAG_TIMEOUT_S_DEFAULT = 30.0
 
@@ -85,31 +85,41 @@ class ChainBase(ChainLooking):
         return Pending(first.id, joined.completion)
 
     def _dispose(
-        self, message_id: int, queue: str, tx: int, call: Callable[[ChainedStore, int, int, int], Pending]
-    ) -> Pending:
-        """`call(store, message, copy, tx)`, with a copy of 0 for the one that issues its id."""
+        self,
+        message_id: int,
+        queue: str,
+        queues: Sequence[str],
+        tx: int,
+        call: Callable[[ChainedStore, int, Sequence[str], int, int], Moved],
+    ) -> Moved:
+        """`call(store, message, queues, copy, tx)`, with a copy of 0 for the store that issues its id.
+
+        Where the copy goes, the first store decides: the queues of another one may have other depths at this moment.
+        """
         its_tx = chained_id(tx)
         with self._lock:
-            first = self._steps.ask_first(lambda store: call(store, message_id, 0, tx))
-            return self._copied(
-                first, message_id, queue, tx, lambda store, its_id, copy: call(store, its_id, copy, its_tx)
-            )
+            first = self._steps.ask_first(lambda store: call(store, message_id, queues, 0, tx))
+
+            def follow(store: ChainedStore, its_id: int, copy: int) -> Moved:
+                return call(store, its_id, first.queues, copy, its_tx)
+
+            return self._copied(first, message_id, queue, tx, follow)
 
     def _copied(
         self,
-        first: Pending,
+        first: Moved,
         message_id: int,
         queue: str,
         tx: int,
         call: Callable[[ChainedStore, int, int], Pending],
-    ) -> Pending:
+    ) -> Moved:
         """The first store made a copy, if its pending has an id."""
         copy = chained_id(first.id)
         joined = self._steps.follow(first, message_id, queue, lambda store, message: call(store, message, copy))
         self._note_touched(message_id, tx)
         if first.id:
             self._expect(first.id, tx, joined)
-        return Pending(first.id, joined.completion)
+        return Moved(first.id, joined.completion, first.queues)
 
     def _expect(self, message_id: int, tx: int, joined: Joined) -> None:
         """The message is delivered once this is durable, or once `tx` is committed."""

@@ -63,6 +63,8 @@ class ChainSettling(ChainBase):
 
     def _abandon(self, tx: int) -> None:
         """Roll back a transaction of the chain's own, later if the first store does not take it now."""
+        if tx not in self._begun:
+            return
         try:
             self.rollback(tx)
         except FullError:

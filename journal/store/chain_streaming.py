@@ -6,13 +6,16 @@ meanwhile it is kept for them: in memory while it is small, then in a temporary 
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
+from typing import TypeVar
 
 from journal.completion import Completion
-from journal.errors import JournalError, LocalStorageError
+from journal.errors import FullError, LocalStorageError
 from journal.store.chain_settling import ChainSettling
 from journal.store.lockstep import chained_id
 from journal.store.model import Message
@@ -22,6 +25,8 @@ MEMORY_BYTES_MAX = 1024 * 1024
 """Of a body that is kept; what is larger goes to the file."""
 
 _PIECE_BYTES = 256 * 1024
+
+_T = TypeVar("_T")
 
 
 class KeptBody:
@@ -67,11 +72,6 @@ class KeptBody:
         except OSError as error:
             raise LocalStorageError(f"cannot read a body in {tempfile.gettempdir()}: {error}") from error
 
-    async def again_async(self) -> AsyncIterator[bytes]:
-        """The same in an event loop."""
-        for piece in self.again():
-            yield piece
-
     def __enter__(self) -> KeptBody:
         return self
 
@@ -87,6 +87,19 @@ def _not_kept(error: OSError) -> LocalStorageError:
     return LocalStorageError(f"cannot keep a body in {tempfile.gettempdir()}: {error}")
 
 
+async def _in_thread(call: Callable[[], _T]) -> _T:
+    """Let a thread do what may block. Whoever is cancelled meanwhile goes on only when that is over."""
+    running = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([running])
+        running.exception()  # the cancellation is told instead
+        raise
+
+
 class ChainStreaming(ChainSettling):
     """Operations that store a message whose body comes in pieces."""
 
@@ -99,13 +112,7 @@ class ChainStreaming(ChainSettling):
         try:
             with KeptBody() as kept:
                 first = self._first.store_stream(message, kept.passing(body), queues, own)
-                its_id, its_tx = chained_id(first.id), chained_id(own)
-                completions = [first.completion]
-                for place in range(1, len(self._stores)):
-                    pending = self._steps.ask_other(
-                        place, lambda store: store.store_stream(message, kept.again(), queues, its_tx, id=its_id)
-                    )
-                    completions.append(pending.completion)
+                completions = self._to_others(first, message, kept, queues, own)
             return self._streamed(first.id, completions, own, commit=not tx)
         except BaseException:
             if not tx:
@@ -115,24 +122,22 @@ class ChainStreaming(ChainSettling):
     async def store_stream_async(
         self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
     ) -> Pending:
-        """`store_stream` in an event loop, which bodies and full journals do not block. Accepted when it returns."""
-        own = self._streaming(tx)
+        """`store_stream` in an event loop, which bodies and full journals do not block. Accepted when it returns.
+
+        The first store takes the body in the event loop, so its journal must not wait for room by itself
+        (`room_timeout_ms` 0); the others may, in a thread. A caller that is cancelled waits for what that does.
+        """
+        begun: list[int] = []
         try:
+            await _in_thread(lambda: begun.append(self._streaming(tx)))
+            (own,) = begun
             with KeptBody() as kept:
                 first = await self._first.store_stream_async(message, kept.passing_async(body), queues, own)
-                its_id, its_tx = chained_id(first.id), chained_id(own)
-                completions = [first.completion]
-                for place in range(1, len(self._stores)):
-                    store = self._stores[place]
-                    try:
-                        pending = await store.store_stream_async(message, kept.again_async(), queues, its_tx, id=its_id)
-                    except JournalError as error:
-                        raise self._steps.broken(place, error) from error
-                    completions.append(pending.completion)
-            return self._streamed(first.id, completions, own, commit=not tx)
-        except BaseException:
-            if not tx:
-                self._abandon(own)
+                completions = await _in_thread(partial(self._to_others, first, message, kept, queues, own))
+            return await _in_thread(partial(self._streamed, first.id, completions, own, commit=not tx))
+        except (Exception, asyncio.CancelledError):
+            if begun and not tx:
+                await _in_thread(partial(self._abandon, *begun))
             raise
 
     def _streaming(self, tx: int) -> int:
@@ -143,9 +148,31 @@ class ChainStreaming(ChainSettling):
             self._steps.require_turn()
         return tx
 
+    def _to_others(
+        self, first: Pending, message: Message, kept: KeptBody, queues: Sequence[str], tx: int
+    ) -> list[Completion]:
+        """What the first store has got; completions of all."""
+        its_id, its_tx = chained_id(first.id), chained_id(tx)
+        completions = [first.completion]
+        for place in range(1, len(self._stores)):
+            pending = self._steps.ask_other(
+                place,
+                lambda store: store.store_stream(message, kept.again(), queues, its_tx, id=its_id, checked=True),
+            )
+            completions.append(pending.completion)
+        return completions
+
     def _streamed(self, message_id: int, completions: Sequence[Completion], tx: int, *, commit: bool) -> Pending:
         """All stores have the body, in their transactions."""
         with self._lock:
             joined = self._steps.joined(completions)
             self._note_touched(message_id, tx)
-        return Pending(message_id, self.commit(tx).completion if commit else joined.completion)
+        return Pending(message_id, self._commit_own(tx).completion if commit else joined.completion)
+
+    def _commit_own(self, tx: int) -> Pending:
+        """A body does not come again: it waits for room in the first store's journal, too."""
+        try:
+            return self.commit(tx)
+        except FullError:
+            self._first.room().wait(self._steps.lag_timeout_s)
+            return self.commit(tx)

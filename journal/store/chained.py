@@ -11,7 +11,7 @@ from journal.errors import JournalError, OutcomeUnknownError
 from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
-from journal.store.pending import Pending
+from journal.store.pending import Moved, Pending
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.settling import Prepared
 from journal.store.transactions import TransactionInfo
@@ -29,7 +29,11 @@ class ChainError(OutcomeUnknownError):
 
 
 class ChainedStore(Protocol):
-    """A store of a chain: `MessageStore` is one. With an `id` or `tx` of 0 it issues one; another is taken as it is."""
+    """A store of a chain: `MessageStore` is one. With an `id` or `tx` of 0 it issues one; another is taken as it is.
+
+    What the first store has decided is not decided again: a duplicate-detection id that it found new is `checked`, and
+    of the dead and the expired it tells the `queues`.
+    """
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending: ...
 
@@ -43,18 +47,27 @@ class ChainedStore(Protocol):
 
     def unbind(self, binding_id: int, tx: int = 0) -> Pending: ...
 
-    def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending: ...
+    def store(self, message: Message, tx: int = 0, *, id: int = 0, checked: bool = False) -> Pending: ...
 
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending: ...
 
-    def send(self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0) -> Pending: ...
+    def send(
+        self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0, checked: bool = False
+    ) -> Pending: ...
 
     def store_stream(
-        self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+        self,
+        message: Message,
+        body: Iterable[bytes],
+        queues: Sequence[str] = (),
+        tx: int = 0,
+        *,
+        id: int = 0,
+        checked: bool = False,
     ) -> Pending: ...
 
     async def store_stream_async(
-        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
     ) -> Pending: ...
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending: ...
@@ -81,14 +94,13 @@ class ChainedStore(Protocol):
         *,
         id: int = 0,
         tx: int = 0,
-    ) -> Pending:
-        """The pending's id is the copy's."""
+    ) -> Moved: ...
 
-    def expire(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
-        """The pending's id is the copy's at the expiry address, 0 if there is none."""
+    def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved: ...
 
-    def dead_letter(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
-        """The pending's id is the copy's at the dead-letter address, 0 if there is none."""
+    def dead_letter(
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+    ) -> Moved: ...
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending: ...
 

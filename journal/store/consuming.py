@@ -20,11 +20,11 @@ from journal.errors import (
 )
 from journal.store.changing import Change
 from journal.store.holding import Holding
-from journal.store.model import Delivery, ReferenceState
+from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
 from journal.store.pending import Pending
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_acknowledgement, encode_reference
+from journal.store.records import encode_acknowledgement, encode_reference, require_due
 from journal.store.transactions import StoreTransaction, Taken
 from journal.v1.journal_pb2 import DELETE, UPDATE
 from journal.v1.store_pb2 import ACKNOWLEDGE, REFERENCE, Acknowledgement, Reference
@@ -60,7 +60,6 @@ class Consuming(Holding):
         """Outside of transactions; with the operations that go into the same group before it."""
         queue_id = queue.record_id
         durable, references, chunks = state.remainder(message_id)
-        state.lock(message_id, queue_id, _PLAIN, holder)
         operations: list[PlainOperation] = [] if before is None else before
         if durable:
             if queue.config.durable:
@@ -68,6 +67,7 @@ class Consuming(Holding):
                 operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue_id))
             if references == 1:
                 operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
+        state.lock(message_id, queue_id, _PLAIN, holder)
         pending = Pending(message_id)
         if operations:
             try:
@@ -90,10 +90,10 @@ class Consuming(Holding):
         txn = self._transaction(tx)
         queue_id = queue.record_id
         durable = queue.config.durable and state.remainder(message_id)[0]
+        data = encode_acknowledgement(reason, holder)
         newly = self._lock_in(state, txn, message_id, queue, holder)
         pending = Pending(message_id)
         if durable:
-            data = encode_acknowledgement(reason, holder)
             try:
                 pending.completion = self._journal.update(message_id, ACKNOWLEDGE, data, subject=queue_id, tx=tx)
             except JournalError:
@@ -121,14 +121,15 @@ class Consuming(Holding):
                 return None
             now_ms = self._clock_ms()
             self._let_go_of_absent(now_ms)
+            self._give_back_left()
             queue_id = target.record_id
             delivery = state.take(queue_id, holder, now_ms)
             if delivery is None:
                 return None
             message_id, deliveries = delivery
             if target.config.durable and message_id not in self._volatile:
-                data = encode_reference(Reference.ACQUIRED, holder, deliveries)
                 try:
+                    data = encode_reference(Reference.ACQUIRED, holder, deliveries)
                     self._journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue_id)
                 except JournalError:
                     state.release(message_id, queue_id, holder)
@@ -174,6 +175,7 @@ class Consuming(Holding):
         pending = self._change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
         )
+        txn.unclaimed.discard((message_id, queue.record_id))
         state.claim(message_id, queue.record_id, holder)
         return pending
 
@@ -202,11 +204,13 @@ class Consuming(Holding):
     # ---- what a reference says -------------------------------------------------------------------------------------
 
     def deliveries(self, message_id: int, queue: str, count: int, tx: int = 0) -> Pending:
-        """Set how often a message was delivered, as its broker counts.
+        """Set how often a message was delivered, as its broker counts: 0 to `DELIVERIES_MAX`.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction changes it; in a transaction:
-        another one has locked it).
+        another one has locked it), InvalidOperationError.
         """
+        if not 0 <= count <= DELIVERIES_MAX:
+            raise InvalidOperationError(f"{count} deliveries are not 0 to {DELIVERIES_MAX}")
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
@@ -228,8 +232,10 @@ class Consuming(Holding):
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
         """Deliver a message not before `due` (ms since 1970, 0: at once); of one that is held, once it is given back.
 
-        Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it).
+        Raises QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it),
+        InvalidOperationError (a time that is none).
         """
+        require_due(due)
         with self._lock:
             state = self._enter()
             target = state.queue(queue)

@@ -36,7 +36,8 @@ class DuplicateWindow:
         self._reusable: deque[int] = deque()
         """Slots that had one, in the order in which they are taken again."""
         self._slots: dict[int, bytes] = {}
-        self._ids: set[bytes] = set()
+        self._ids: dict[bytes, int] = {}
+        """In the window: the slot, the last one if it has been entered again."""
         self._reserved: dict[bytes, int] = {}
         self._locked: dict[int, int] = {}
         """Slots of reservations, in the order in which they were reserved: the transaction."""
@@ -75,20 +76,20 @@ class DuplicateWindow:
             self._reusable.popleft()
 
     def enter(self, duplicate_id: bytes, slot: int) -> None:
-        """The id is in the window from now on, in `next_slot()`."""
+        """The id is in the window from now on, in `next_slot()`; also one that was entered before."""
         self._take(slot)
         self._place(duplicate_id, slot)
         self._reusable.append(slot)
 
     def _place(self, duplicate_id: bytes, slot: int) -> None:
         before = self._slots.get(slot)
-        if before is not None:
-            self._ids.discard(before)
+        if before is not None and self._ids.get(before) == slot:
+            del self._ids[before]
         self._slots[slot] = duplicate_id
-        self._ids.add(duplicate_id)
+        self._ids[duplicate_id] = slot
 
     def reserve(self, duplicate_id: bytes, slot: int, tx: int) -> Reservation:
-        """The id is `tx`'s until `settle`, in `next_slot(tx)`."""
+        """The id is `tx`'s until `settle`, in `next_slot(tx)`; also one that was entered or reserved before."""
         self._take(slot)
         self._reserved[duplicate_id] = tx
         self._locked.pop(slot, None)
@@ -99,7 +100,8 @@ class DuplicateWindow:
         """A transaction's ids enter the window, or are free again."""
         slots: dict[int, None] = {}
         for _, slot, duplicate_id in reservations:
-            self._reserved.pop(duplicate_id, None)
+            if self._reserved.get(duplicate_id) == self._locked[slot]:
+                del self._reserved[duplicate_id]
             slots.pop(slot, None)
             slots[slot] = None
             if entered:

@@ -3,6 +3,8 @@ for it in time."""
 
 from __future__ import annotations
 
+from itertools import islice
+
 from journal.acceptance import PlainOperation
 from journal.errors import FullError, MessageMissingError, QueueMissingError
 from journal.store.changing import Changing
@@ -26,8 +28,9 @@ class Holding(Changing):
             state = self._enter()
             pending = self._release_in_batches(state, state.held_by(name))
             self._absent.discard(name)
+            state.hold_over_locked(name)
             for txn in (*self._transactions.values(), *self._settling):
-                txn.let_go.add(name)
+                txn.unclaimed |= txn.acquired_for(name)
             return pending
 
     def _release_in_batches(self, state: QueueState, held: list[tuple[int, int]]) -> Pending:
@@ -59,26 +62,32 @@ class Holding(Changing):
             self._let_go_of_absent(self._clock_ms())
             self._absent.discard(holder)
             for txn in (*self._transactions.values(), *self._settling):
-                txn.let_go.discard(holder)
-                txn.unclaimed.discard(holder)
+                txn.unclaimed -= txn.acquired_for(holder)
             return [(message, state.queue_of(queue).config.name) for message, queue in state.reattach(holder)]
 
     def _collect(self) -> None:
         super()._collect()
+        self._give_back_left()
+
+    def _give_back_left(self) -> None:
+        """Go on with what came back from transactions after its holder had let go of it."""
         if not self._let_go:
             return
-        batch = [self._let_go.popleft() for _ in range(min(len(self._let_go), self._settings.release_operations_max))]
+        batch = list(islice(self._let_go, self._settings.release_operations_max))
         try:
-            self._release_all(self._state, [held for held in batch if self._is_held(*held)])
+            self._release_all(self._state, [held for held in batch if self._is_left(*held)])
         except FullError:
-            self._let_go.extendleft(reversed(batch))
+            return  # the next one who enters tries again
+        for held in batch:
+            del self._let_go[held]
 
-    def _is_held(self, message_id: int, queue_id: int) -> bool:
+    def _is_left(self, message_id: int, queue_id: int) -> bool:
+        """Nobody has come back for it, nor has it anew; it may be settled, or locked again, by now."""
         try:
             info = self._reference(message_id, self._state.queue_of(queue_id))
         except (QueueMissingError, MessageMissingError):
             return False
-        return info.state is ReferenceState.HELD
+        return info.state is ReferenceState.HELD and self._state.is_held_over(message_id, queue_id)
 
     def holders(self) -> list[str]:
         """Those who hold messages."""

@@ -92,7 +92,7 @@ class Lockstep:
         self._first = stores[0]
         self._stores = stores
         self._names = names
-        self._lag_timeout_s = lag_timeout_s
+        self.lag_timeout_s = lag_timeout_s
         self._joined: Joined | None = None
         self._everything: Joined | None = None
 
@@ -159,7 +159,7 @@ class Lockstep:
 
     def _await(self, joined: Joined) -> None:
         try:
-            joined.completion.wait(self._lag_timeout_s)
+            joined.completion.wait(self.lag_timeout_s)
         except DeadlineError as error:
             raise self.broken(joined.lagging(), error) from error
 

@@ -13,6 +13,9 @@ from typing import NamedTuple
 PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 4
 
+DELIVERIES_MAX = 2**31 - 1
+"""Of a count that is set. What is given back counts on behind it, and never comes to the end of its 32 bits."""
+
 Value = bool | int | float | str | bytes
 """A header's or property's value."""
 

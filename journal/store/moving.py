@@ -6,14 +6,14 @@ at one place or the other after any crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from journal.errors import JournalError, QueueMissingError
+from journal.errors import JournalError, QueueMissingError, StoreError
 from journal.store.consuming import Consuming, Reason
 from journal.store.looking import Looking
 from journal.store.model import Message, Origin, Routing
-from journal.store.pending import Pending
+from journal.store.pending import Moved, Pending
 from journal.store.records import encode_message
 from journal.store.sending import Outgoing
 from journal.store.streaming import Streaming
@@ -33,7 +33,7 @@ class Moving(Streaming, Consuming, Looking):
         *,
         id: int = 0,
         tx: int = 0,
-    ) -> Pending:
+    ) -> Moved:
         """Copy a message to queues of another address, and settle it in this one; the Pending's id is the copy's.
 
         The copy has no scheduled time and no duplicate-detection id. Raises QueueMissingError, MessageMissingError,
@@ -41,30 +41,47 @@ class Moving(Streaming, Consuming, Looking):
         """
         return self._move(message_id, queue, address, tuple(queues), reason, Acknowledgement.MOVED, id, tx)
 
-    def expire(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
+    def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved:
         """Settle a message as expired: moved to the queue's expiry address, if it has one, where it expires no more.
 
-        The Pending's id is the copy's, 0 if there is no such address.
-        Raises what `move` raises; QueueMissingError also if that address has no queue.
+        To `queues` of it, or else to those that `Moved.queues` tells: the multicast ones, and of the anycast ones that
+        with the fewest messages. Raises what `move` raises; QueueMissingError also if that address has no queue,
+        StoreError if there is no such address for `queues`.
         """
         with self._lock:
             config = self._enter().queue(queue).config
-        return self._dispose(message_id, queue, config.expiry_address, "expired", Acknowledgement.EXPIRED, id, tx)
+        return self._dispose(
+            message_id, queue, config.expiry_address, queues, "expired", Acknowledgement.EXPIRED, id, tx
+        )
 
-    def dead_letter(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
+    def dead_letter(
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+    ) -> Moved:
         """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one.
 
         For a broker to call when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. Otherwise as `expire`.
         """
         with self._lock:
             config = self._enter().queue(queue).config
-        return self._dispose(message_id, queue, config.dead_letter_address, "dead", Acknowledgement.DEAD, id, tx)
+        return self._dispose(
+            message_id, queue, config.dead_letter_address, queues, "dead", Acknowledgement.DEAD, id, tx
+        )
 
     def _dispose(
-        self, message_id: int, queue: str, address: str, reason: str, code: Reason, id: int, tx: int
-    ) -> Pending:
+        self,
+        message_id: int,
+        queue: str,
+        address: str,
+        queues: Sequence[str],
+        reason: str,
+        code: Reason,
+        id: int,
+        tx: int,
+    ) -> Moved:
         if address:
-            return self._move(message_id, queue, address, None, reason, code, id, tx)
+            return self._move(message_id, queue, address, tuple(queues) or None, reason, code, id, tx)
+        if queues:
+            raise StoreError(f"queue {queue} has no address of which {', '.join(queues)} could get the message")
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
@@ -73,7 +90,7 @@ class Moving(Streaming, Consuming, Looking):
                 settled = self._acknowledge_in(state, message_id, target, holder, tx, code)
             else:
                 settled = self._acknowledge(state, message_id, target, holder, code)
-            return Pending(0, settled.completion)
+            return Moved(0, settled.completion)
 
     def _move(
         self,
@@ -85,7 +102,7 @@ class Moving(Streaming, Consuming, Looking):
         code: Reason,
         id: int,
         tx: int,
-    ) -> Pending:
+    ) -> Moved:
         """Without `queues`: those that an unfiltered message to the address goes to."""
         with self._lock:
             state = self._enter()
@@ -104,8 +121,10 @@ class Moving(Streaming, Consuming, Looking):
             origin=Origin(message_id, message.address, queue, reason),
         )
         if tx or large:
-            return self._move_in(message_id, queue, copy, queues, code, id, tx)
-        return self._move_at_once(message_id, queue, copy, queues, code, id)
+            moved = self._move_in(message_id, queue, copy, queues, code, id, tx)
+        else:
+            moved = self._move_at_once(message_id, queue, copy, queues, code, id)
+        return Moved(moved.id, moved.completion, queues)
 
     def _queues_for(self, address: str) -> tuple[str, ...]:
         """All multicast queues of an address, and of the anycast ones that with the fewest messages."""

@@ -5,7 +5,7 @@ Hot path: one small object an operation; the completion is shared by all operati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 
 from journal.completion import Completion, completed
 from journal.errors import JournalError
@@ -48,3 +48,13 @@ class Pending:
     def __await__(self) -> Generator[object, None, int]:
         yield from self.completion.__await__()
         return self.id
+
+
+class Moved(Pending):
+    """An accepted move, expiry or dead letter: `id` is the copy's (0: there is none), `queues` are those it goes to."""
+
+    __slots__ = ("queues",)
+
+    def __init__(self, id: int, completion: Completion, queues: Sequence[str] = ()) -> None:
+        super().__init__(id, completion)
+        self.queues = tuple(queues)

@@ -8,6 +8,7 @@ from typing import Protocol
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
+from journal.limits import Limits
 
 
 class StoreJournal(Protocol):
@@ -16,6 +17,10 @@ class StoreJournal(Protocol):
     @property
     def shards(self) -> int:
         """P, the number of shards."""
+
+    @property
+    def limits(self) -> Limits:
+        """Its bounds."""
 
     @property
     def current(self) -> bool:

@@ -221,6 +221,13 @@ class QueueState(QueueFollowing):
         _, row = self._present(message_id, queue_id)
         self._tables.holds.hold_over(row)
 
+    def hold_over_locked(self, holder: str) -> None:
+        """The same of what transactions have locked of all that it holds."""
+        tables, flags = self._tables, self._references.flags
+        for row in tables.holds.rows(holder):
+            if flags[row] & STATE == LOCKED:
+                tables.holds.hold_over(row)
+
     def held_over(self, holder: str) -> list[tuple[int, int]]:
         """(message, queue) that it has held over, as `held_by`."""
         return self._held_of(self._tables.holds.over(holder))

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
-from journal.errors import DuplicateMessageError, MessageMissingError
+from journal.errors import MessageMissingError
 from journal.store.chained import ChainedStore
 from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
-from journal.store.model import Message, ReferenceInfo, ReferenceState
+from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.pending import Pending
 from journal.store.queue_entry import AddressEntry, BindingEntry
 from journal.store.transactions import TransactionInfo
@@ -189,7 +189,7 @@ class _Realigning:
             for info in references:
                 other.route(their_id, info.queue).wait()
         else:
-            self._send(self._first.message(message_id), queues, their_id)
+            self._other.send(self._first.message(message_id), queues, id=their_id, checked=True).wait()
         self._done.added += len(queues)
         arrived = {info.queue: info for info in other.explain(their_id)}
         for info in references:
@@ -201,13 +201,6 @@ class _Realigning:
         except MessageMissingError:
             return False
         return True
-
-    def _send(self, message: Message, queues: Sequence[str], their_id: int) -> None:
-        try:
-            sent = self._other.send(message, queues, id=their_id)
-        except DuplicateMessageError:  # it had the message, and has settled it
-            sent = self._other.send(replace(message, duplicate_id=b""), queues, id=their_id)
-        sent.wait()
 
     def _change(self, wanted: ReferenceInfo, theirs: ReferenceInfo) -> None:
         other, their_id, queue = self._other, theirs.message, wanted.queue

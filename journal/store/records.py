@@ -171,6 +171,12 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
     return b"".join(parts)
 
 
+def require_due(due: int) -> None:
+    """Raises InvalidOperationError for what is no time."""
+    if not 0 <= due <= _INT64_MAX:
+        raise InvalidOperationError(f"a time of {due} is not one in milliseconds since 1970")
+
+
 @lru_cache(maxsize=_ADDRESSES_KEPT)
 def _address_field(address: str) -> bytes:
     with _Checked("an address"):

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Sequence
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
-from journal.errors import DuplicateMessageError, JournalError, MessageMissingError, StoreError
+from journal.errors import DuplicateMessageError, FullError, JournalError, MessageMissingError, StoreError
 from journal.store.base import SHARD_MASK
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import Message
 from journal.store.pending import Pending
 from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_duplicate, encode_reference
+from journal.store.records import encode_duplicate, encode_reference, require_due
 from journal.store.settling import Settling
 from journal.store.transactions import Routed, StoreTransaction
 from journal.v1.journal_pb2 import ADD, UPDATE
@@ -29,13 +29,17 @@ from journal.v1.store_pb2 import DUPLICATE, MESSAGE, REFERENCE, ROUTE, Reference
 class Outgoing:
     """A message on its way into the store: its record's data, and a large one's chunks."""
 
-    __slots__ = ("body_bytes", "chunks", "data", "message")
+    __slots__ = ("body_bytes", "checked", "chunks", "data", "message")
 
-    def __init__(self, message: Message, data: bytes, chunks: Sequence[int] = (), body_bytes: int = 0) -> None:
+    def __init__(
+        self, message: Message, data: bytes, chunks: Sequence[int] = (), body_bytes: int = 0, *, checked: bool = False
+    ) -> None:
+        """`checked`: its duplicate-detection id was, by the first store of a chain, whose answer holds."""
         self.message = message
         self.data = data
         self.chunks = tuple(chunks)
         self.body_bytes = body_bytes
+        self.checked = checked
 
 
 class Adding:
@@ -112,7 +116,7 @@ class Sending(Settling):
         targets = [state.queue(name) for name in queues]
         require_routable(message.address, targets)
         message_id = self._new_id(address, wanted_id)
-        window, slot = self._slot(address, message, None)
+        window, slot = self._slot(address, message, None, checked=out.checked)
         operations: list[PlainOperation] = []
         if message.durable:
             operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
@@ -153,7 +157,7 @@ class Sending(Settling):
         targets = [state.queue(name) for name in queues]
         require_routable(message.address, targets)
         message_id = self._new_id(address, wanted_id)
-        window, slot = self._slot(address, message, txn)
+        window, slot = self._slot(address, message, txn, checked=out.checked)
         if durable:
             operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
             pending = Pending(message_id, self._journal.append_all(operations, tx=txn.tx))
@@ -173,22 +177,28 @@ class Sending(Settling):
         return pending
 
     def _slot(
-        self, address: AddressEntry, message: Message, txn: StoreTransaction | None
+        self, address: AddressEntry, message: Message, txn: StoreTransaction | None, *, checked: bool = False
     ) -> tuple[DuplicateWindow | None, int]:
         """The window that the message's duplicate id enters, if it does, and its slot there.
 
-        A duplicate refuses the whole transaction.
+        A duplicate refuses the whole transaction. One that is `checked` enters whatever the window says of it, if a
+        slot is free.
         """
         if not (message.duplicate_id and address.duplicate_window):
             return None, 0
         window = self._windows[address.record_id]
         try:
-            window.check(message.duplicate_id)
+            if not checked:
+                window.check(message.duplicate_id)
+            return window, window.next_slot(0 if txn is None else txn.tx)
         except DuplicateMessageError as error:
             if txn is not None:
                 txn.refused = error
             raise
-        return window, window.next_slot(0 if txn is None else txn.tx)
+        except FullError:
+            if not checked:
+                raise
+            return None, 0
 
     def _keep_volatile(
         self, message_id: int, out: Outgoing, address: AddressEntry, targets: Sequence[QueueEntry]
@@ -215,8 +225,10 @@ class Sending(Settling):
 
         After an acknowledge of an earlier route that is durable, it begins a new reference. Raises
         MessageMissingError (or another transaction stores it), QueueMissingError, StoreError (the queue is of another
-        address, or has it: arriving, or acknowledged and not yet durably so, included).
+        address, or has it: arriving, or acknowledged and not yet durably so, included), InvalidOperationError (a time
+        that is none).
         """
+        require_due(due)
         with self._lock:
             state = self._enter()
             entry, target = state.message(message_id), state.queue(queue)

@@ -6,6 +6,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from journal.errors import ConfigError
+from journal.limits import Limits
+
 REFERENCES_IN_MEMORY_MAX = 1_000_000
 """References that a node keeps in memory when an index takes the rest: about 250 MB."""
 
@@ -25,7 +28,8 @@ class StoreSettings(BaseModel):
     """A body up to this is in its message's record, a larger one in chunks. Below the journal's `data_bytes_max`."""
 
     chunk_bytes: int = Field(default=256 * 1024, ge=1)
-    """A chunk of a large message's body: what is read at a time, and well below a frame."""
+    """A chunk of a large message's body: what is read at a time, and well below a frame. No more than the journal's
+    `data_bytes_max`."""
 
     cache_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
     """Bodies kept until the local copy has them. Those not yet durable are kept beyond it."""
@@ -62,3 +66,17 @@ class StoreSettings(BaseModel):
         if self.chunk_bytes > self.message_bytes_max:
             raise ValueError("chunk_bytes > message_bytes_max")
         return self
+
+    def require_fit(self, limits: Limits) -> None:
+        """Raises ConfigError for records that a journal with these limits would refuse."""
+        data_bytes_max = limits.data_bytes_max
+        if self.inline_bytes_max >= data_bytes_max:
+            raise ConfigError(
+                f"store.inline_bytes_max ({self.inline_bytes_max}) must be below limits.data_bytes_max "
+                f"({data_bytes_max}): headers and properties are in the same record"
+            )
+        if self.chunk_bytes > data_bytes_max:
+            raise ConfigError(
+                f"store.chunk_bytes ({self.chunk_bytes}) is over limits.data_bytes_max ({data_bytes_max}): "
+                "a chunk is one record"
+            )

@@ -1,9 +1,10 @@
 """Transactions of a message store: begun, prepared, committed, rolled back; those in doubt stay so across loads.
 
-A commit's group also deletes the messages whose last reference it settles: that is decided when it is accepted, as
-another transaction may have settled one in between. What it acknowledges is gone from then on, and what it declares is
-there; what it adds and changes is visible once it is durable. A prepared transaction's rollback gives back what it held
-once that is durable, so that nobody is handed a message that a crash would lock again.
+A commit's group also deletes the messages whose last reference it settles (what no group has room for follows in
+groups behind it): that is decided when it is accepted, as another transaction may have settled one in between. What it
+acknowledges is gone from then on, and what it declares is there; what it adds and changes is visible once it is
+durable. A prepared transaction's rollback gives back what it held once that is durable, so that nobody is handed a
+message that a crash would lock again.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
-from journal.errors import JournalError, TransactionUnknownError
+from journal.errors import InvalidOperationError, JournalError, TransactionUnknownError
 from journal.store.base import StoreBase
 from journal.store.declared import bring_back, carry_out, queue_name
 from journal.store.duplicates import DuplicateWindow
@@ -70,9 +71,7 @@ class Settling(StoreBase):
             txn = self._known(tx)
             if txn.refused is not None:
                 raise txn.refused
-            last = self._last_references(txn)
-            deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for each in last]
-            completion = self._journal.commit(tx, then=[*deletes, *then])
+            completion = self._commit_with_deletes(txn, then)
             self._forget_transaction(txn)
             self._settling.append(txn)
             self._commit_taken(txn, completion)
@@ -82,17 +81,33 @@ class Settling(StoreBase):
             self._when_durable(completion, self._is_settled, txn, None)
             return Pending(tx, completion)
 
+    def _commit_with_deletes(self, txn: StoreTransaction, then: Sequence[PlainOperation]) -> Completion:
+        """What is not referred to any more is deleted with it; behind it, if that is more than one group takes."""
+        last = self._last_references(txn)
+        deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for records in last for each in records]
+        try:
+            return self._journal.commit(txn.tx, then=[*deletes, *then])
+        except InvalidOperationError:
+            if not deletes:
+                raise
+        completion = self._journal.commit(txn.tx, then=then)
+        self._when_durable(completion, self._leave_to_collect, last, None)
+        return completion
+
+    def _leave_to_collect(self, last: list[tuple[int, ...]], _: None) -> None:
+        self._garbage.extend(last)
+
     def _is_settled(self, txn: StoreTransaction, _: None) -> None:
         self._settling.remove(txn)
 
-    def _last_references(self, txn: StoreTransaction) -> list[int]:
-        """Records of durable messages of which the transaction settles all references that are left."""
-        state, records = self._state, []
+    def _last_references(self, txn: StoreTransaction) -> list[tuple[int, ...]]:
+        """Records of each durable message of which the transaction settles all references that are left."""
+        state, last = self._state, []
         for message_id, count in Counter(taken.message for taken in txn.taken).items():
             durable, references, chunks = state.remainder(message_id)
             if durable and references == count:
-                records += [message_id, *chunks]
-        return records
+                last.append((message_id, *chunks))
+        return last
 
     def _commit_taken(self, txn: StoreTransaction, completion: Completion) -> None:
         state = self._state
@@ -127,15 +142,14 @@ class Settling(StoreBase):
             state.acquire(*key, holder, _WHENEVER_MS)
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
-        if holder in txn.unclaimed:
+        if key in txn.unclaimed:
             state.hold_over(*key)
-        self._come_back(txn, key, holder)
+        self._come_back(key, holder)
 
-    def _come_back(self, txn: StoreTransaction, key: tuple[int, int], holder: str) -> None:
+    def _come_back(self, key: tuple[int, int], holder: str) -> None:
         """A reference is no longer locked: it is given back if its holder has let go of it meanwhile."""
-        overdue = holder not in self._absent and self._state.is_held_over(*key)
-        if overdue or holder in txn.let_go:
-            self._let_go.append(key)
+        if holder not in self._absent and self._state.is_held_over(*key):
+            self._let_go[key] = None
 
     def _commit_declared(self, txn: StoreTransaction) -> None:
         declared = txn.declared
@@ -182,13 +196,13 @@ class Settling(StoreBase):
         state = self._state
         for message_id, queue_id, holder, _durable in txn.taken:
             state.unlock(message_id, queue_id)
-            self._come_back(txn, (message_id, queue_id), holder)
+            self._come_back((message_id, queue_id), holder)
         for key, changed in txn.changed.items():
             if changed.acknowledged:
                 continue
             holder = state.reference(*key).holder
             state.unlock(*key)
-            self._come_back(txn, key, holder)
+            self._come_back(key, holder)
         if txn.declared:
             del self._declaring[txn.tx]
             bring_back(state, txn.declared)

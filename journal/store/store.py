@@ -45,8 +45,14 @@ class MessageStore(Declaring, TakingIn, Moving):
     def __init__(
         self, journal: StoreJournal, settings: StoreSettings | None = None, *, clock_ms: ClockMs = wall_clock_ms
     ) -> None:
-        """`clock_ms` gives milliseconds since 1970. Raises LocalStorageError if there is no place to swap to."""
-        super().__init__(journal, settings or StoreSettings(), clock_ms)
+        """`journal` is started; `clock_ms` gives milliseconds since 1970.
+
+        Raises ConfigError for settings that the journal's limits contradict, LocalStorageError if there is no place to
+        swap to.
+        """
+        settings = settings or StoreSettings()
+        settings.require_fit(journal.limits)
+        super().__init__(journal, settings, clock_ms)
         self._started = False
 
     def start(self, loaded: LoadedStore) -> None:
@@ -74,8 +80,9 @@ class MessageStore(Declaring, TakingIn, Moving):
             state.hold_all_over()
             self._absent = set(state.holders())
             for txn in self._transactions.values():
-                txn.unclaimed.update(changed.holder for changed in txn.changed.values() if changed.holder)
-                self._absent |= txn.unclaimed
+                acquired = {key: changed.holder for key, changed in txn.changed.items() if changed.holder}
+                txn.unclaimed.update(acquired)
+                self._absent.update(acquired.values())
             self._grace_until_ms = self._clock_ms() + self._settings.acquire_grace_ms
             self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages
@@ -95,6 +102,7 @@ class MessageStore(Declaring, TakingIn, Moving):
             state = self._enter()
             now_ms = self._clock_ms()
             self._let_go_of_absent(now_ms)
+            self._give_back_left()
             return state.due(now_ms)
 
     def room(self) -> Completion:

@@ -20,13 +20,14 @@ from journal.v1.store_pb2 import CHUNK
 class _Stream:
     """A message whose body is on its way into the store."""
 
-    __slots__ = ("address_id", "chunks", "id", "message", "own", "place", "queues", "tx")
+    __slots__ = ("address_id", "checked", "chunks", "id", "message", "own", "place", "queues", "tx")
 
-    def __init__(self, message: Message, queues: Sequence[str], tx: int, id: int) -> None:
+    def __init__(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool) -> None:
         self.message = message
         self.queues = tuple(queues)
         self.tx = tx
         self.id = id
+        self.checked = checked
         self.own = False
         """Whether the transaction is the stream's own."""
         self.address_id = 0
@@ -38,34 +39,39 @@ class _Stream:
 class Streaming(Sending):
     """Public operations that store messages."""
 
-    def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending:
+    def store(self, message: Message, tx: int = 0, *, id: int = 0, checked: bool = False) -> Pending:
         """Store a message without routing it yet, as `id` if it is given. A load deletes one that no queue ever got.
+
+        `checked`: another store that gets the same has found its duplicate-detection id new. That holds here too: it
+        enters the window whatever is there.
 
         Raises AddressMissingError, StoreError (the id is in use, or of another virtual shard than the address),
         MessageTooLargeError, InvalidOperationError, FullError, and DuplicateMessageError: if it is of a transaction,
         that can then only be rolled back.
         """
-        return self.send(message, (), tx, id=id)
+        return self.send(message, (), tx, id=id, checked=checked)
 
-    def send(self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0) -> Pending:
+    def send(
+        self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0, checked: bool = False
+    ) -> Pending:
         """Store a message and route it to queues of its address, in one group. Not delivered before `message.due`.
 
         Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
         """
         if len(message.body) > self._inline_bytes_max:
-            return self._send_large(message, queues, tx, id)
+            return self._send_large(message, queues, tx, id, checked)
         data = encode_message(message)
         with self._lock:
             if tx or message.duplicate_id or not message.durable or len(queues) != 1:
-                return self._send(Outgoing(message, data), queues, tx, id)
+                return self._send(Outgoing(message, data, checked=checked), queues, tx, id)
             return self._send_to_one(message, data, queues[0], id)
 
-    def _send_large(self, message: Message, queues: Sequence[str], tx: int, id: int) -> Pending:
+    def _send_large(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool) -> Pending:
         if len(message.body) > self._settings.message_bytes_max:
             raise MessageTooLargeError(
                 f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
             )
-        stream = self._open_stream(replace(message, body=b""), queues, tx, id)
+        stream = self._open_stream(replace(message, body=b""), queues, tx, id, checked)
         try:
             stream.chunks.feed(message.body)
             while stream.chunks.has_chunk(end=True):
@@ -76,13 +82,20 @@ class Streaming(Sending):
             raise
 
     def store_stream(
-        self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+        self,
+        message: Message,
+        body: Iterable[bytes],
+        queues: Sequence[str] = (),
+        tx: int = 0,
+        *,
+        id: int = 0,
+        checked: bool = False,
     ) -> Pending:
         """`send` with a body in pieces of any size, the message's own being empty. Waits for room in a full journal.
 
         What `body` raises cuts it off: nothing is left of it, and a transaction `tx` can only be rolled back.
         """
-        stream = self._open_stream(message, queues, tx, id)
+        stream = self._open_stream(message, queues, tx, id, checked)
         wait_s = self._settings.read_timeout_ms / 1000
         try:
             for piece in body:
@@ -129,12 +142,12 @@ class Streaming(Sending):
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
-    def _open_stream(self, message: Message, queues: Sequence[str], tx: int, id: int) -> _Stream:
+    def _open_stream(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool = False) -> _Stream:
         """Check what can be checked before the body comes."""
         if message.body:
             raise InvalidOperationError("a message whose body is streamed has none of its own")
         encode_message(message)
-        stream = _Stream(message, queues, tx, id)
+        stream = _Stream(message, queues, tx, id, checked)
         with self._lock:
             state = self._enter()
             txn = self._transaction(tx) if tx else None
@@ -143,7 +156,7 @@ class Streaming(Sending):
             require_routable(message.address, targets)
             if id:
                 self._new_id(address, id)
-            self._slot(address, message, txn)
+            self._slot(address, message, txn, checked=checked)
             stream.address_id = address.record_id
             stream.place = targets[0].record_id if targets else stream.address_id
         settings = self._settings
@@ -188,10 +201,11 @@ class Streaming(Sending):
         """The message behind its chunks, and the commit of a transaction of its own."""
         message, chunks = stream.message, stream.chunks
         if not chunks.ids:
-            return self.send(replace(message, body=chunks.rest()), stream.queues, stream.tx, id=stream.id)
+            whole = replace(message, body=chunks.rest())
+            return self.send(whole, stream.queues, stream.tx, id=stream.id, checked=stream.checked)
         data = encode_message(message, chunks=chunks.ids, body_bytes=chunks.bytes)
         with self._lock:
-            out = Outgoing(message, data, chunks.ids, chunks.bytes)
+            out = Outgoing(message, data, chunks.ids, chunks.bytes, checked=stream.checked)
             pending = self._send(out, stream.queues, stream.tx, stream.id)
             if stream.own:
                 pending.completion = self.commit(stream.tx).completion

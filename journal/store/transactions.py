@@ -102,10 +102,9 @@ class StoreTransaction:
     changed: dict[tuple[int, int], Changed] = field(default_factory=dict)
     """By message and queue."""
     declared: Declarations = field(default_factory=Declarations)
-    let_go: set[str] = field(default_factory=set)
-    """Holders who let go of everything meanwhile: a rollback gives theirs back to the queue."""
-    unclaimed: set[str] = field(default_factory=set)
-    """Of one that was in doubt at the load: holders for which it acquires, who have not come back."""
+    unclaimed: set[tuple[int, int]] = field(default_factory=set)
+    """(message, queue) that it acquires for a holder who has let go of everything since, or who has not come back since
+    the load."""
     reservations: list[Reservation] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Bodies of durable messages, for the cache once it is committed."""
@@ -115,6 +114,10 @@ class StoreTransaction:
         if self.body_bytes + len(body) <= bytes_max:
             self.bodies[message] = body
             self.body_bytes += len(body)
+
+    def acquired_for(self, holder: str) -> set[tuple[int, int]]:
+        """(message, queue) that a holder has by the commit, of those that it changes."""
+        return {key for key, changed in self.changed.items() if changed.holder == holder}
 
     def touches(self, queue: int) -> bool:
         return (

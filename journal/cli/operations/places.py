@@ -20,7 +20,6 @@ from journal.config import Settings
 from journal.errors import ConfigError
 from journal.limits import ID_MAX
 from journal.runtime import no_progress
-from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.xa.loading import XaLoader
 
@@ -56,10 +55,12 @@ def acting(settings: Settings, node: str | None, *, take_over: bool, progress: S
         with _asked(settings, node, take_over=take_over, progress=progress) as client:
             yield client
         return
+    store_settings = settings.store.model_copy(update={"acquire_grace_ms": ID_MAX, "swap_directory": None})
+    store_settings.require_fit(settings.limits)  # before anybody is fenced
     with (
         queue_loader(settings.journal) as loader,
         activated_journal(settings, take_over=take_over, progress=progress, loader=loader) as (journal, _),
-        MessageStore(journal, StoreSettings(acquire_grace_ms=ID_MAX)) as store,
+        MessageStore(journal, store_settings) as store,
     ):
         store.start(loader.loaded)
         give_back_of_the_dead(store)

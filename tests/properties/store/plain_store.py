@@ -81,7 +81,6 @@ class Transaction:
     created_address: bool = False
     destroyed_address: bool = False
     ids: list[bytes] = field(default_factory=list)
-    let_go: set[str] = field(default_factory=set)
 
     @property
     def declarations(self) -> int:
@@ -308,14 +307,13 @@ class PlainStore:
             if reference.state == "held" and reference.holder == holder:
                 self._give_back(reference)
         self.absent.discard(holder)
-        for txn in self.transactions.values():
-            txn.let_go.add(holder)
+        for reference in self._all_references():
+            if reference.holder == holder:
+                reference.held_over = True
 
     def reattach(self, holder: str, now_ms: int) -> set[Key]:
         self.let_go_of_absent(now_ms)
         self.absent.discard(holder)
-        for txn in self.transactions.values():
-            txn.let_go.discard(holder)
         for reference in self._all_references():
             if reference.holder == holder:
                 reference.held_over = False
@@ -413,8 +411,6 @@ class PlainStore:
         for key, reference in txn.changed.items():
             if key not in taken:
                 self.references[key] = reference
-                if reference.holder and reference.holder in txn.let_go:
-                    self._give_back(reference)
         self._give_back_overdue(self.references.values())
         for queue in txn.destroyed:
             self._drop_queue(queue)
@@ -428,17 +424,8 @@ class PlainStore:
         txn = self.transactions.pop(tx, None)
         if txn is None:
             raise Refusal(TransactionUnknownError)
-        for key, holder in txn.taken:
-            reference = self.references[key]
-            reference.tx = 0
-            if reference.holder and holder in txn.let_go:
-                self._give_back(reference)
-        taken = {key for key, _ in txn.taken}
-        for key in txn.changed.keys() - taken:
-            reference = self.references[key]
-            reference.tx = 0
-            if reference.holder and reference.holder in txn.let_go:
-                self._give_back(reference)
+        for key in {*(key for key, _ in txn.taken), *txn.changed}:
+            self.references[key].tx = 0
         self._give_back_overdue(self.references.values())
         self.address = self.address or txn.destroyed_address
         self.queues |= txn.destroyed
@@ -520,7 +507,6 @@ class PlainStore:
         for reference in self._all_references():
             reference.held_over = False
         for tx in [tx for tx, txn in self.transactions.items() if not txn.prepared]:
-            self.transactions[tx].let_go.clear()
             self.rollback(tx)
         for txn in self.transactions.values():
             self._keep_durable(txn)
@@ -561,4 +547,3 @@ class PlainStore:
         txn.unbound = {each: name for each, name in txn.unbound.items() if (self.queues | txn.destroyed)[name][1]}
         txn.created = {name: config for name, config in txn.created.items() if config[1]}
         txn.destroyed = {name: config for name, config in txn.destroyed.items() if config[1]}
-        txn.let_go.clear()

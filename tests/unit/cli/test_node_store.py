@@ -15,8 +15,10 @@ from journal.cli.node_store import StoreOwner
 from journal.config import load_settings
 from journal.errors import ConfigError, FullError, MessageTooLargeError
 from journal.journal import BlockingJournal
+from journal.limits import Limits
 from journal.local_journal import LocalJournal
 from journal.store.model import Message, QueueConfig
+from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.xa.resource import XaResource
 from journal.xa.xid import encode_xid, make_xid
@@ -66,6 +68,40 @@ def wait_until(done: Callable[[], bool]) -> None:
     while not done():
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("store", "names"),
+    [
+        ({"inline_bytes_max": 2000, "chunk_bytes": 2000}, r"store\.inline_bytes_max \(2000\)"),
+        ({"inline_bytes_max": 1999, "chunk_bytes": 2001}, r"store\.chunk_bytes \(2001\)"),
+        ({}, r"store\.inline_bytes_max \(262144\)"),
+    ],
+)
+def test_a_store_whose_records_the_journal_would_refuse_is_refused_before_the_node_starts(
+    tmp_path: Path, store: dict[str, Any], names: str
+) -> None:
+    settings = load_settings(None, store=store, limits={"data_bytes_max": 2000})
+    with pytest.raises(ConfigError, match=rf"^{names} .* limits\.data_bytes_max \(2000\)"):
+        StoreOwner(settings)
+    with (
+        LocalJournal(tmp_path / "journal", limits=settings.limits) as journal,
+        pytest.raises(ConfigError, match=rf"^{names} .* limits\.data_bytes_max \(2000\)"),
+    ):
+        MessageStore(journal, settings.store)
+
+
+def test_bodies_of_the_largest_records_that_the_journal_takes_are_stored(tmp_path: Path) -> None:
+    settings = StoreSettings(inline_bytes_max=1900, chunk_bytes=2000, message_bytes_max=10_000)
+    with LocalJournal(tmp_path / "journal", limits=Limits(data_bytes_max=2000)) as journal:
+        loader = QueueLoader(references_in_memory_max=10, queue_references_in_memory_max=10)
+        journal.activate(loader)
+        with MessageStore(journal, settings) as store:
+            store.start(loader.loaded)
+            declare(store)
+            for size in (1900, 1901, 10_000):
+                sent = store.send(Message("orders", bytes(size)), ["q"]).wait(WAIT_S)
+                assert store.message(sent).body == bytes(size)
 
 
 def test_what_is_not_durable_swaps_where_the_settings_say(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 from journal.acceptance import PlainOperation
-from journal.completion import Completion
+from journal.completion import Completion, completed
 from journal.errors import (
     ConfigError,
     DeadlineError,
@@ -35,7 +35,7 @@ from journal.store.large import BodyStream
 from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
-from journal.store.pending import Pending
+from journal.store.pending import Moved, Pending
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.settling import Prepared
 from journal.store.store import MessageStore
@@ -57,6 +57,7 @@ class StoreFake:
         self.before_call: Callable[[], object] = lambda: None
         self.closed = False
         self.not_durable = NotDurable()
+        self.room_now = False
         self._next_id = first_id
         self._group = Completion()
 
@@ -95,14 +96,16 @@ class StoreFake:
     def unbind(self, binding_id: int, tx: int = 0) -> Pending:
         return self._do("unbind", binding_id, tx)
 
-    def store(self, message: Message, tx: int = 0, *, id: int = 0) -> Pending:
-        return self._make("store", message, tx, id=id)
+    def store(self, message: Message, tx: int = 0, *, id: int = 0, checked: bool = False) -> Pending:
+        return self._make("store", message, tx, checked, id=id)
 
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
         return self._do("route", message_id, queue, due, tx)
 
-    def send(self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0) -> Pending:
-        return self._make("send", message, tuple(queues), tx, id=id)
+    def send(
+        self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0, checked: bool = False
+    ) -> Pending:
+        return self._make("send", message, tuple(queues), tx, checked, id=id)
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         return self._do("acknowledge", message_id, queue, holder, tx)
@@ -137,25 +140,40 @@ class StoreFake:
         *,
         id: int = 0,
         tx: int = 0,
-    ) -> Pending:
-        return self._make("move", message_id, queue, address, tuple(queues), reason, tx, id=id)
+    ) -> Moved:
+        moved = self._make("move", message_id, queue, address, tuple(queues), reason, tx, id=id)
+        return Moved(moved.id, moved.completion, queues)
 
-    def expire(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
-        return self._make("expire", message_id, queue, tx, id=id)
+    def expire(self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0) -> Moved:
+        return self._dispose("expire", message_id, queue, tx, queues, id=id)
 
-    def dead_letter(self, message_id: int, queue: str, *, id: int = 0, tx: int = 0) -> Pending:
-        return self._make("dead_letter", message_id, queue, tx, id=id)
+    def dead_letter(
+        self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
+    ) -> Moved:
+        return self._dispose("dead_letter", message_id, queue, tx, queues, id=id)
+
+    def _dispose(self, name: str, message_id: int, queue: str, tx: int, queues: Sequence[str], id: int) -> Moved:
+        chosen = tuple(queues) or (f"its-choice-{self._next_id}",)
+        moved = self._make(name, message_id, queue, tx, chosen, id=id)
+        return Moved(moved.id, moved.completion, chosen)
 
     def store_stream(
-        self, message: Message, body: Iterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+        self,
+        message: Message,
+        body: Iterable[bytes],
+        queues: Sequence[str] = (),
+        tx: int = 0,
+        *,
+        id: int = 0,
+        checked: bool = False,
     ) -> Pending:
-        return self._make("store_stream", message, b"".join(body), tuple(queues), tx, id=id)
+        return self._make("store_stream", message, b"".join(body), tuple(queues), tx, checked, id=id)
 
     async def store_stream_async(
-        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
+        self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0
     ) -> Pending:
         pieces = [piece async for piece in body]
-        return self._make("store_stream", message, b"".join(pieces), tuple(queues), tx, id=id)
+        return self._make("store_stream", message, b"".join(pieces), tuple(queues), tx, False, id=0)
 
     def schedule(self, message_id: int, queue: str, due: int, tx: int = 0) -> Pending:
         return self._do("schedule", message_id, queue, due, tx)
@@ -227,7 +245,8 @@ class StoreFake:
         return 3
 
     def room(self) -> Completion:
-        return self._do("room").completion
+        self.calls.append(("room",))
+        return completed() if self.room_now else self._group
 
     def flush(self) -> Completion:
         return self._do("flush").completion
@@ -268,8 +287,8 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     chain.release(stored, "q", "h", tx)
     chain.schedule(stored, "q", 9, tx)
     copy = chain.move(stored, "q", "other", ["o"], "why", tx).id
-    expired = chain.expire(sent, "q", tx).id
-    dead = chain.dead_letter(sent, "q", tx).id
+    expiry, dead_letter = chain.expire(sent, "q", tx), chain.dead_letter(sent, "q", tx, queues=["d"])
+    expired, dead = expiry.id, dead_letter.id
     commit_all([first, *others])
     chain.acknowledge(copy, "o", "h", tx)
     chain.reattach("h")
@@ -282,16 +301,16 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("create_address", "orders", 10, tx),
         ("create_queue", config, tx),
         ("bind", "q", "key", "filter", tx, binding),
-        ("store", MESSAGE, tx, stored),
-        ("send", MESSAGE, ("q",), tx, sent),
+        ("store", MESSAGE, tx, False, stored),
+        ("send", MESSAGE, ("q",), tx, False, sent),
         ("route", stored, "q", 7, tx),
         ("acquire", stored, "q", "h", tx),
         ("deliveries", stored, "q", 3, tx),
         ("release", stored, "q", "h", tx),
         ("schedule", stored, "q", 9, tx),
         ("move", stored, "q", "other", ("o",), "why", tx, copy),
-        ("expire", sent, "q", tx, expired),
-        ("dead_letter", sent, "q", tx, dead),
+        ("expire", sent, "q", tx, expiry.queues, expired),
+        ("dead_letter", sent, "q", tx, ("d",), dead),
         ("acknowledge", copy, "o", "h", tx),
         ("reattach", "h"),
         ("release_holder", "h"),
@@ -307,8 +326,8 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
 
 
 def as_chained(calls: Sequence[tuple[Any, ...]], ids: Sequence[int]) -> list[tuple[Any, ...]]:
-    """The calls as they reach the stores behind the first."""
-    return [tuple(chained_id(one) if one in ids else one for one in call) for call in calls]
+    """The calls as they reach the stores behind the first, which has checked duplicate ids."""
+    return [tuple(chained_id(one) if one in ids else one is False or one for one in call) for call in calls]
 
 
 def test_an_id_of_the_chain_keeps_its_virtual_shard_and_is_none_that_a_journal_issues() -> None:
@@ -386,7 +405,7 @@ def test_a_transaction_has_one_number_in_the_chain_and_a_derived_one_in_the_othe
     committed = chain.commit(tx)
     commit_all([first, second])
     assert committed.wait(0) == tx
-    expected = [("begin", tx), ("send", MESSAGE, ("q",), tx, message), ("prepare", tx, b"xid"), ("commit", tx)]
+    expected = [("begin", tx), ("send", MESSAGE, ("q",), tx, False, message), ("prepare", tx, b"xid"), ("commit", tx)]
     assert first.calls == expected
     assert second.calls == as_chained(expected, [tx, message])
 
@@ -412,7 +431,7 @@ def test_a_body_comes_once_and_every_store_gets_it_in_a_transaction_of_the_chain
     pieces = iter([b"one ", b"two"])
     pending = chain.store_stream(MESSAGE, pieces, ["q"])
     tx = first.calls[0][1]
-    expected = [("begin", tx), ("store_stream", MESSAGE, b"one two", ("q",), tx, pending.id), ("commit", tx)]
+    expected = [("begin", tx), ("store_stream", MESSAGE, b"one two", ("q",), tx, False, pending.id), ("commit", tx)]
     assert first.calls == expected
     assert second.calls == as_chained(expected, [tx, pending.id])
     commit_all([first, second])
@@ -428,13 +447,94 @@ def test_a_body_in_an_event_loop_comes_in_the_transaction_that_is_given() -> Non
     chain, (first, second) = chain_of()
     tx = chain.begin()
     pending = asyncio.run(chain.store_stream_async(MESSAGE, _pieces(b"one ", b"two"), ["q"], tx))
-    expected = [("begin", tx), ("store_stream", MESSAGE, b"one two", ("q",), tx, pending.id)]
+    expected = [("begin", tx), ("store_stream", MESSAGE, b"one two", ("q",), tx, False, pending.id)]
     assert first.calls == expected
     assert second.calls == as_chained(expected, [tx, pending.id])
     first.commit_group()
     assert not pending.done
     second.commit_group()
     assert pending.wait(0) == pending.id
+
+
+@pytest.mark.parametrize("at", ["begin", "store_stream", "commit", "rollback"])
+def test_an_event_loop_goes_on_while_another_store_waits_for_room(at: str) -> None:
+    chain, (_, second) = chain_of()
+    waits, has_room = threading.Event(), threading.Event()
+    in_time: list[bool] = []
+
+    def wait_for_room() -> None:
+        if len(second.calls) == (2 if at == "rollback" else ["begin", "store_stream", "commit"].index(at)):
+            waits.set()
+            in_time.append(has_room.wait(10))
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"one"
+        if at == "rollback":
+            second.calls.append(("nothing of the body",))
+            raise KeyError("the producer is gone")
+
+    async def store() -> None:
+        second.before_call = wait_for_room
+        storing = asyncio.create_task(chain.store_stream_async(MESSAGE, body(), ["q"]))
+        while not waits.is_set() and not storing.done():
+            await asyncio.sleep(0.001)
+        has_room.set()
+        if at == "rollback":
+            with pytest.raises(KeyError):
+                await storing
+        else:
+            await storing
+
+    asyncio.run(store())
+    assert in_time == [True]
+
+
+@pytest.mark.parametrize("at", ["begin", "store_stream"])
+def test_whoever_is_cancelled_while_another_store_waits_leaves_nothing_in_any(at: str) -> None:
+    chain, (first, second) = chain_of()
+    waits, has_room = threading.Event(), threading.Event()
+
+    def wait_for_room() -> None:
+        if len(second.calls) == ["begin", "store_stream"].index(at):
+            waits.set()
+            has_room.wait(10)
+
+    async def store() -> None:
+        second.before_call = wait_for_room
+        storing = asyncio.create_task(chain.store_stream_async(MESSAGE, _pieces(b"one"), ["q"]))
+        while not waits.is_set() and not storing.done():
+            await asyncio.sleep(0.001)
+        for _ in range(3):
+            storing.cancel()
+            await asyncio.sleep(0)
+        assert not storing.done()
+        has_room.set()
+        with pytest.raises(asyncio.CancelledError):
+            await storing
+
+    asyncio.run(store())
+    done = ["begin", "rollback"] if at == "begin" else ["begin", "store_stream", "rollback"]
+    assert [call[0] for call in first.calls] == [call[0] for call in second.calls] == done
+    chain.store(MESSAGE)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
+def test_a_body_that_has_come_waits_for_room_for_its_commit(asynchronous: bool) -> None:
+    chain, (first, second) = chain_of()
+
+    def fill_up() -> None:
+        if [call[0] for call in first.calls] == ["begin", "store_stream"]:
+            first.before_call = lambda: None
+            first.refusals.append(FullError("no room"))
+
+    first.before_call = fill_up
+    first.room_now = True
+    if asynchronous:
+        asyncio.run(chain.store_stream_async(MESSAGE, _pieces(b"one"), ["q"]))
+    else:
+        chain.store_stream(MESSAGE, [b"one"], ["q"])
+    assert [call[0] for call in first.calls] == ["begin", "store_stream", "room", "commit"]
+    assert [call[0] for call in second.calls] == ["begin", "store_stream", "commit"]
 
 
 def test_a_body_that_is_cut_off_is_rolled_back_and_the_chain_goes_on() -> None:
@@ -687,8 +787,8 @@ def test_a_chain_has_every_operation_of_a_store_and_asks_for_no_more() -> None:
     assert operations.keys() - own.keys() == OF_ONE_STORE
     for name in operations.keys() - OF_ONE_STORE:
         takes, given = (signature(found[name]).parameters for found in (own, operations))
-        # ids are given by a chain, not to it; and nobody begins a transaction of a number of its own in it
-        left_out = {"id"} | ({"tx"} if name == "begin" else set())
+        # ids are given and checked by a chain, not for it; and nobody begins a transaction of a number of its own in it
+        left_out = {"id", "checked"} | ({"tx"} if name == "begin" else set())
         assert takes.keys() == given.keys() - left_out, name
         assert all(takes[each].default == given[each].default for each in takes), name
 

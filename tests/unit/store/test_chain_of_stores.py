@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import DuplicateMessageError, MessageMissingError, MessageTooLargeError, StoreError
+from journal.errors import (
+    DuplicateMessageError,
+    MessageHeldError,
+    MessageMissingError,
+    MessageTooLargeError,
+    StoreError,
+)
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
 from journal.store.model import Message, QueueConfig, ReferenceState
@@ -235,6 +241,107 @@ def test_the_dead_and_the_expired_go_to_their_addresses_in_both_stores(nodes: li
     assert [nodes[1].store.describe(chained_id(copy.id)) is not None for copy in copies] == [True] * 4
 
 
+@pytest.mark.parametrize("body", [b"small", bytes(250)], ids=["small", "large"])
+@pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
+def test_the_first_store_chooses_the_queue_of_a_copy_for_all(
+    nodes: list[StoreNode], transacted: bool, body: bytes
+) -> None:
+    """Of several anycast ones it is that with the fewest messages: which is another one in each store."""
+    chain = declared_chain_of(nodes)
+    for address in ("dead", "late"):
+        chain.create_queue(QueueConfig(f"{address}/2", address)).wait(10)
+        nodes[0].store.send(Message(address, b"not in the other store yet"), [address]).wait(10)
+    sent = [chain.send(Message("orders", body), [QUEUE.name]).wait(10) for _ in range(2)]
+    tx = chain.begin() if transacted else 0
+    moved = [chain.dead_letter(sent[0], QUEUE.name, tx), chain.expire(sent[1], QUEUE.name, tx)]
+    assert [each.queues for each in moved] == [("dead/2",), ("late/2",)]
+    if transacted:
+        chain.commit(tx)
+    chain.flush().wait(10)
+    for node in nodes:
+        assert [bodies(node, name) for name in ("dead/2", "late/2")] == [[body], [body]]
+
+
+# ---- duplicates --------------------------------------------------------------------------------------------------
+
+
+def is_seen(node: StoreNode, duplicate_id: bytes) -> bool:
+    """In a transaction that is rolled back."""
+    tx = node.store.begin()
+    try:
+        node.store.send(Message("orders", duplicate_id=duplicate_id), [QUEUE.name], tx)
+    except DuplicateMessageError:
+        return True
+    finally:
+        node.store.rollback(tx)
+    return False
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "in-pieces"])
+@pytest.mark.parametrize("size", [1, 250], ids=["small", "large"])
+@pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
+def test_a_duplicate_id_that_is_new_to_the_first_store_is_new_to_the_chain(
+    nodes: list[StoreNode], transacted: bool, size: int, streamed: bool
+) -> None:
+    """What only the other store got before a crash is settled there, and its producer sends it again."""
+    chain = declared_chain_of(nodes)
+    lost = nodes[1].store.send(Message("orders", duplicate_id=b"again"), [QUEUE.name]).wait(10)
+    nodes[1].store.acknowledge(lost, QUEUE.name).wait(10)
+    tx = chain.begin() if transacted else 0
+    if streamed:
+        sent = chain.store_stream(Message("orders", duplicate_id=b"again"), [bytes(size)], [QUEUE.name], tx)
+    else:
+        sent = chain.send(Message("orders", bytes(size), duplicate_id=b"again"), [QUEUE.name], tx)
+    if transacted:
+        chain.commit(tx)
+    sent.wait(10)
+    assert [bodies(node) for node in nodes] == [[bytes(size)], [bytes(size)]]
+    for number in range(9):
+        chain.send(Message("orders", duplicate_id=b"%d" % number), [QUEUE.name]).wait(10)
+    assert [is_seen(node, b"again") for node in nodes] == [True, True]
+    for node in nodes:
+        node.crash()
+    assert [is_seen(node, b"again") for node in nodes] == [True, True]
+    chain_of(nodes).send(Message("orders", duplicate_id=b"the eleventh"), [QUEUE.name]).wait(10)
+    assert [is_seen(node, b"again") for node in nodes] == [False, False]
+
+
+def test_an_id_that_a_rollback_freed_in_the_first_store_is_free_in_the_chain(nodes: list[StoreNode]) -> None:
+    chain = declared_chain_of(nodes)
+    tx = chain.begin()
+    chain.send(Message("orders", b"first try", duplicate_id=b"id"), [QUEUE.name], tx)
+    chain.prepare(tx, b"xid").wait(10)
+    with nodes[1].blocked_writer():
+        rolled_back = chain.rollback(tx)
+        nodes[0].store.flush().wait(10)
+        again = chain.send(Message("orders", b"second try", duplicate_id=b"id"), [QUEUE.name])
+        assert not rolled_back.done
+    again.wait(10)
+    assert [bodies(node) for node in nodes] == [[b"second try"], [b"second try"]]
+    assert [is_seen(node, b"id") for node in nodes] == [True, True]
+
+
+def test_windows_that_filled_in_another_order_refuse_nothing_that_the_first_store_takes(
+    nodes: list[StoreNode],
+) -> None:
+    """A streamed body is in the first store before what is sent meanwhile, and is cut off before the other one."""
+    chain = chain_of(nodes)
+    chain.create_address("orders", 2)
+    chain.create_queue(QUEUE).wait(10)
+    for known in (b"a", b"b"):
+        chain.send(Message("orders", duplicate_id=known), [QUEUE.name]).wait(10)
+    streaming, other = chain.begin(), chain.begin()
+    nodes[0].store.store_stream(Message("orders", duplicate_id=b"x"), PIECES, [QUEUE.name], streaming)
+    chain.send(Message("orders", duplicate_id=b"y"), [QUEUE.name], other)
+    chain.commit(other).wait(10)
+    chain.rollback(streaming).wait(10)
+    kept = [known for known in (b"a", b"b") if is_seen(nodes[0], known)]
+    (gone,) = {b"a", b"b"} - {*kept}
+    chain.send(Message("orders", duplicate_id=gone), [QUEUE.name]).wait(10)
+    assert chain.error is None
+    assert [is_seen(node, gone) for node in nodes] == [True, True]
+
+
 def test_what_time_brings_to_the_first_store_the_others_follow(nodes: list[StoreNode]) -> None:
     chain = declared_chain_of(nodes)
     held, due = (chain.send(Message("orders", body), [QUEUE.name]).wait(10) for body in (b"held", b"due"))
@@ -257,6 +364,33 @@ def test_what_time_brings_to_the_first_store_the_others_follow(nodes: list[Store
     chain.acknowledge(due, QUEUE.name, "new").wait(10)
     seen = [[(info.state, info.holder, info.deliveries) for info in node.store.browse(QUEUE.name)] for node in nodes]
     assert seen[0] == seen[1] == [(ReferenceState.READY, "", 2)]
+
+
+@pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
+def test_what_a_store_that_began_earlier_has_given_back_already_its_holder_may_release(
+    nodes: list[StoreNode], transacted: bool
+) -> None:
+    chain = declared_chain_of(nodes)
+    sent = [chain.send(Message("orders", b"%d" % number), [QUEUE.name]).wait(10) for number in range(2)]
+    for message, holder in zip(sent, "ab", strict=True):
+        chain.acquire(message, QUEUE.name, holder).wait(10)
+    for node in nodes:
+        node.crash()
+    chain = chain_of(nodes)
+    nodes[1].clock.now_ms += SETTINGS.acquire_grace_ms
+    chain.reattach("a")
+    assert [sorted(node.store.holders()) for node in nodes] == [["a", "b"], []]
+    tx = chain.begin() if transacted else 0
+    for message, holder in zip(sent, "ab", strict=True):
+        chain.release(message, QUEUE.name, holder, tx)
+    if transacted:
+        chain.commit(tx)
+    chain.flush().wait(10)
+    seen = [[(info.state, info.deliveries) for info in node.store.browse(QUEUE.name)] for node in nodes]
+    assert seen[0] == seen[1] == [(ReferenceState.READY, 1)] * 2
+    with pytest.raises(MessageHeldError):
+        chain.release(sent[0], QUEUE.name)
+    assert chain.error is None
 
 
 def test_a_prepare_says_what_is_not_durable_in_the_chains_ids(nodes: list[StoreNode]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from journal.errors import DuplicateMessageError
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
 from journal.store.model import Message, QueueConfig
@@ -93,13 +94,15 @@ def test_what_only_another_store_got_is_undone_there(nodes: list[StoreNode]) -> 
     require_same(nodes)
 
 
-def test_a_message_whose_duplicate_id_the_other_store_has_seen_is_put_back_without_it(nodes: list[StoreNode]) -> None:
+def test_a_message_whose_duplicate_id_the_other_store_has_seen_is_put_back_with_it(nodes: list[StoreNode]) -> None:
     chain, (first, second) = chain_of(nodes), (node.store for node in nodes)
     sent = chain.send(Message("orders", b"one", duplicate_id=b"id"), ["q"]).wait(WAIT_S)
     second.acknowledge(chained_id(sent), "q").wait(WAIT_S)
     assert realigned(nodes).added == 1
-    assert first.message(sent).duplicate_id == b"id"
-    assert second.message(chained_id(sent)).duplicate_id == b""
+    assert first.message(sent).duplicate_id == second.message(chained_id(sent)).duplicate_id == b"id"
+    with pytest.raises(DuplicateMessageError):
+        second.send(Message("orders", b"one", duplicate_id=b"id"), ["q"])
+    require_same(nodes)
 
 
 @pytest.mark.parametrize("settle", [MessageStore.commit, MessageStore.rollback], ids=["commit", "rollback"])

@@ -49,6 +49,29 @@ def remembered(store: MessageStore, ids: bytes = b"abcdefgh") -> bytes:
     return bytes(each for each in ids if refuses(store, bytes([each])))
 
 
+def test_an_id_that_enters_again_stays_as_long_as_the_last_time_says() -> None:
+    window = DuplicateWindow(1, 3)
+    for duplicate_id in (b"a", b"b", b"a"):
+        window.enter(duplicate_id, window.next_slot())
+    for duplicate_id, ids in ((b"c", {b"a", b"b", b"c"}), (b"d", {b"a", b"c", b"d"}), (b"e", {b"c", b"d", b"e"})):
+        window.enter(duplicate_id, window.next_slot())
+        assert window.ids() == ids
+
+
+@pytest.mark.parametrize("first_enters", [True, False])
+def test_an_id_that_another_transaction_reserves_again_is_its_own(first_enters: bool) -> None:
+    window = DuplicateWindow(1, 3)
+    first, second = (window.reserve(b"a", window.next_slot(tx), tx) for tx in (7, 8))
+    window.settle([first], entered=first_enters)
+    with pytest.raises(DuplicateMessageError):
+        window.check(b"a")
+    window.settle([second], entered=True)
+    assert window.ids() == {b"a"}
+    window.settle([window.reserve(b"b", window.next_slot(), 9)], entered=True)
+    window.settle([window.reserve(b"c", window.next_slot(), 9)], entered=True)
+    assert window.ids() == {b"a", b"b", b"c"}
+
+
 def test_a_duplicate_is_refused_and_changes_nothing(node: StoreNode) -> None:
     store = node.store
     send(store, b"a")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 
 from journal.errors import MessageHeldError, MessageMissingError, QueueMissingError
 from journal.store.model import Delivery, QueueConfig, ReferenceState
+from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
-from tests.support.stores import StoreNode, bodies, infos, refuse, send, taken
+from tests.support.stores import StoreNode, bodies, declare, infos, refuse, send, taken
 
 Reactivate = Callable[[StoreNode], MessageStore]
 BOTH = pytest.mark.parametrize("reactivate", [StoreNode.restart, StoreNode.crash], ids=["restart", "crash"])
@@ -180,6 +182,84 @@ def test_what_a_transaction_locks_goes_with_its_holder_when_that_lets_go(store: 
     store.rollback(tx).wait()
     store.flush().wait()
     assert store.take("q", "next") == Delivery(sent, 1)
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_what_a_holder_acquires_after_it_has_let_go_stays_its_own(store: MessageStore, commits: bool) -> None:
+    old, new, inside = (send(store, b"%d" % number) for number in range(3))
+    store.acquire(old, "q", "h").wait()
+    tx = store.begin()
+    store.acknowledge(old, "q", "h", tx)
+    store.acquire(inside, "q", "h", tx)
+    store.release_holder("h").wait()
+    store.acquire(new, "q", "h").wait()
+    store.deliveries(new, "q", 7, tx)
+    store.acquire(inside, "q", "h", tx)
+    (store.commit if commits else store.rollback)(tx).wait()
+    store.flush().wait()
+    assert store.take("q", "next") == (None if commits else Delivery(old, 1))
+    assert store.reattach("h") == ([(new, "q"), (inside, "q")] if commits else [(new, "q")])
+
+
+GIVEN_BACK_ONE_BY_ONE = StoreSettings(release_operations_max=1)
+
+
+@pytest.mark.parametrize("lets_go", ["grace", "itself"])
+def test_who_comes_back_before_it_is_given_back_keeps_it(tmp_path: Path, lets_go: str) -> None:
+    """A rollback after a holder let go gives back in bounded groups: most of it waits for the next ones."""
+    with StoreNode(tmp_path, GIVEN_BACK_ONE_BY_ONE) as node:
+        declare(node.store, "q")
+        sent = [send(node.store, b"%d" % number) for number in range(6)]
+        for message in sent:
+            node.store.acquire(message, "q", "h").wait()
+        store = node.restart() if lets_go == "grace" else node.store
+        tx = store.begin()
+        for message in sent:
+            store.acknowledge(message, "q", "h", tx)
+        if lets_go == "grace":
+            node.clock.now_ms += node.settings.acquire_grace_ms
+            store.tick()
+        else:
+            store.release_holder("h").wait()
+        with node.blocked_writer():
+            store.rollback(tx)
+            # the first is given back; the second is settled, the third taken by another, the fourth locked again
+            assert [info.holder for info in infos(store)] == ["", *["h"] * 5]
+            store.acknowledge(sent[1], "q", "h")
+            store.release(sent[2], "q", "h")
+            assert store.take("q", "other") == Delivery(sent[0], 1)
+            assert store.take("q", "other") == Delivery(sent[2], 1)
+            again = store.begin()
+            store.acknowledge(sent[3], "q", "h", again)
+            store.acquire(sent[4], "q", "h")
+            assert store.reattach("h") == [(sent[5], "q"), (sent[4], "q")]
+        for _ in range(10):
+            store.deliveries(sent[5], "q", 3).wait()  # groups that become durable are when it goes on
+        store.rollback(again).wait()
+        assert [(info.message, info.holder) for info in infos(store)] == [
+            *((sent[place], "other") for place in (0, 2)),
+            *((sent[place], "h") for place in (3, 4, 5)),
+        ]
+
+
+def test_what_nobody_comes_back_for_is_given_back_group_by_group(tmp_path: Path) -> None:
+    """Also what another transaction has locked and left meanwhile, once."""
+    with StoreNode(tmp_path, GIVEN_BACK_ONE_BY_ONE) as node:
+        store = node.store
+        declare(store, "q")
+        sent = [send(store, b"%d" % number) for number in range(4)]
+        for message in sent:
+            store.acquire(message, "q", "h").wait()
+        tx = store.begin()
+        for message in sent:
+            store.acknowledge(message, "q", "h", tx)
+        store.release_holder("h").wait()
+        with node.blocked_writer():
+            store.rollback(tx)
+            again = store.begin()
+            store.acknowledge(sent[2], "q", "h", again)
+            store.rollback(again)
+        assert [store.take("q", "other") for _ in range(5)] == [*(Delivery(each, 1) for each in sent), None]
 
 
 @BOTH

@@ -290,3 +290,33 @@ def test_64_mib_are_stored_and_read_in_pieces_with_the_default_limits(tmp_path: 
             sizes.append(len(piece))
         assert (found.digest(), sum(sizes)) == (expected.digest(), 64 * mib)
         assert max(sizes) == node.settings.chunk_bytes
+
+
+@pytest.mark.parametrize("reactivate", [None, StoreNode.restart, StoreNode.crash], ids=["live", "restart", "crash"])
+def test_a_transaction_that_settles_more_than_one_group_deletes_can_be_committed(
+    tmp_path: Path, reactivate: Reactivate | None
+) -> None:
+    """In doubt, it could neither be kept nor committed otherwise."""
+    settings = StoreSettings(inline_bytes_max=100, chunk_bytes=100, message_bytes_max=LIMIT, collect_operations_max=10)
+    limits = Limits(queue_operations_max=50, transaction_buffer_operations_max=10)
+    with StoreNode(tmp_path / "node", settings, limits=limits) as node:
+        store = node.store
+        declare(store, "q")
+        sent = [store.send(Message("orders", body_of(LIMIT)), ["q"]).wait() for _ in range(4)]
+        tx = store.begin()
+        for message in sent[:3]:
+            store.acknowledge(message, "q", tx=tx)
+        store.prepare(tx, b"xid").wait()
+        if reactivate is not None:
+            store = reactivate(node)
+        store.commit(tx).wait()
+        assert [info.message for info in infos(store)] == sent[3:]
+        if reactivate is not None:
+            store = reactivate(node)
+            assert [info.message for info in infos(store)] == sent[3:]
+        store.flush().wait()
+        while kinds_in_journal(node)[MESSAGE] > 1:
+            store.queues()  # whoever enters goes on with it
+        found = kinds_in_journal(node)
+        assert (found[MESSAGE], found[CHUNK]) == (1, -(-LIMIT // 100))
+        assert bodies(store) == [body_of(LIMIT)]

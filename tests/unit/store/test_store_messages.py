@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from queue import Queue
 
@@ -154,6 +155,41 @@ def test_acknowledging_what_one_may_not_changes_nothing(store: MessageStore) -> 
     store.flush().wait()
     with pytest.raises(MessageMissingError):
         store.acknowledge(free, "q")
+
+
+@pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
+@pytest.mark.parametrize("durable", [True, False], ids=["durable", "not-durable"])
+def test_what_cannot_be_written_is_refused_and_changes_nothing(
+    node: StoreNode, store: MessageStore, durable: bool, transacted: bool
+) -> None:
+    due = node.clock() + 1000
+    ready, held, scheduled = (
+        store.send(Message("orders", durable=durable, due=at), ["q"]).wait() for at in (0, 0, due)
+    )
+    store.acquire(held, "q", "h").wait()
+    tx = store.begin() if transacted else 0
+    before = infos(store), store.queues(), store.transactions()
+    for message in (ready, held, scheduled):
+        for wrong in (-1, 2**31, 2**63):
+            refuse(InvalidOperationError, partial(store.deliveries, message, "q", wrong, tx))
+        for wrong in (-1, 2**63):
+            refuse(
+                InvalidOperationError,
+                partial(store.schedule, message, "q", wrong, tx),
+                partial(store.route, message, "r", wrong, tx),
+            )
+    if durable:
+        refuse(
+            InvalidOperationError,
+            partial(store.acquire, ready, "q", "\ud800", tx),
+            partial(store.acknowledge, ready, "q", "\ud800", tx),
+            partial(store.take, "q", "\ud800"),
+        )
+    assert (infos(store), store.queues(), store.transactions()) == before
+    store.deliveries(ready, "q", 2**31 - 1).wait()
+    store.acknowledge(ready, "q").wait()
+    node.clock.now_ms = due
+    assert store.take("q", "h") == Delivery(scheduled, 0)
 
 
 def test_routing_what_one_may_not_changes_nothing(store: MessageStore) -> None:

@@ -12,7 +12,7 @@ from journal.store.model import Message, Origin, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import MESSAGE
-from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, send
+from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, refuse, send
 
 
 def test_a_move_copies_and_settles(node: StoreNode, store: MessageStore) -> None:
@@ -73,6 +73,23 @@ def test_expired_and_dead_messages_go_where_their_queue_says(node: StoreNode, st
     for address in ("late", "dead"):
         found = [bodies(store, f"{address}/{name}") for name in ("m1", "m2", "a1", "a2")]
         assert found == [[address.encode()]] * 3 + [[]]
+
+
+def test_whoever_calls_may_choose_the_queues_of_what_is_expired_or_dead(store: MessageStore) -> None:
+    declare(store, "late/1", "late/2", "late/3", address="late")
+    store.create_queue(QueueConfig("s", "orders", expiry_address="late", dead_letter_address="late"))
+    sent = [send(store, b"%d" % number, "s") for number in range(3)]
+    moved = store.expire(sent[0], "s", queues=["late/2", "late/3"]), store.dead_letter(sent[1], "s", queues=["late/3"])
+    assert [each.queues for each in moved] == [("late/2", "late/3"), ("late/3",)]
+    store.flush().wait()
+    assert [bodies(store, f"late/{number}") for number in (1, 2, 3)] == [[], [b"0"], [b"0", b"1"]]
+    before = store.queues()
+    refuse(
+        StoreError,
+        lambda: store.expire(sent[2], "s", queues=["q"]),
+        lambda: store.expire(send(store, b"one"), "q", queues=["late/1"]),
+    )
+    assert [info.ready for info in store.queues()] == [info.ready + (info.config.name == "q") for info in before]
 
 
 def test_without_such_an_address_they_are_settled(node: StoreNode, store: MessageStore) -> None:
