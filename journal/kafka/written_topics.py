@@ -6,6 +6,10 @@ from journal.config import Settings
 from journal.errors import KafkaRefusedError
 from journal.kafka.ports import TopicState
 
+TIMESTAMP_BEFORE_MS_MIN = 60_000
+"""Of a topic's message.timestamp.before.max.ms. Brokers measure the markers that end a transaction against it too, and
+do not write again one that was late: its transactional id then takes no further transaction."""
+
 
 def fault_of_topic(settings: Settings, topic: str, state: TopicState | None, what: str = "topic") -> str:
     """Why nothing that must be as safe as the journal can be written to a topic; empty: it can.
@@ -34,6 +38,13 @@ def fault_of_topic(settings: Settings, topic: str, state: TopicState | None, wha
         )
     if insync > state.replication:
         return f"{what} {topic} has {state.replication} replicas and min.insync.replicas={insync}: it takes no records"
+    before_ms = int(state.config.get("message.timestamp.before.max.ms", TIMESTAMP_BEFORE_MS_MIN))
+    if before_ms < TIMESTAMP_BEFORE_MS_MIN and state.config.get("message.timestamp.type") != "LogAppendTime":
+        return (
+            f"{what} {topic} has message.timestamp.before.max.ms={before_ms}: it may refuse the end of a transaction, "
+            f"after which the journal's writers are stuck: kafka-configs {command} --alter --topic {topic} "
+            f"--add-config message.timestamp.before.max.ms={TIMESTAMP_BEFORE_MS_MIN} (or more)"
+        )
     return ""
 
 

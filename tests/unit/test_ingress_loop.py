@@ -187,12 +187,14 @@ def test_a_batch_that_kafka_refuses_for_another_reason_is_tried_again(dead: Scen
         ({"replication": 0}, "0 replicas, and the journal's own 1"),
         ({"insync": "0"}, "min.insync.replicas=0, and the journal 1"),
         ({"insync": "2"}, "min.insync.replicas=2: it takes no records"),
+        ({"before_ms": "0"}, "message.timestamp.before.max.ms=0: it may refuse the end of a transaction"),
     ],
 )
 def test_a_dead_letter_topic_that_takes_nothing_or_could_lose_it_stops_those_that_need_it(
     dead: Scene, change: Mapping[str, object], says: str
 ) -> None:
-    topic = dead.broker.topic("dead", config={"min.insync.replicas": str(change.get("insync", 1))})
+    config = {"message.timestamp.before.max.ms": str(change.get("before_ms", 10**9))}
+    topic = dead.broker.topic("dead", config={"min.insync.replicas": str(change.get("insync", 1)), **config})
     topic.may_write = bool(change.get("may_write", True))
     topic.replication = int(str(change.get("replication", 1)))
     dead.broker.topic("u")
@@ -203,7 +205,7 @@ def test_a_dead_letter_topic_that_takes_nothing_or_could_lose_it_stops_those_tha
         dead.wait_committed("u", 1)
         assert ("t", 0) not in dead.broker.committed
         topic.may_write, topic.replication = True, 1
-        topic.config["min.insync.replicas"] = "1"
+        topic.config |= {"min.insync.replicas": "1", "message.timestamp.before.max.ms": "60000"}
         dead.wait_committed("t", 1)
 
 

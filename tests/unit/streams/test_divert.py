@@ -220,6 +220,7 @@ def test_the_group_of_the_frame_that_stops_is_not_torn() -> None:
     [
         ({}, {}, "is not there.*--create --topic out"),
         ({OUT: {"min.insync.replicas": "2"}}, {}, "1 replicas and min.insync.replicas=2"),
+        ({OUT: {"message.timestamp.before.max.ms": "59999"}}, {}, "before.max.ms=59999.*--alter --topic out"),
         ({OUT: {"cleanup.policy": "compact"}}, {"key": "none"}, "is compacted: its records need a key"),
         ({OUT: {}}, {"partitioner": "partition:3"}, "has no partition 3"),
     ],
@@ -247,6 +248,19 @@ def test_a_target_that_could_lose_what_the_journal_keeps_is_an_error_at_start(
     scene.replication = 3
     with nullcontext() if what is None else pytest.raises(TopicError, match=what):
         scene.worker()
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"message.timestamp.before.max.ms": "60000"},
+        {"message.timestamp.before.max.ms": "0", "message.timestamp.type": "LogAppendTime"},
+    ],
+)
+def test_a_target_whose_bound_on_timestamps_ends_no_transaction_is_as_any_other(config: dict[str, str]) -> None:
+    scene = world([message(1, b"1")], topics={OUT: TOPIC | config})
+    scene.run(1)
+    assert scene.sent() == [b"1"]
 
 
 def test_a_topic_that_a_template_makes_and_that_is_missing_stops_the_shard_until_it_is_there() -> None:
