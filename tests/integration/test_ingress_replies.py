@@ -34,22 +34,33 @@ LONG_AGO_MS = 3_600_000
 class Border:
     """Topics, queues and routing of one test."""
 
-    def __init__(self, bootstrap: str, settings: Settings, *, on_error: str = "dead-letter") -> None:
+    def __init__(
+        self, bootstrap: str, settings: Settings, *, on_error: str = "dead-letter", source: str = "replies"
+    ) -> None:
         self.bootstrap = bootstrap
         self.out, self.replies, self.dead = (create_topic(bootstrap, new_name()) for _ in range(3))
         self.ask = new_name()
         self.queues = [QueueConfig(self.ask, self.ask), QueueConfig("answers", "answers")]
-        route = {"name": "ask", "address": self.ask, "targets": [{"topic": self.out, "reply_topic": self.replies}]}
-        source = {
-            "name": "replies",
+        target = {"topic": self.out, "reply_topic": self.replies}
+        taken = {
+            "name": source,
             "topics": [self.replies],
             "replies": True,
             "requests": self.ask,
             "on_error": on_error,
             "dead_letter_topic": self.dead,
         }
-        config: dict[str, Any] = {"routes": [route], "sources": [source]}
+        config: dict[str, Any] = {
+            "routes": [{"name": f"ask-{source}", "address": self.ask, "targets": [target]}],
+            "sources": [taken],
+        }
         self.settings = settings.model_copy(update={"routing": RoutingConfig.model_validate(config)})
+
+    def and_(self, other: Border) -> Settings:
+        """Both, this one's source first."""
+        mine, theirs = self.settings.routing, other.settings.routing
+        both = {"routes": (*mine.routes, *theirs.routes), "sources": (*mine.sources, *theirs.sources)}
+        return self.settings.model_copy(update={"routing": mine.model_copy(update=both)})
 
     def request(self, store: MessageStore, body: bytes, *, age_ms: int = 0, **headers: str) -> int:
         """Send a request; its id."""
@@ -150,16 +161,20 @@ def test_a_request_that_waits_too_long_is_a_dead_letter_and_its_reply_comes_too_
 def test_requests_are_not_given_up_while_their_replies_wait_behind_what_stops_the_source(
     bootstrap: str, journal: Settings
 ) -> None:
-    border = Border(bootstrap, journal, on_error="fail")
+    border, other = Border(bootstrap, journal, on_error="fail"), Border(bootstrap, journal, source="other")
     producer = Producer({"bootstrap.servers": bootstrap})
     producer.produce(border.replies, b"?", headers=[("jms.long.n", b"short")])
     assert producer.flush(DEADLINE_S) == 0
-    with taking(border.settings, border.queues) as node:
+    with taking(border.and_(other), [*border.queues, other.queues[0]]) as node:
         assert "(bad-header)" in node.wait_stopped("replies")
         asked = border.request(node.store, b"answered", age_ms=LONG_AGO_MS)
         border.request(node.store, b"not answered", age_ms=LONG_AGO_MS)
         border.reply((b"in time", asked))
-        time.sleep(1)  # five times as long as topics are listed after
+        for round_ in range(
+            2
+        ):  # all sources' requests are looked at together: where replies end, and if that is reached
+            other.request(node.store, b"%d" % round_, age_ms=LONG_AGO_MS)
+            assert other.letters(round_ + 1)[round_] == (b"%d" % round_, b"no-reply")
         assert ready(node.store, border.ask) == 2
         node.ingress.resume("replies", skip=True)
         wait_until(lambda: ready(node.store, border.ask) == 0, node.ingress.status)
