@@ -2,5 +2,26 @@
 
 from __future__ import annotations
 
+from journal.errors import EmbeddedKafkaError
+from journal.kafka.embedded import EmbeddedKafka
+
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
 """A broker, or a Spark, is started with half of the work: in tests they start often, and never run for long."""
+
+_TRIES = 4
+"""Of a start, on a machine that is too busy for one."""
+
+
+def crash(kafka: EmbeddedKafka) -> None:
+    """Kill the only broker, and start it again."""
+    try:
+        kafka.kill(1)
+    finally:
+        for last in range(1, _TRIES + 1):
+            try:
+                kafka.start()
+            except EmbeddedKafkaError:
+                if last == _TRIES:
+                    raise
+            else:
+                break

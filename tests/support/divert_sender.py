@@ -27,7 +27,7 @@ KEYS = 8
 
 _IN_FLIGHT_MAX = 40
 _WINDOW = 1_000_000
-_WAIT_S = 60.0
+_WAIT_S = 180.0
 
 
 def address_of(number: int) -> str:

@@ -79,6 +79,10 @@ class WorkerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self.log_file = directory / f"worker-{uuid.uuid4().hex[:8]}.log"
 
+    def ended(self) -> int | None:
+        """Its exit code, None while it runs, or before it was started."""
+        return None if self._process is None else self._process.poll()
+
     def start(self, *, ready: bool = True) -> WorkerProcess:
         """Start it; with `ready`, wait until it reads its first shards. A stopped one may be started again."""
         assert self._process is None or self._process.poll() is not None, "it runs already"

@@ -87,9 +87,11 @@ def committed(settings: Settings) -> dict[tuple[str, int], int]:
     return found
 
 
-def wait_until(what: Callable[[], bool], saying: Callable[[], object] = lambda: "") -> None:
+def wait_until(
+    what: Callable[[], bool], saying: Callable[[], object] = lambda: "", deadline_s: float = DEADLINE_S
+) -> None:
     """Wait for a condition."""
-    until = time.monotonic() + DEADLINE_S
+    until = time.monotonic() + deadline_s
     while not what():
         assert time.monotonic() < until, saying()
         time.sleep(_LOOK_S)
