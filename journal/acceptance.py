@@ -137,11 +137,12 @@ class Acceptance:
             or not (0 < record_id <= ID_MAX and 0 <= kind <= KIND_MAX)
         ):
             self.check_operation(record_id, kind, data, 0)
-        if record_id in self._live:
-            raise RecordExistsError(f"record {record_id} exists")
-        if self._open:
+        if self._open and record_id not in self._live:
             self._locks.check_record(record_id, 0)
-        self._live.add(record_id)
+        try:
+            self._live.add_checked(record_id)
+        except KeyError:
+            raise RecordExistsError(f"record {record_id} exists") from None
 
     def update(self, record_id: int, kind: int, subject: int, data: bytes = b"") -> None:
         self.check_operation(record_id, kind, data, subject)

@@ -27,6 +27,9 @@ class Records(Protocol):
 class Appends(ABC):
     """Appends, and records read back: the same for every kind of journal. Thread-safe."""
 
+    _core: Core | None = None
+    """None before the journal was started."""
+
     @abstractmethod
     def require_core(self) -> Core:
         """What appends go to. Raises StateError before the journal was started."""
@@ -46,7 +49,7 @@ class Appends(ABC):
 
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion:
         """Add a record. Raises RecordExistsError, LockedError, FullError, InvalidOperationError, StateError."""
-        return self.require_core().add(record_id, kind, data, tx)
+        return (self._core or self.require_core()).add(record_id, kind, data, tx)
 
     def update(
         self, record_id: int, kind: int, data: bytes, *, replaceable: bool = False, subject: int = 0, tx: int = 0

@@ -151,7 +151,7 @@ class Core:
             acceptance.add(record_id, kind, data)
             if not group.operations:
                 self._wake.notify()
-            group.put(shard_of(record_id, self._shards), ADD, record_id, kind, data)
+            group.put_add(shard_of(record_id, self._shards), record_id, kind, data)
             return group.completion
 
     def update(

@@ -1,7 +1,7 @@
 """Groups: what one group commit writes. Operations go into the frames of the open group as they are accepted.
 
-Hot path: an operation is encoded as it is accepted (`journal.wire.operations`), so that sealing a frame
-is joining bytes.
+Hot path: what stands before an operation's data is packed as it is accepted (`journal.wire.operations`), the data are
+kept as the caller has them, and sealing a frame is joining both.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from journal.acceptance import Append
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import Frame, Operation, OperationType
+from journal.v1.journal_pb2 import ADD, Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.operations import message_element, operation_element
+from journal.wire.operations import SHORT_DATA_BYTES, message_element, operation_parts, plain_head
 
 
 class Origin(NamedTuple):
@@ -40,14 +40,19 @@ def _no_frame(_: bytes) -> None:
 class _Packed:
     """A frame whose operations are bytes already."""
 
-    __slots__ = ("header", "operations")
+    __slots__ = ("header", "parts")
 
     def __init__(self) -> None:
         self.header = Frame()
-        self.operations: list[bytes] = []
+        self.parts: list[bytes] = []
+        """Two of each operation."""
+
+    @property
+    def count(self) -> int:
+        return len(self.parts) // 2
 
     def value(self) -> bytes:
-        return b"".join((self.header.SerializeToString(), *self.operations))
+        return b"".join((self.header.SerializeToString(), *self.parts))
 
 
 class Group:
@@ -84,7 +89,7 @@ class Group:
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
         self._add: list[Callable[[bytes], None]] = [_no_frame] * shards
-        """Adds an operation to the shard's last frame; looking it up each time would cost as much again."""
+        """Adds a part of an operation to the shard's last frame; looking it up each time would cost as much again."""
 
     def __bool__(self) -> bool:
         return self.operations > 0
@@ -104,14 +109,33 @@ class Group:
         if size > self._room[shard]:
             self._begin_frame(shard)
         self._room[shard] -= size
-        self._add[shard](operation_element(type_, record_id, kind, data, replaceable, subject))
+        head, tail = operation_parts(type_, record_id, kind, data, replaceable, subject)
+        add = self._add[shard]
+        add(head)
+        add(tail)
+        self.operations += 1
+        self.bytes += size
+
+    def put_add(self, shard: int, record_id: int, kind: int, data: bytes) -> None:
+        """`put` of an add. Hot path: with a third less to do for data that are not long."""
+        length = len(data)
+        if length >= SHORT_DATA_BYTES:
+            self.put(shard, ADD, record_id, kind, data)
+            return
+        size = length + OPERATION_OVERHEAD_BYTES
+        if size > self._room[shard]:
+            self._begin_frame(shard)
+        self._room[shard] -= size
+        add = self._add[shard]
+        add(plain_head(ADD, record_id, kind, length))
+        add(data)
         self.operations += 1
         self.bytes += size
 
     def _begin_frame(self, shard: int) -> None:
         frame = _Packed()
         self._frames[shard].append(frame)
-        self._add[shard] = frame.operations.append
+        self._add[shard] = frame.parts.append
         self._room[shard] = self._frame_bytes_max
 
     def put_append(self, op: Append) -> None:
@@ -123,21 +147,22 @@ class Group:
         if size > self._room[op.shard]:
             self._begin_frame(op.shard)
         self._room[op.shard] -= size
-        self._add[op.shard](
-            message_element(
-                Operation(
-                    type=op.type,
-                    id=op.id,
-                    kind=op.kind,
-                    data=op.data,
-                    replaceable=op.replaceable,
-                    subject=op.subject,
-                    tx=op.tx,
-                    covers=op.covers,
-                    shards=op.shards,
-                )
+        element = message_element(
+            Operation(
+                type=op.type,
+                id=op.id,
+                kind=op.kind,
+                data=op.data,
+                replaceable=op.replaceable,
+                subject=op.subject,
+                tx=op.tx,
+                covers=op.covers,
+                shards=op.shards,
             )
         )
+        add = self._add[op.shard]
+        add(element)
+        add(b"")
         self.operations += 1
         self.bytes += size
 
@@ -170,7 +195,7 @@ class Group:
                     previous=numbers[shard],
                     number=numbers[shard] + 1,
                     issued=self.issued,
-                    count=len(frame.operations),
+                    count=frame.count,
                     last=frame is frames[-1],
                 )
                 numbers[shard] += 1

@@ -46,38 +46,41 @@ def varint(number: int) -> bytes:
 
 
 _VARINTS = tuple(two_byte_varint(number) for number in range(_TWO_BYTES_END))
-_SHORT_DATA_BYTES = _TWO_BYTES_END - _SUBJECT_BYTES
+SHORT_DATA_BYTES = _TWO_BYTES_END - _SUBJECT_BYTES
+"""Of so many and more the length takes a third byte."""
 _KINDS = _VARINTS[: KIND_MAX + 1]
 
 
-def operation_element(
+def operation_parts(
     type_: OperationType.ValueType,
     record_id: int,
     kind: int,
     data: bytes,
     replaceable: bool = False,
     subject: int = 0,
-) -> bytes:
-    """A plain add, update or delete, or a marker, as an element of a frame's operations."""
+) -> tuple[bytes, bytes]:
+    """A plain add, update or delete, or a marker, as an element of a frame's operations: what stands before the data,
+    and the data as they are. A frame copies both when it is joined, and nothing does before."""
     size = len(data)
-    if size >= _SHORT_DATA_BYTES:
-        return message_element(
-            Operation(type=type_, id=record_id, kind=kind, data=data, replaceable=replaceable, subject=subject)
-        )
+    if size >= SHORT_DATA_BYTES:
+        op = Operation(type=type_, id=record_id, kind=kind, data=data, replaceable=replaceable, subject=subject)
+        return message_element(op), b""
     if type_ == DELETE:
-        return _delete(_FIELD, _DELETE_BYTES, 8, type_, _ID, record_id)
-    kind_bytes, data_length = _KINDS[kind], _VARINTS[size]
-    if replaceable or subject:
-        length = _VARINTS[size + _SUBJECT_BYTES]
-        return (
-            _with_subject(
-                _FIELD, length, 8, type_, _ID, record_id, _KIND, kind_bytes,
-                _REPLACEABLE, replaceable, _SUBJECT, subject, _DATA, data_length,
-            )
-            + data
-        )  # fmt: skip
+        return _delete(_FIELD, _DELETE_BYTES, 8, type_, _ID, record_id), b""
+    if not (replaceable or subject):
+        return plain_head(type_, record_id, kind, size), data
+    length = _VARINTS[size + _SUBJECT_BYTES]
+    head = _with_subject(
+        _FIELD, length, 8, type_, _ID, record_id, _KIND, _KINDS[kind],
+        _REPLACEABLE, replaceable, _SUBJECT, subject, _DATA, _VARINTS[size],
+    )  # fmt: skip
+    return head, data
+
+
+def plain_head(type_: OperationType.ValueType, record_id: int, kind: int, size: int) -> bytes:
+    """What stands before data of `size` bytes, fewer than `SHORT_DATA_BYTES`, in an add or a plain update."""
     length = _VARINTS[size + _PLAIN_BYTES]
-    return _plain(_FIELD, length, 8, type_, _ID, record_id, _KIND, kind_bytes, _DATA, data_length) + data
+    return _plain(_FIELD, length, 8, type_, _ID, record_id, _KIND, _KINDS[kind], _DATA, _VARINTS[size])
 
 
 def message_element(op: Operation) -> bytes:
