@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from journal.routing.outcomes import OnError
 from journal.routing.patterns import covers, overlaps, parse_pattern
+from journal.routing.templates import Template
 
 if TYPE_CHECKING:
     from journal.routing.config import RouteConfig, RoutingConfig, SourceConfig
@@ -60,14 +62,29 @@ def _overlapping(config: RoutingConfig) -> list[str]:
 def _looping(config: RoutingConfig) -> list[str]:
     faults = []
     for route in config.routes:
+        pattern = parse_pattern(route.address)
         for target in route.targets:
             for source in config.sources:
-                if not source.two_way and source.takes(target.topic):
+                if not source.two_way and (topic := _into(source, Template(target.topic), pattern)):
+                    what = (
+                        f"are a loop: {topic} is target and source"
+                        if topic == target.topic
+                        else f"can be a loop: target {target.topic} can be {topic}, which is a source"
+                    )
                     faults.append(
-                        f"route {route.name} and source {source.name} are a loop: {target.topic} is target and source. "
+                        f"route {route.name} and source {source.name} {what}. "
                         f"If others write there too, set two_way = true: what this journal wrote is passed over"
                     )
     return faults
+
+
+def _into(source: SourceConfig, target: Template, pattern: Sequence[str]) -> str:
+    """A topic of a source that a target can be, else empty. Of a template and a pattern of topics only a sample is
+    tried."""
+    if found := next((topic for topic in source.topics if target.can_be(topic, pattern)), ""):
+        return found
+    sample = target.sample()
+    return sample if source.takes(sample) else ""
 
 
 def _sources(config: RoutingConfig) -> list[str]:

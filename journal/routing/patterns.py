@@ -48,6 +48,29 @@ def covers(wide: Sequence[str], narrow: Sequence[str]) -> bool:
     return _walk(tuple(wide), tuple(narrow), lambda word, other: word == other or (word == ONE and other != ANY))
 
 
+def regex_of(pattern: Sequence[str]) -> str:
+    """A regular expression of the addresses that a pattern matches."""
+    if not pattern:
+        return ""
+    first, rest = pattern[0], pattern[1:]
+    behind = "".join(r"(?:\.[^.]*)*" if word == ANY else rf"\.{_regex_of_word(word)}" for word in rest)
+    if first != ANY:
+        return _regex_of_word(first) + behind
+    return rf"(?:[^.]*(?:\.[^.]*)*{behind}|{regex_of(rest)})"
+
+
+def regex_of_word(pattern: Sequence[str], at: int) -> str:
+    """The same of the word at an index (behind the last, if negative) of such an address."""
+    words = [*pattern] if at >= 0 else [*reversed(pattern)]
+    known = words[: words.index(ANY)] if ANY in words else words
+    at = at if at >= 0 else -1 - at
+    return _regex_of_word(known[at]) if at < len(known) else "[^.]*"
+
+
+def _regex_of_word(word: str) -> str:
+    return "[^.]*" if word == ONE else re.escape(word)
+
+
 def _is_word_of(word: str, other: str) -> bool:
     return word in (ONE, other)
 

@@ -6,9 +6,10 @@ What they name is found when a message is there; that it is missing is a refusal
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from journal.routing.outcomes import Reason, RefusedError
+from journal.routing.patterns import regex_of, regex_of_word
 from journal.store.model import Value
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
@@ -50,6 +51,16 @@ class Template:
             return self.fixed
         return "".join(part if isinstance(part, str) else self._filled(*part, lookup) for part in self._parts)
 
+    def can_be(self, text: str, pattern: Sequence[str]) -> bool:
+        """Whether it may become a text for a message whose address an address pattern matches. In any other header
+        may be anything."""
+        parts = (re.escape(part) if isinstance(part, str) else _regex_of(*part, pattern) for part in self._parts)
+        return bool(re.fullmatch("".join(parts), text, re.DOTALL))
+
+    def sample(self) -> str:
+        """What it would become of a message in which each name's value is the name."""
+        return "".join(part if isinstance(part, str) else part[0] for part in self._parts)
+
     def _filled(self, name: str, word: int | None, lookup: Lookup) -> str:
         value = lookup(name)
         if value is None:
@@ -63,6 +74,12 @@ class Template:
         if not -len(words) <= word < len(words):
             raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names word {word} of {text!r}")
         return words[word]
+
+
+def _regex_of(name: str, word: int | None, pattern: Sequence[str]) -> str:
+    if name != "address":
+        return ".*"
+    return regex_of(pattern) if word is None else regex_of_word(pattern, word)
 
 
 def text_of(value: Value) -> str | None:

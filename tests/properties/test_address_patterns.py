@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.routing.patterns import covers, matches, overlaps, parse_pattern
+from journal.routing.patterns import covers, matches, overlaps, parse_pattern, regex_of, regex_of_word
 
 WORDS = ("a", "b", "")
 patterns = st.lists(st.sampled_from((*WORDS, "*", "#")), min_size=1, max_size=5).map(tuple).filter(lambda p: p != ("",))
@@ -57,3 +58,16 @@ def test_a_pattern_that_covers_another_matches_all_of_it(wide: tuple[str, ...], 
 def test_a_pattern_covers_itself_and_is_covered_by_all(pattern: tuple[str, ...]) -> None:
     assert covers(pattern, pattern)
     assert covers(("#",), pattern)
+
+
+@given(patterns, addresses)
+def test_a_patterns_regular_expression_is_of_the_same_addresses(pattern: tuple[str, ...], address: str) -> None:
+    assert bool(re.fullmatch(regex_of(pattern), address)) is naive(pattern, address.split("."))
+
+
+@given(short, st.integers(-4, 3))
+def test_a_word_of_an_address_is_one_that_its_pattern_allows(pattern: tuple[str, ...], at: int) -> None:
+    allowed = regex_of_word(pattern, at)
+    for words in SHORT:
+        if naive(pattern, words) and -len(words) <= at < len(words):
+            assert re.fullmatch(allowed, words[at])

@@ -82,6 +82,44 @@ def test_a_route_and_a_source_of_one_topic_are_a_loop_unless_it_is_meant(taking:
     config(routes=[route()], sources=[source(**taking, two_way=True)])
 
 
+@pytest.mark.parametrize(
+    ("address", "target", "taking"),
+    [
+        ("#", "prices-{region}", {"topics": ["prices-in"]}),
+        ("#", "{address}", {"topics": ["in"]}),
+        ("prices.#", "{address}", {"topics": ["prices"]}),
+        ("*.prices.#", "{address}", {"topics": ["eu.prices"]}),
+        ("#.in", "to.{address}", {"topics": ["to.in"]}),
+        ("#.in", "to.{address}", {"topics": ["to.some.where.in"]}),
+        ("prices.*", "{address[1]}", {"topics": ["in"]}),
+        ("prices.#", "{address[-1]}-in", {"topics": ["eu-in"]}),
+        ("#", "prices-{region}", {"topics": [], "pattern": "prices-[a-z]+"}),
+    ],
+)
+def test_a_template_that_can_be_a_sources_topic_is_a_loop_unless_it_is_meant(
+    address: str, target: str, taking: dict[str, Any]
+) -> None:
+    routes = [route("r", {"topic": target}, address=address)]
+    assert f"can be a loop: target {target} can be" in fault(routes=routes, sources=[source(**taking)])
+    config(routes=routes, sources=[source(**taking, two_way=True)])
+
+
+@pytest.mark.parametrize(
+    ("address", "target", "topic"),
+    [
+        ("#", "prices-{region}", "orders-in"),
+        ("prices.#", "{address}", "orders.in"),
+        ("#.prices", "{address}", "in"),
+        ("*.prices", "{address}", "prices"),
+        ("prices.*", "{address[0]}", "in"),
+        ("#.prices.eu", "{address[-2]}-in", "eu-in"),
+        ("#", "{address[0]}", "in.eu"),
+    ],
+)
+def test_a_template_that_cannot_be_a_sources_topic_is_none(address: str, target: str, topic: str) -> None:
+    config(routes=[route("r", {"topic": target}, address=address)], sources=[source(topics=[topic])])
+
+
 def test_two_sources_of_one_topic_overlap() -> None:
     assert "sources s and z overlap: both take in" in fault(sources=[source(), source("z", topics=[], pattern="i.*")])
 
