@@ -7,7 +7,6 @@ interrupted download leaves nothing that a later start would take for whole.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.util
 import os
@@ -15,13 +14,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
+from journal.downloads import one_at_a_time
 from journal.errors import EmbeddedKafkaError
 
 KAFKA_VERSION = "4.2.2"
@@ -93,7 +92,7 @@ def get_kafka(java: Path, *, cache: Path | None = None, report: Report = report_
         return target
     try:
         cache.mkdir(parents=True, exist_ok=True)
-        with _locked(cache / f"kafka-{KAFKA_VERSION}.lock", report):
+        with one_at_a_time(cache / f"kafka-{KAFKA_VERSION}.lock", "getting Apache Kafka", report):
             if not target.is_dir():
                 _download_into(target, jars, java, report)
     except OSError as error:
@@ -227,15 +226,3 @@ def _to_bytes(root: ElementTree.Element) -> bytes:
 def _add_texts(parent: ElementTree.Element, texts: Mapping[str, str]) -> None:
     for tag, text in texts.items():
         ElementTree.SubElement(parent, tag).text = text
-
-
-@contextmanager
-def _locked(path: Path, report: Report) -> Iterator[None]:
-    """One download at a time; a second start waits for the first one's."""
-    with path.open("w", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report("waiting for another process that is getting Apache Kafka")
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

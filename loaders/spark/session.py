@@ -7,13 +7,16 @@ started, so it is looked at, not changed.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Mapping
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 
+from journal.downloads import one_at_a_time
 from journal.errors import ConfigError, MissingExtraError
+from journal.kafka.distribution import CACHE_VARIABLE, cache_directory
 from loaders.spark.packages import READING, Part, installed_pyspark, packages
 
 try:
@@ -24,6 +27,8 @@ except ImportError as missing:
     raise MissingExtraError("Spark needs PySpark: pip install 'kafka-journal[spark]'") from missing
 
 from loaders.spark.wire import parsed, ship_descriptor
+
+log = logging.getLogger(__name__)
 
 _PACKAGES = "spark.jars.packages"
 _DELTA_GROUP = "io.delta:"
@@ -102,9 +107,25 @@ def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) ->
     if not warehouse.exists():
         atexit.register(_removed_if_empty, warehouse)
     try:
-        return builder.getOrCreate()
+        with _getting_packages() if _PACKAGES in settings and not is_submitted() else nullcontext():
+            return builder.getOrCreate()
     except RuntimeError as error:  # all that PySpark 3 says of a JVM that ends at once
         raise MissingExtraError(_did_not_start(wanted)) from error
+
+
+@contextmanager
+def _getting_packages() -> Iterator[None]:
+    """One start at a time: of two that fill Ivy's cache together, both can find files there that are not whole."""
+    lock = cache_directory() / "spark-packages.lock"
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        lock.touch()
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write the cache {lock.parent} ({error}): set {CACHE_VARIABLE} to another directory"
+        ) from error
+    with one_at_a_time(lock, "starting Spark", log.info):
+        yield
 
 
 def _removed_if_empty(directory: Path) -> None:

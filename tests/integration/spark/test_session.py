@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from journal.downloads import one_at_a_time
 from journal.errors import ConfigError
+from journal.kafka.distribution import CACHE_VARIABLE
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
@@ -28,10 +30,11 @@ NO_REPOSITORY = """<ivysettings>
 </ivysettings>
 """
 CHECKS = """
-import sys
+import logging, sys
 from journal.errors import MissingExtraError
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session
+logging.basicConfig(level=logging.INFO)
 settings = dict(item.split("=", 1) for item in sys.argv[1:])
 try:
     parts = {Part(name) for name in settings.pop("parts").split(",") if name}
@@ -88,6 +91,22 @@ def test_packages_that_no_repository_has_are_named(tmp_path: Path) -> None:
     assert "spark.jars.ivySettings" in ended.stdout
     assert "an archive of Parquet files, which needs no Delta Lake" in ended.stdout
     assert "unresolved dependency" in ended.stderr
+
+
+def test_of_two_that_get_packages_one_waits(tmp_path: Path) -> None:
+    """Ivy's cache is not for two: one can find there what the other is still writing."""
+    ivy = tmp_path / "ivysettings.xml"
+    ivy.write_text(NO_REPOSITORY.format(directory=tmp_path))
+    settings = ["parts=kafka", f"spark.jars.ivySettings={ivy}", f"spark.jars.ivy={tmp_path / 'ivy'}"]
+    env = os.environ | {CACHE_VARIABLE: str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
+    command = [sys.executable, "-c", CHECKS, *settings]
+    with one_at_a_time(tmp_path / "spark-packages.lock", "testing", pytest.fail):
+        started = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=tmp_path, env=env)
+        assert started.stderr is not None
+        assert b"waiting for another process that is starting Spark" in started.stderr.readline()
+        assert not (tmp_path / "ivy").exists()
+    assert b"unresolved dependency" in started.communicate(timeout=START_TIMEOUT_S)[1]
+    assert (tmp_path / "ivy").exists()
 
 
 def test_without_java_it_says_that_java_is_needed(tmp_path: Path) -> None:
