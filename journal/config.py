@@ -194,10 +194,8 @@ class Settings(BaseSettings):
             raise ValueError(f"on_in_doubt = {self.on_in_doubt} needs on_in_doubt_after_ms: a coordinator has its time")
         if self.on_in_doubt_after_ms and self.on_in_doubt == "keep":
             raise ValueError("on_in_doubt_after_ms is for on_in_doubt: set that too")
-        if "message_bytes_max" in self.store.model_fields_set and (
-            self.store.message_bytes_max >= self.limits.staged_bytes_max
-        ):
-            raise ValueError("limits.staged_bytes_max must be above store.message_bytes_max: one transaction takes it")
+        if self.store.model_fields_set:
+            self.store.require_fit(self.limits)
         return self
 
     @property

@@ -228,10 +228,11 @@ class StoreBase:
             return
 
     def _next_garbage(self) -> tuple[list[tuple[int, ...]], list[PlainOperation]]:
-        garbage, operations_max = self._garbage, self._settings.collect_operations_max
+        garbage = self._garbage
+        operations_max = self._settings.operations_at_once(self._settings.collect_operations_max, self._journal.limits)
         taken: list[tuple[int, ...]] = []
         operations: list[PlainOperation] = []
-        while garbage and len(operations) < operations_max:
+        while garbage and (not operations or len(operations) + len(garbage[0]) <= operations_max):
             records = garbage.popleft()
             taken.append(records)
             operations += [(DELETE, record_id, 0, b"", False, 0) for record_id in records]

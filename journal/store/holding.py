@@ -35,10 +35,14 @@ class Holding(Changing):
 
     def _release_in_batches(self, state: QueueState, held: list[tuple[int, int]]) -> Pending:
         pending = Pending(0)
-        batch = self._settings.release_operations_max
+        batch = self._released_at_once
         for start in range(0, len(held), batch):
             pending = self._release_all(state, held[start : start + batch]) or pending
         return pending
+
+    @property
+    def _released_at_once(self) -> int:
+        return self._settings.operations_at_once(self._settings.release_operations_max, self._journal.limits)
 
     def _release_all(self, state: QueueState, held: list[tuple[int, int]]) -> Pending | None:
         operations: list[PlainOperation] = []
@@ -73,7 +77,7 @@ class Holding(Changing):
         """Go on with what came back from transactions after its holder had let go of it."""
         if not self._let_go:
             return
-        batch = list(islice(self._let_go, self._settings.release_operations_max))
+        batch = list(islice(self._let_go, self._released_at_once))
         try:
             self._release_all(self._state, [held for held in batch if self._is_left(*held)])
         except FullError:

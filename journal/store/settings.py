@@ -7,13 +7,19 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal.errors import ConfigError
-from journal.limits import Limits
+from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 
 REFERENCES_IN_MEMORY_MAX = 1_000_000
 """References that a node keeps in memory when an index takes the rest: about 250 MB."""
 
 QUEUE_REFERENCES_IN_MEMORY_MAX = 100_000
 """Of them READY and SCHEDULED ones of one queue, so that no queue takes the memory of all others."""
+
+_AROUND_A_BODY = 2
+"""A large message's own record and one reference, in the transaction of its chunks."""
+
+_CHANGE_BYTES = 512
+"""More than a delete or a release takes of a group."""
 
 
 class StoreSettings(BaseModel):
@@ -80,3 +86,29 @@ class StoreSettings(BaseModel):
                 f"store.chunk_bytes ({self.chunk_bytes}) is over limits.data_bytes_max ({data_bytes_max}): "
                 "a chunk is one record"
             )
+        if "message_bytes_max" not in self.model_fields_set:
+            return  # a journal with less room than the default needs still takes messages that are smaller
+        if self._chunks + _AROUND_A_BODY > min(limits.staged_operations_max, limits.queue_operations_max):
+            raise ConfigError(
+                f"store.message_bytes_max ({self.message_bytes_max}) is {self._chunks} chunks of store.chunk_bytes "
+                f"({self.chunk_bytes}): more than a transaction takes (limits.staged_operations_max), or the group "
+                f"that deletes them (limits.queue_operations_max)"
+            )
+        if self._staged_bytes(limits) > limits.staged_bytes_max:
+            raise ConfigError(
+                f"limits.staged_bytes_max ({limits.staged_bytes_max}) is under the {self._staged_bytes(limits)} bytes "
+                f"that a message of store.message_bytes_max ({self.message_bytes_max}) takes as one transaction"
+            )
+
+    def _staged_bytes(self, limits: Limits) -> int:
+        """What the largest message takes as a transaction."""
+        return self.message_bytes_max + self._chunks * OPERATION_OVERHEAD_BYTES + limits.data_bytes_max
+
+    @property
+    def _chunks(self) -> int:
+        """Of the largest message."""
+        return -(-self.message_bytes_max // self.chunk_bytes)
+
+    def operations_at_once(self, operations_max: int, limits: Limits) -> int:
+        """How many deletes or releases go into one group: as many as were asked for, if the journal takes so many."""
+        return min(operations_max, limits.queue_operations_max, limits.queue_bytes_max // _CHANGE_BYTES)

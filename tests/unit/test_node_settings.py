@@ -56,8 +56,21 @@ def test_a_nodes_store_has_the_stores_own_defaults_and_takes_its_settings_like_t
     assert settings.store == StoreSettings(swap_directory=Path("swap"), acquire_grace_ms=6)
 
 
+MIB = 1024 * 1024
+
+
 def test_a_large_message_fits_the_transaction_that_takes_it() -> None:
-    with pytest.raises(ConfigError, match="staged_bytes_max must be above"):
-        load_settings(None, store={"message_bytes_max": 100 * 1024 * 1024})
-    limits = {"staged_bytes_max": 101 * 1024 * 1024}
-    assert load_settings(None, store={"message_bytes_max": 100 * 1024 * 1024}, limits=limits)
+    needed = 100 * MIB + 400 * 64 + 512 * 1024
+    with pytest.raises(ConfigError, match=f"staged_bytes_max .* is under the {needed} bytes"):
+        load_settings(None, store={"message_bytes_max": 100 * MIB}, limits={"staged_bytes_max": needed - 1})
+    assert load_settings(None, store={"message_bytes_max": 100 * MIB}, limits={"staged_bytes_max": needed})
+
+
+def test_the_chunks_of_a_large_message_fit_a_transaction_and_the_group_that_deletes_them() -> None:
+    store = {"message_bytes_max": 64 * MIB, "chunk_bytes": 1024}
+    with pytest.raises(ConfigError, match=r"65536 chunks of store.chunk_bytes \(1024\)"):
+        load_settings(None, store=store, limits={"staged_operations_max": 65_537})
+    limits = {"queue_operations_max": 65_537, "transaction_buffer_operations_max": 1}
+    with pytest.raises(ConfigError, match="65536 chunks"):
+        load_settings(None, store=store, limits=limits)
+    assert load_settings(None, store=store, limits={"staged_operations_max": 65_538})

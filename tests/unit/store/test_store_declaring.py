@@ -134,6 +134,28 @@ def test_a_destroyed_queue_that_was_long_is_deleted_in_bounded_groups(tmp_path_f
         assert (kinds[MESSAGE], kinds[CHUNK]) == (0, 0)
 
 
+def test_what_is_deleted_and_given_back_at_once_fits_the_journals_groups(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    limits = Limits(queue_operations_max=20, transaction_buffer_operations_max=5)
+    settings = StoreSettings(inline_bytes_max=100, chunk_bytes=100, message_bytes_max=1000)
+    with StoreNode(tmp_path_factory.mktemp("small") / "node", settings, limits=limits) as node:
+        store = node.store
+        declare(store, "q", "r")
+        for number in range(45):
+            message = store.send(Message("orders", b"%d" % number), ["q"])
+            message.wait()
+            store.acquire(message.id, "q", "h").wait()
+        for _ in range(5):
+            store.send(Message("orders", b"x" * 1000), ["q"]).wait()
+        store.release_holder("h").wait()
+        assert store.queue("q").held == 0
+        store.destroy_queue("q").wait()
+        until(lambda: store.collected == 45 + 5 * 11)
+        kinds = kinds_in_journal(node)
+        assert (kinds[MESSAGE], kinds[CHUNK]) == (0, 0)
+
+
 def test_what_the_journal_has_no_room_for_is_deleted_once_it_has(tmp_path_factory: pytest.TempPathFactory) -> None:
     limits = Limits(queue_operations_max=20, transaction_buffer_operations_max=5)
     settings = StoreSettings(collect_operations_max=10)
