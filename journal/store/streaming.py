@@ -115,7 +115,11 @@ class Streaming(Sending):
     async def store_stream_async(
         self, message: Message, body: AsyncIterable[bytes], queues: Sequence[str] = (), tx: int = 0, *, id: int = 0
     ) -> Pending:
-        """`store_stream` in an event loop, which it does not block. Accepted when it returns."""
+        """`store_stream` in an event loop. Accepted when it returns.
+
+        It does not block the loop on a journal whose appends do not wait (`Journal`, or `room_timeout_ms` 0); on
+        another each chunk may, for as long as that says.
+        """
         stream = self._open_stream(message, queues, tx, id)
         try:
             async for piece in body:
