@@ -20,10 +20,12 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ArchiveError, ConfigError
+from loaders.spark.failures import java_causes
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts
 from loaders.spark.table_stores import Files, TableFormat, is_delta_conflict
@@ -122,7 +124,13 @@ class ParquetFrames(ArchiveFrames):
             F.expr("max(unix_millis(timestamp))").alias("to_ms"),
         )
         rows = _rows(counted, self._journal, batch).drop("journal")  # it is in the directory's name
-        _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch").parquet(self._own)
+        writer = _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch")
+        try:
+            writer.parquet(self._own)
+        except (Py4JJavaError, PySparkException) as error:
+            if _is_swept_away(error):
+                raise ArchiveError(_other_job(self._own, batch)) from error
+            raise
         told = seen.get
         if not told["records"]:
             return None
@@ -256,6 +264,12 @@ def _is_delta(spark: SparkSession, path: str) -> bool:
 
 def _other_job(place: str, batch: str) -> str:
     return f"batch {batch} is not in {place}: another job writes there; one job at a time may write to an archive"
+
+
+def _is_swept_away(error: Exception) -> bool:
+    """Jobs that write to one directory have Spark's temporary one in common, which the first to be done deletes."""
+    said = [cause.message for cause in java_causes(error) if "/_temporary/" in cause.message]
+    return any("does not exist" in each or "No such file" in each for each in said)
 
 
 # ---- columns -----------------------------------------------------------------------------------------------

@@ -253,18 +253,19 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
 # ---- several journals of one archive -----------------------------------------------------------------------
 
 
-def three_records(spark: SparkSession) -> DataFrame:
-    values = [TopicRecord("a.wal", 0, offset, NOON_MS, b"%d" % offset) for offset in range(3)]
+def some_records(spark: SparkSession, count: int = 3) -> DataFrame:
+    values = [TopicRecord("a.wal", 0, offset, NOON_MS, b"%d" % offset) for offset in range(count)]
     return record_table(spark, values).coalesce(1)
 
 
-def held(rows: DataFrame, gate: Path) -> DataFrame:
-    """Rows that a task gets once there is a file `open`; it says so with a file `begun`."""
+def held(rows: DataFrame, gate: Path, *, at: int = 0) -> DataFrame:
+    """Rows of which a task gets those from an offset on once there is a file `open`; it says so with a file `begun`."""
 
-    def wait(_offset: int) -> bool:
-        (gate / "begun").touch()
-        while not (gate / "open").exists():
-            time.sleep(0.05)
+    def wait(offset: int) -> bool:
+        if offset >= at:
+            (gate / "begun").touch()
+            while not (gate / "open").exists():
+                time.sleep(0.05)
         return True
 
     return rows.where(F.udf(wait, "boolean")("offset"))
@@ -288,12 +289,26 @@ def test_two_journals_may_be_written_into_one_place_at_the_same_moment(spark: Sp
     path = str(tmp_path / "archive")
     slow, quick = (ParquetFrames(spark, path, name, name.encode() * 4) for name in ("slow", "quick"))
     with ThreadPoolExecutor(1) as thread:
-        writing = thread.submit(slow.write, held(three_records(spark), tmp_path), slow.new_batch(1))
+        writing = thread.submit(slow.write, held(some_records(spark), tmp_path), slow.new_batch(1))
         with meanwhile(tmp_path, writing):
-            quick.write(three_records(spark), quick.new_batch(1))
+            quick.write(some_records(spark), quick.new_batch(1))
     found = all_frames(spark, path, None).groupBy("journal").count().collect()
     assert sorted(map(tuple, found)) == [("quick", 3), ("slow", 3)]
     assert sorted(each.name for each in Path(path, "frames").iterdir()) == ["journal=quick", "journal=slow"]
+
+
+def test_of_two_jobs_that_write_at_the_same_moment_one_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """What is Spark's own there, the first that is done deletes for both."""
+    path = str(tmp_path / "archive")
+    slow, quick = (ParquetFrames(spark, path, "orders", b"uuid") for _ in range(2))
+    rows = held(some_records(spark, 500), tmp_path, at=400)  # a task has begun a file with those before
+    with ThreadPoolExecutor(1) as thread:
+        writing = thread.submit(slow.write, rows, slow.new_batch(1))
+        with suppress(ArchiveError), meanwhile(tmp_path, writing):
+            quick.write(some_records(spark), quick.new_batch(1))
+    with pytest.raises(ArchiveError, match="another job writes there"):
+        writing.result()
+    assert all_frames(spark, path, "orders").count() == 3
 
 
 # ---- in Delta Lake -----------------------------------------------------------------------------------------
@@ -342,7 +357,7 @@ def test_in_delta_lake_two_journals_may_make_the_table_at_the_same_moment(spark:
     path = str(tmp_path / "archive")
     slow, quick = (DeltaFrames(spark, path, name, name.encode() * 4) for name in ("slow", "quick"))
     slow_batch, quick_batch = slow.new_batch(1), quick.new_batch(1)
-    late, early = slow.write(three_records(spark), slow_batch), quick.write(three_records(spark), quick_batch)
+    late, early = slow.write(some_records(spark), slow_batch), quick.write(some_records(spark), quick_batch)
     assert late is not None
     assert early is not None
     with ThreadPoolExecutor(1) as thread:
