@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 
 from journal.errors import DeadlineError, JournalError
 
@@ -43,11 +44,10 @@ class Completion:
                 raise AssertionError("a group's outcome was told twice")
             self._error = error
             self._done = True
-            waiters, self._waiters = self._waiters, {}
             callbacks, self._callbacks = self._callbacks, []
             self._condition.notify_all()
-        for loop, futures in waiters.items():
-            if not loop.is_closed():
+        for loop, futures in tuple(self._waiters.items()):
+            with suppress(RuntimeError):  # a loop that was closed: nobody waits in it any more
                 loop.call_soon_threadsafe(_release, futures)
         for callback in callbacks:
             callback(error)
@@ -70,14 +70,13 @@ class Completion:
         callback(self._error)
 
     def __await__(self) -> Generator[object, None, None]:
+        """Hot path, without the lock: a future that is put in and then finds it not done is there to be seen by
+        `resolve`, which looks for them when it is."""
         if not self._done:
             loop = asyncio.get_running_loop()
             future = loop.create_future()
-            with self._condition:
-                pending = not self._done
-                if pending:
-                    self._waiters.setdefault(loop, []).append(future)
-            if pending:
+            self._waiters.setdefault(loop, []).append(future)
+            if not self._done:
                 yield from future
         if self._error is not None:
             raise self._error
@@ -94,3 +93,4 @@ def _release(futures: list[asyncio.Future[None]]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
+    futures.clear()

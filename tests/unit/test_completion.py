@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -34,6 +35,32 @@ def test_any_number_of_tasks_of_several_loops_can_await_one_completion():
     for thread in threads:
         thread.join()
     assert sorted(done) == [1, 2]
+
+
+def test_who_begins_to_wait_as_it_is_done_is_not_left_waiting():
+    async def scenario(completion: Completion, begun: threading.Barrier) -> None:
+        begun.wait()
+        await asyncio.wait_for(asyncio.gather(*(_await(completion) for _ in range(20))), 10.0)
+
+    with ThreadPoolExecutor(1) as thread:
+        for _ in range(200):
+            completion, begun = Completion(), threading.Barrier(2)
+            waiting = thread.submit(asyncio.run, scenario(completion, begun))
+            begun.wait()
+            completion.resolve()
+            waiting.result()
+
+
+def test_a_loop_that_was_closed_is_no_error():
+    completion = Completion()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(_await(completion))
+    loop.run_until_complete(asyncio.sleep(0))
+    task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    completion.resolve()
+    assert completion.done
 
 
 def test_a_cancelled_task_does_not_disturb_the_others():
