@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
@@ -151,10 +152,19 @@ class NodeProcess(Told):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        # the worker of a node that was killed gives its shards back before it ends, and writes until then
+        # a worker whose node ended without it gives its shards back before it ends, and writes until then
         for lock in self._directory.rglob("worker-*.lock"):
             with lock.open() as held:
                 fcntl.flock(held, fcntl.LOCK_EX)
+
+    def kill(self) -> float:
+        """SIGKILL to it and to its worker, as their machine's end would; when it was sent."""
+        workers = psutil.Process(self.pid).children()
+        at = time.time()
+        for each in (*workers, self._process):
+            each.kill()
+        self._process.wait()
+        return at
 
     def _take(self, event: Event) -> None:
         if event["event"] == "acknowledged":

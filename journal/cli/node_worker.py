@@ -23,20 +23,25 @@ _LASTING_S = 60.0
 
 
 @contextmanager
-def running_worker(settings: Settings, chosen: Chosen) -> Iterator[None]:
-    """A worker with the node's settings for as long as the context lasts."""
-    child = WorkerChild(worker_command(settings, chosen))
+def running_worker(settings: Settings, chosen: Chosen, *, as_json: bool, verbose: bool) -> Iterator[None]:
+    """A worker with the node's settings, which logs as the node does, for as long as the context lasts."""
+    child = WorkerChild(worker_command(settings, chosen, as_json=as_json, verbose=verbose))
     try:
         yield
     finally:
         child.close()
 
 
-def worker_command(settings: Settings, chosen: Chosen) -> list[str]:
+def worker_command(settings: Settings, chosen: Chosen, *, as_json: bool, verbose: bool) -> list[str]:
     """The child's command line. What is not on it comes from the same environment and file as the node's."""
     # this module ends its process, in order, when the pipe that is its standard input does, however the parent went
+    command = [sys.executable, "-m", "journal.cli.child"]
+    if verbose:
+        command.append("--verbose")
     # and a shard whose worker died with its node must not be read from the table topic while this node is at its gate
-    command = [sys.executable, "-m", "journal.cli.child", "worker", "--standby"]
+    command += ["worker", "--standby"]
+    if as_json:
+        command.append("--json")
     command += ["-b", settings.bootstrap_servers, "-j", settings.journal]
     for key, value in settings.client_properties.items():
         command += ["-X", f"{key}={value}"]
