@@ -23,6 +23,7 @@ from journal.cli.worker import LogJsonOption
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Sequence
 
     from journal.cli.control_socket.serving import ServedNode
     from journal.cli.node_store import StoreOwner
@@ -64,11 +65,17 @@ def node(
         return
     settings = chosen.settings(node=name, preferred=preferred or None)
     log_progress(as_json=as_json)
+    worker = None
+    if with_worker:
+        from journal.cli.node_worker import worker_command
+
+        worker = worker_command(settings, chosen, as_json=as_json, verbose=context.find_root().params["verbose"])
     with stopped_by_signals() as stop:
-        _serve(settings, chosen, stop, with_worker=with_worker)
+        _serve(settings, worker, stop)
 
 
-def _serve(settings: Settings, chosen: Chosen, stop: threading.Event, *, with_worker: bool) -> None:
+def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event) -> None:
+    """`worker` is the command line of the node's own."""
     # the command line is the one place of `journal` that knows the parts above it
     from journal.cli.control_socket.serving import control_socket
     from journal.cli.node_handover import wait_for_successor
@@ -80,8 +87,8 @@ def _serve(settings: Settings, chosen: Chosen, stop: threading.Event, *, with_wo
 
     with ExitStack() as ending:
         owner = ending.enter_context(StoreOwner(settings))
-        if with_worker:
-            ending.enter_context(running_worker(settings, chosen))
+        if worker is not None:
+            ending.enter_context(running_worker(worker))
             ending.callback(wait_for_successor, settings)
         serving = Node(
             settings,

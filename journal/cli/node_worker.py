@@ -23,9 +23,9 @@ _LASTING_S = 60.0
 
 
 @contextmanager
-def running_worker(settings: Settings, chosen: Chosen, *, as_json: bool, verbose: bool) -> Iterator[None]:
-    """A worker with the node's settings, which logs as the node does, for as long as the context lasts."""
-    child = WorkerChild(worker_command(settings, chosen, as_json=as_json, verbose=verbose))
+def running_worker(command: Sequence[str]) -> Iterator[None]:
+    """A worker (`worker_command`) for as long as the context lasts."""
+    child = WorkerChild(command)
     try:
         yield
     finally:
@@ -33,12 +33,15 @@ def running_worker(settings: Settings, chosen: Chosen, *, as_json: bool, verbose
 
 
 def worker_command(settings: Settings, chosen: Chosen, *, as_json: bool, verbose: bool) -> list[str]:
-    """The child's command line. What is not on it comes from the same environment and file as the node's."""
+    """The command line of a node's worker, which logs as the node does: to the same standard error.
+
+    What is not on it comes from the same environment and file as the node's.
+    """
     # this module ends its process, in order, when the pipe that is its standard input does, however the parent went
     command = [sys.executable, "-m", "journal.cli.child"]
     if verbose:
         command.append("--verbose")
-    # and a shard whose worker died with its node must not be read from the table topic while this node is at its gate
+    # a shard whose worker died with its node must not be read from the table topic while this node is at its gate
     command += ["worker", "--standby"]
     if as_json:
         command.append("--json")

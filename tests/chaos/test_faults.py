@@ -245,7 +245,9 @@ def test_topics_made_anew_behind_a_standbys_back_are_another_journal(scene: Stag
         assert_sound(cluster)
 
 
+@long_form
 def test_a_table_made_anew_behind_a_standbys_back_is_filled_from_the_wal(scene: Stage, tmp_path: Path) -> None:
+    """In short: `tests/integration/test_table_made_anew.py`."""
     with Cluster(tmp_path, seed=SEED, kafka=scene.cluster.kafka, places=scene.places, rate=RATE) as cluster:
         cluster.wait_for_acknowledgements(MEANWHILE)
         fault = TableMadeAnew(SEED)
