@@ -33,7 +33,7 @@ class FrameNumbers(NamedTuple):
     group: int
 
 
-def _no_frame(_: bytes) -> None:
+def _no_frame(_: tuple[bytes, bytes]) -> None:
     raise AssertionError("a shard without room for an operation begins a frame first")
 
 
@@ -88,8 +88,9 @@ class Group:
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
-        self._add: list[Callable[[bytes], None]] = [_no_frame] * shards
-        """Adds a part of an operation to the shard's last frame; looking it up each time would cost as much again."""
+        self._add: list[Callable[[tuple[bytes, bytes]], None]] = [_no_frame] * shards
+        """Adds an operation's two parts to the shard's last frame; looking it up each time would cost as much again.
+        Both in one call: a signal's handler may raise between two, and a frame with half an operation is none."""
 
     def __bool__(self) -> bool:
         return self.operations > 0
@@ -109,10 +110,7 @@ class Group:
         if size > self._room[shard]:
             self._begin_frame(shard)
         self._room[shard] -= size
-        head, tail = operation_parts(type_, record_id, kind, data, replaceable, subject)
-        add = self._add[shard]
-        add(head)
-        add(tail)
+        self._add[shard](operation_parts(type_, record_id, kind, data, replaceable, subject))
         self.operations += 1
         self.bytes += size
 
@@ -126,16 +124,14 @@ class Group:
         if size > self._room[shard]:
             self._begin_frame(shard)
         self._room[shard] -= size
-        add = self._add[shard]
-        add(plain_head(ADD, record_id, kind, length))
-        add(data)
+        self._add[shard]((plain_head(ADD, record_id, kind, length), data))
         self.operations += 1
         self.bytes += size
 
     def _begin_frame(self, shard: int) -> None:
         frame = _Packed()
         self._frames[shard].append(frame)
-        self._add[shard] = frame.parts.append
+        self._add[shard] = frame.parts.extend
         self._room[shard] = self._frame_bytes_max
 
     def put_append(self, op: Append) -> None:
@@ -160,9 +156,7 @@ class Group:
                 shards=op.shards,
             )
         )
-        add = self._add[op.shard]
-        add(element)
-        add(b"")
+        self._add[op.shard]((element, b""))
         self.operations += 1
         self.bytes += size
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+
+import pytest
+
 from journal.acceptance import Append
 from journal.group import FrameNumbers, Group, Origin
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame
@@ -65,3 +69,30 @@ def test_a_heartbeat_is_a_frame_without_operations():
     group.seal(ORIGIN, FrameNumbers((0, 0), 0))
     (frame,) = frames(group, 2)
     assert (frame.count, frame.last, frame.number) == (0, True, 1)
+
+
+def test_a_signal_amid_an_append_leaves_no_half_operation() -> None:
+    """Whoever presses Ctrl-C may append on, and what is acknowledged then is in the same frame."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(100):
+            group = Group(1, 900_000)
+            with pytest.raises(KeyboardInterrupt):
+                _append_until_interrupted(group)
+            group.put(0, ADD, 1, 1, b"later")
+            group.seal(ORIGIN, FrameNumbers((0,), 0))
+            (frame,) = frames(group, 1)
+            assert frame.operations[-1].data == b"later"
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _append_until_interrupted(group: Group) -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0.0004)
+    for number in range(2, 10**9):
+        group.put_add(0, number, 1, b"x" * 10)
