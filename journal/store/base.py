@@ -19,6 +19,7 @@ from journal.acceptance import PlainOperation
 from journal.completion import Completion
 from journal.errors import (
     FullError,
+    InvalidOperationError,
     JournalError,
     NotTakenInError,
     StateError,
@@ -220,6 +221,11 @@ class StoreBase:
                     continue
                 completion.add_callback(partial(self._collected, 0))
                 return
+            except InvalidOperationError as error:
+                log.error(
+                    "message %d is left, with all that it has: its records do not fit a group: %s", taken[0][0], error
+                )
+                continue
             except JournalError as error:
                 self._put_back(taken)
                 log.info("%d messages are left for the next activation to delete: %s", len(self._garbage), error)

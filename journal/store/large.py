@@ -33,7 +33,9 @@ class Chunks:
     def feed(self, piece: bytes) -> None:
         """Take a piece of the body. Raises MessageTooLargeError."""
         if self.bytes + len(piece) > self._bytes_max:
-            raise MessageTooLargeError(f"a body of more than {self._bytes_max} bytes (message_bytes_max)")
+            raise MessageTooLargeError(
+                f"a body of more than {self._bytes_max} bytes (store.message_bytes_max, and what limits take in chunks)"
+            )
         self.bytes += len(piece)
         self._gathered += piece
 

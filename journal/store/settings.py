@@ -18,6 +18,11 @@ QUEUE_REFERENCES_IN_MEMORY_MAX = 100_000
 _AROUND_A_BODY = 2
 """A large message's own record and one reference, in the transaction of its chunks."""
 
+_CHUNK_ID_BYTES = 8
+
+_HEADERS_BYTES = 1024
+"""What is left to headers and properties at least, where a body is as large as may be."""
+
 _CHANGE_BYTES = 512
 """More than a delete or a release takes of a group."""
 
@@ -88,26 +93,30 @@ class StoreSettings(BaseModel):
             )
         if "message_bytes_max" not in self.model_fields_set:
             return  # a journal with less room than the default needs still takes messages that are smaller
-        if self._chunks + _AROUND_A_BODY > min(limits.staged_operations_max, limits.queue_operations_max):
+        body_bytes_max = self.body_bytes_max(limits, _HEADERS_BYTES)
+        if self.message_bytes_max > body_bytes_max:
             raise ConfigError(
-                f"store.message_bytes_max ({self.message_bytes_max}) is {self._chunks} chunks of store.chunk_bytes "
-                f"({self.chunk_bytes}): more than a transaction takes (limits.staged_operations_max), or the group "
-                f"that deletes them (limits.queue_operations_max)"
+                f"store.message_bytes_max ({self.message_bytes_max}) is over {body_bytes_max}: more chunks of "
+                f"store.chunk_bytes ({self.chunk_bytes}) do not fit a transaction (limits.staged_operations_max), the "
+                "group that deletes them (limits.queue_operations_max), or with their ids one record (data_bytes_max)"
             )
-        if self._staged_bytes(limits) > limits.staged_bytes_max:
+        staged_bytes = self.message_bytes_max + limits.data_bytes_max
+        staged_bytes += -(-self.message_bytes_max // self.chunk_bytes) * OPERATION_OVERHEAD_BYTES
+        if staged_bytes > limits.staged_bytes_max:
             raise ConfigError(
-                f"limits.staged_bytes_max ({limits.staged_bytes_max}) is under the {self._staged_bytes(limits)} bytes "
-                f"that a message of store.message_bytes_max ({self.message_bytes_max}) takes as one transaction"
+                f"limits.staged_bytes_max ({limits.staged_bytes_max}) is under the {staged_bytes} bytes that a message "
+                f"of store.message_bytes_max ({self.message_bytes_max}) takes as one transaction"
             )
 
-    def _staged_bytes(self, limits: Limits) -> int:
-        """What the largest message takes as a transaction."""
-        return self.message_bytes_max + self._chunks * OPERATION_OVERHEAD_BYTES + limits.data_bytes_max
-
-    @property
-    def _chunks(self) -> int:
-        """Of the largest message."""
-        return -(-self.message_bytes_max // self.chunk_bytes)
+    def body_bytes_max(self, limits: Limits, record_bytes: int) -> int:
+        """The largest body of a durable message whose record takes so many bytes beside the ids of its chunks."""
+        chunks = min(
+            limits.staged_operations_max - _AROUND_A_BODY,
+            limits.queue_operations_max - _AROUND_A_BODY,
+            limits.queue_bytes_max // OPERATION_OVERHEAD_BYTES - _AROUND_A_BODY,
+            (limits.data_bytes_max - record_bytes) // _CHUNK_ID_BYTES,
+        )
+        return min(self.message_bytes_max, max(self.inline_bytes_max, chunks * self.chunk_bytes))
 
     def operations_at_once(self, operations_max: int, limits: Limits) -> int:
         """How many deletes or releases go into one group: as many as were asked for, if the journal takes so many."""

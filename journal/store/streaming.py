@@ -16,6 +16,9 @@ from journal.store.records import encode_message
 from journal.store.sending import Outgoing, Sending, require_routable
 from journal.v1.store_pb2 import CHUNK
 
+_LARGE_FIELDS_BYTES = 32
+"""More than a large message's record has of other fields than a small one's: the body's size, the ids' length."""
+
 
 class _Stream:
     """A message whose body is on its way into the store."""
@@ -150,7 +153,7 @@ class Streaming(Sending):
         """Check what can be checked before the body comes."""
         if message.body:
             raise InvalidOperationError("a message whose body is streamed has none of its own")
-        encode_message(message)
+        record_bytes = len(encode_message(message)) + _LARGE_FIELDS_BYTES
         stream = _Stream(message, queues, tx, id, checked)
         with self._lock:
             state = self._enter()
@@ -164,10 +167,11 @@ class Streaming(Sending):
             stream.address_id = address.record_id
             stream.place = targets[0].record_id if targets else stream.address_id
         settings = self._settings
+        bytes_max = settings.message_bytes_max
+        if message.durable:
+            bytes_max = settings.body_bytes_max(self._journal.limits, record_bytes)
         stream.chunks = Chunks(
-            lambda chunk: self._keep_chunk(stream, chunk),
-            chunk_bytes=settings.chunk_bytes,
-            bytes_max=settings.message_bytes_max,
+            lambda chunk: self._keep_chunk(stream, chunk), chunk_bytes=settings.chunk_bytes, bytes_max=bytes_max
         )
         return stream
 

@@ -66,11 +66,14 @@ def test_a_large_message_fits_the_transaction_that_takes_it() -> None:
     assert load_settings(None, store={"message_bytes_max": 100 * MIB}, limits={"staged_bytes_max": needed})
 
 
-def test_the_chunks_of_a_large_message_fit_a_transaction_and_the_group_that_deletes_them() -> None:
-    store = {"message_bytes_max": 64 * MIB, "chunk_bytes": 1024}
-    with pytest.raises(ConfigError, match=r"65536 chunks of store.chunk_bytes \(1024\)"):
-        load_settings(None, store=store, limits={"staged_operations_max": 65_537})
-    limits = {"queue_operations_max": 65_537, "transaction_buffer_operations_max": 1}
-    with pytest.raises(ConfigError, match="65536 chunks"):
-        load_settings(None, store=store, limits=limits)
-    assert load_settings(None, store=store, limits={"staged_operations_max": 65_538})
+def test_the_chunks_of_a_large_message_fit_a_transaction_the_group_that_deletes_them_and_its_record() -> None:
+    store = {"message_bytes_max": 64 * MIB, "chunk_bytes": 2048, "inline_bytes_max": 2048}
+    for limits in (
+        {"staged_operations_max": 32_769},
+        {"queue_operations_max": 32_769, "transaction_buffer_operations_max": 1},
+        {"data_bytes_max": 8 * 32_768 + 1023},
+    ):
+        with pytest.raises(ConfigError, match=r"over 67106816: more chunks of store.chunk_bytes \(2048\)"):
+            load_settings(None, store=store, limits=limits)
+    limits = {"staged_operations_max": 32_770, "queue_operations_max": 32_770, "data_bytes_max": 8 * 32_768 + 1024}
+    assert load_settings(None, store=store, limits=limits)

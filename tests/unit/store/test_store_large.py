@@ -239,22 +239,50 @@ def test_streams_do_not_block_an_event_loop(store: MessageStore) -> None:
 def test_a_stream_waits_for_room_in_a_full_journal(tmp_path: Path) -> None:
     limits = Limits(queue_operations_max=20, transaction_buffer_operations_max=1)
     settings = StoreSettings(inline_bytes_max=100, chunk_bytes=100)
-    body = body_of(3000)
+    body = body_of(1700)
     with StoreNode(tmp_path / "node", settings, limits=limits, room_timeout_ms=0) as node:
         store = node.store
         store.create_address("orders").wait()
         store.create_queue(QueueConfig("q", "orders")).wait()
-        sent = store.store_stream(Message("orders"), pieces(body, 1000), ["q"]).wait()
+        sent = [store.store_stream(Message("orders"), pieces(body, 1000), ["q"]) for _ in range(4)]
 
         async def source() -> AsyncIterator[bytes]:
             yield body
 
         async def work() -> None:
-            await (await store.store_stream_async(Message("orders"), source(), ["q"]))
+            for each in [await store.store_stream_async(Message("orders"), source(), ["q"]) for _ in range(4)]:
+                await each
 
         asyncio.run(work())
-        assert bodies(store) == [body, body]
-        assert store.message(sent).body == body
+        assert bodies(store) == [body] * 8
+        assert store.message(sent[0].wait()).body == body
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"queue_operations_max": 20, "transaction_buffer_operations_max": 1},
+        {"staged_operations_max": 20},
+        {"data_bytes_max": 8 * 18 + 48},
+    ],
+)
+def test_a_message_of_more_chunks_than_the_journal_could_delete_or_name_is_refused(
+    tmp_path: Path, limits: dict[str, int]
+) -> None:
+    """Whatever `message_bytes_max` says: it would be stored, and could never be settled."""
+    settings = StoreSettings(inline_bytes_max=100, chunk_bytes=100)
+    with StoreNode(tmp_path / "node", settings, limits=Limits(**limits)) as node:
+        store = node.store
+        declare(store, "q")
+        fits = store.store_stream(Message("orders"), pieces(body_of(1700), 1000), ["q"]).wait()
+        for size in (1900, 100_000):
+            with pytest.raises(MessageTooLargeError):
+                store.store_stream(Message("orders"), pieces(body_of(size), 1000), ["q"])
+            with pytest.raises(MessageTooLargeError):
+                store.send(Message("orders", body_of(size)), ["q"])
+        assert [info.message for info in infos(store)] == [fits]
+        store.acknowledge(fits, "q").wait()
+        assert kinds_in_journal(node)[CHUNK] == 0
 
 
 def test_a_transaction_that_the_journal_cannot_hold_leaves_nothing(tmp_path: Path) -> None:
