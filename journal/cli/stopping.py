@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import SimpleQueue
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_ONE_REQUEST_S = 1.0
+"""Signals within it are one request: who stops a process may signal it and then its group, as `timeout` does."""
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM or Ctrl-C sets. A second one ends the process at once: whatever it was doing is safe.
+    """An event that SIGTERM or Ctrl-C sets. One that comes more than a second later ends the process at once: whatever
+    it was doing is safe.
 
     For the main thread. No handler may set the event itself: it interrupts the main thread, which may just then hold
     the event's lock, on its way into `wait`, and would wait for that lock for ever. So a thread sets it, told through a
@@ -22,10 +26,15 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     stop = threading.Event()
     told: SimpleQueue[bool] = SimpleQueue()
 
-    def on_signal(*_: object) -> None:
-        told.put(True)
-        for number in _SIGNALS:
+    asked: list[float] = []
+
+    def on_signal(number: int, _frame: object) -> None:
+        if not asked:
+            asked.append(time.monotonic())
+            told.put(True)
+        elif time.monotonic() - asked[0] >= _ONE_REQUEST_S:
             signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
     def tell() -> None:
         if told.get():

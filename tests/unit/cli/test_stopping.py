@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -47,13 +48,20 @@ def test_handlers_are_what_they_were_behind_it() -> None:
     assert {number: signal.getsignal(number) for number in before} == before
 
 
-def test_a_second_signal_ends_the_process_at_once() -> None:
+@pytest.mark.parametrize("later_s", [0.0, 1.2])
+def test_signals_of_one_request_end_it_in_order_and_one_behind_them_at_once(later_s: float) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", SERVING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as serving:
         assert serving.stdout is not None
         assert serving.stdout.readline() == "serves\n"
-        serving.send_signal(signal.SIGTERM)
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGINT):
+            serving.send_signal(number)
         assert serving.stdout.readline() == "stops\n"
+        if not later_s:
+            serving.communicate("\n", DEADLINE_S)
+            assert serving.returncode == 0
+            return
+        time.sleep(later_s)
         serving.send_signal(signal.SIGTERM)
         assert serving.wait(DEADLINE_S) == -signal.SIGTERM
