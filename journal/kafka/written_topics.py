@@ -10,6 +10,8 @@ TIMESTAMP_BEFORE_MS_MIN = 60_000
 """Of a topic's message.timestamp.before.max.ms. Brokers measure the markers that end a transaction against it too, and
 do not write again one that was late: its transactional id then takes no further transaction."""
 
+_UNBOUNDED = 2**63 - 1
+
 
 def fault_of_topic(settings: Settings, topic: str, state: TopicState | None, what: str = "topic") -> str:
     """Why nothing that must be as safe as the journal can be written to a topic; empty: it can.
@@ -38,14 +40,22 @@ def fault_of_topic(settings: Settings, topic: str, state: TopicState | None, wha
         )
     if insync > state.replication:
         return f"{what} {topic} has {state.replication} replicas and min.insync.replicas={insync}: it takes no records"
-    before_ms = int(state.config.get("message.timestamp.before.max.ms", TIMESTAMP_BEFORE_MS_MIN))
+    bound, before_ms = _timestamp_bound(state)
     if before_ms < TIMESTAMP_BEFORE_MS_MIN and state.config.get("message.timestamp.type") != "LogAppendTime":
         return (
-            f"{what} {topic} has message.timestamp.before.max.ms={before_ms}: it may refuse the end of a transaction, "
+            f"{what} {topic} has {bound}={before_ms}: it may refuse the end of a transaction, "
             f"after which the journal's writers are stuck: kafka-configs {command} --alter --topic {topic} "
-            f"--add-config message.timestamp.before.max.ms={TIMESTAMP_BEFORE_MS_MIN} (or more)"
+            f"--add-config {bound}={TIMESTAMP_BEFORE_MS_MIN} (or more)"
         )
     return ""
+
+
+def _timestamp_bound(state: TopicState) -> tuple[str, int]:
+    """What bounds the age of a topic's records, and to how many ms. Brokers before 4.0 have an older setting beside it,
+    which counts where the newer one bounds nothing."""
+    newer, older = "message.timestamp.before.max.ms", "message.timestamp.difference.max.ms"
+    bounds = {name: int(state.config.get(name, _UNBOUNDED)) for name in (newer, older)}
+    return (older, bounds[older]) if bounds[newer] == _UNBOUNDED > bounds[older] else (newer, bounds[newer])
 
 
 def hidden_topic(settings: Settings, topic: str, error: KafkaRefusedError) -> str:

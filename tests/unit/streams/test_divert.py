@@ -221,6 +221,11 @@ def test_the_group_of_the_frame_that_stops_is_not_torn() -> None:
         ({}, {}, "is not there.*--create --topic out"),
         ({OUT: {"min.insync.replicas": "2"}}, {}, "1 replicas and min.insync.replicas=2"),
         ({OUT: {"message.timestamp.before.max.ms": "59999"}}, {}, "before.max.ms=59999.*--alter --topic out"),
+        (
+            {OUT: {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.difference.max.ms": "1000"}},
+            {},
+            "difference.max.ms=1000: it may refuse.*--alter --topic out --add-config message.timestamp.difference",
+        ),
         ({OUT: {"cleanup.policy": "compact"}}, {"key": "none"}, "is compacted: its records need a key"),
         ({OUT: {}}, {"partitioner": "partition:3"}, "has no partition 3"),
     ],
@@ -254,6 +259,7 @@ def test_a_target_that_could_lose_what_the_journal_keeps_is_an_error_at_start(
     "config",
     [
         {"message.timestamp.before.max.ms": "60000"},
+        {"message.timestamp.before.max.ms": "60000", "message.timestamp.difference.max.ms": "1000"},
         {"message.timestamp.before.max.ms": "0", "message.timestamp.type": "LogAppendTime"},
     ],
 )
@@ -280,6 +286,48 @@ def test_a_topic_that_a_template_makes_and_that_is_missing_stops_the_shard_until
     worker.recover()
     scene.drive(worker, 100)
     assert (scene.sent("of-x"), scene.sent("of-y")) == ([b"1"], [b"2"])
+
+
+@pytest.mark.parametrize("on_error", ["fail", "skip", "dead-letter"])
+def test_a_record_is_measured_against_the_topic_of_a_template_when_it_is_the_first_for_it_too(on_error: str) -> None:
+    bodies = [b"l" * 1_000_100, b"s", b"m" * 1_000_050]
+    scene = world(
+        *([message(at, body, "x")] for at, body in enumerate(bodies, start=1)),
+        routes=[one_route(topic="of-{address}", on_error=on_error)],
+        topics={"of-x": TOPIC, DEAD: TOPIC},
+        dead_letter_topic=DEAD,
+    )
+    scene.run(1)
+    assert (scene.sent("of-x"), scene.sent(DEAD)) == (bodies, [])
+
+
+@pytest.mark.parametrize("on_error", ["skip", "dead-letter"])
+def test_a_large_record_too_waits_for_a_topic_that_is_missing(on_error: str) -> None:
+    body = b"l" * 1_000_100
+    scene = world(
+        [message(1, body, "x")],
+        routes=[one_route(topic="of-{address}", on_error=on_error)],
+        topics={DEAD: TOPIC},
+        dead_letter_topic=DEAD,
+    )
+    worker, error = stopped(scene)
+    assert "topic of-x is not there" in str(error)
+    scene.broker.create_topic("of-x", 1, 1, TOPIC)
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    assert worker.wants_retry
+    worker.recover()
+    scene.drive(worker, 100)
+    assert (scene.sent("of-x"), scene.sent(DEAD)) == ([body], [])
+
+
+def test_a_message_that_would_only_return_asks_for_no_topic() -> None:
+    headers = {"kafka.topic": "of-x"}
+    scene = world([message(1, b"1", "x", headers=headers)], routes=[one_route(topic="of-{address}")])
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 100)
+    assert (worker.state, diverter.targets.knows("of-x")) == (ShardState.RUNNING, False)
 
 
 def test_a_stop_began_when_the_shard_first_stopped_there_however_often_it_has_tried_since() -> None:
