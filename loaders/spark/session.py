@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
 
 from journal.downloads import one_at_a_time
@@ -117,14 +117,14 @@ def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) ->
 def _getting_packages() -> Iterator[None]:
     """One start at a time: of two that fill Ivy's cache together, both can find files there that are not whole."""
     lock = cache_directory() / "spark-packages.lock"
-    try:
-        lock.parent.mkdir(parents=True, exist_ok=True)
-        lock.touch()
-    except OSError as error:
-        raise ConfigError(
-            f"cannot write the cache {lock.parent} ({error}): set {CACHE_VARIABLE} to another directory"
-        ) from error
-    with one_at_a_time(lock, "starting Spark", log.info):
+    with ExitStack() as held:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(one_at_a_time(lock, "starting Spark", log.info))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot lock {lock} ({error}): set {CACHE_VARIABLE} to a directory where that can be done"
+            ) from error
         yield
 
 
