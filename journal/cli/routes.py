@@ -127,8 +127,8 @@ def try_out(
         if any(each is not None for each in sample):
             raise InvalidOperationError("a message is either in the journal (--id) or described by the other options")
         with live_message(settings, message_id, node) as found:
-            router = _router(settings, found.bytes_max, found.body)
-            verdicts, outcomes = router.explain(message_id, found.data), router.route(message_id, found.data)
+            router = _router(settings, found.targets.bytes_max, found.body)
+            verdicts, outcomes = router.explain(message_id, found.data), found.routed(router)
     elif node is not None:
         raise InvalidOperationError("a node is asked for a message that it has: --id")
     elif address is None:

@@ -3,7 +3,7 @@ node."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -16,20 +16,31 @@ from journal.connecting import kafka_of
 from journal.engine import Base
 from journal.errors import InvalidOperationError
 from journal.kafka.ports import Kafka
-from journal.routing.router import Body
+from journal.routing.outcomes import Outgoing, Refusal
+from journal.routing.router import Body, Router
 from journal.store.records import decode_message, encode_message
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE
 from journal.wire.keys import record_key
-from streams.divert.targets import Targets, fixed_topics
+from streams.divert.targets import Targets, fixed_topics, topics_of
 
 
 class LiveMessage(NamedTuple):
-    """The data of a MESSAGE record, what reads its large body, and the targets' limits as the cluster has them."""
+    """The data of a MESSAGE record, what reads its large body, and the targets' topics as the cluster has them."""
 
+    message_id: int
     data: bytes
     body: Body
-    bytes_max: Mapping[str, int]
+    targets: Targets
+
+    def routed(self, router: Router) -> Sequence[Outgoing | Refusal]:
+        """What a router that goes by the targets' limits makes of it; a template's topics are asked for first."""
+        outcomes = router.route(self.message_id, self.data)
+        unknown = [topic for topic in topics_of(outcomes) if not self.targets.knows(topic)]
+        if not unknown:
+            return outcomes
+        self.targets.look_up(unknown)
+        return router.route(self.message_id, self.data)
 
 
 @contextmanager
@@ -57,7 +68,7 @@ def live_message(settings: Settings, message_id: int, node: str | None) -> Itera
             parts = [_record(state.base, chunk) for chunk in chunks]
             return b"".join(part.data for part in parts if part is not None) if None not in parts else None
 
-        yield LiveMessage(record.data, body, _limits(kafka, settings))
+        yield LiveMessage(message_id, record.data, body, _targets(kafka, settings))
 
 
 def _of_a_node(settings: Settings, message_id: int, node: str) -> LiveMessage:
@@ -67,13 +78,13 @@ def _of_a_node(settings: Settings, message_id: int, node: str) -> LiveMessage:
         body = b"".join(pieces)
     if is_large:
         data = encode_message(decode_message(data), chunks=(message_id,), body_bytes=len(body))
-    return LiveMessage(data, lambda chunks: body, _limits(kafka_of(settings), settings))
+    return LiveMessage(message_id, data, lambda chunks: body, _targets(kafka_of(settings), settings))
 
 
-def _limits(kafka: Kafka, settings: Settings) -> Mapping[str, int]:
+def _targets(kafka: Kafka, settings: Settings) -> Targets:
     targets = Targets(kafka, settings)
     targets.look_up(fixed_topics(settings.routing))
-    return targets.bytes_max
+    return targets
 
 
 def _record(base: Base, record_id: int) -> Record | None:

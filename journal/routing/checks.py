@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from journal.routing.outcomes import OnError
+from journal.routing.outcomes import OnError, RefusedError
 from journal.routing.patterns import covers, overlaps, parse_pattern
 from journal.routing.templates import Template
 
@@ -39,7 +39,7 @@ def _overlapping(config: RoutingConfig) -> list[str]:
     """Routes that no message comes to, and those that surely send some message into one topic twice."""
     faults = []
     for route in config.routes:
-        topics = [target.topic for target in route.targets]
+        topics = [_topic_for(target.topic, route.address) for target in route.targets]
         faults += [
             f"route {route.name} has {topic} as target twice" for topic in set(topics) if topics.count(topic) > 1
         ]
@@ -52,11 +52,28 @@ def _overlapping(config: RoutingConfig) -> list[str]:
                     faults.append(f"no message comes to route {later.name}: {earlier.name} stops all that it matches")
                 continue
             certain = same or not earlier.filter or not later.filter
-            both = {target.topic for target in earlier.targets} & {target.topic for target in later.targets}
-            if both and certain and overlaps(first, second):
-                topic = sorted(both)[0]
+            if certain and overlaps(first, second) and (topic := _topic_of_both(earlier, later)):
                 faults.append(f"routes {earlier.name} and {later.name} overlap: both would send a message to {topic}")
     return faults
+
+
+def _topic_of_both(earlier: RouteConfig, later: RouteConfig) -> str:
+    """A topic to which both would send a message that comes to both, else empty."""
+    both = {target.topic for target in earlier.targets} & {target.topic for target in later.targets}
+    for address in (earlier.address, later.address):
+        if all(covers(parse_pattern(route.address), parse_pattern(address)) for route in (earlier, later)):
+            topics = [{_topic_for(target.topic, address) for target in route.targets} for route in (earlier, later)]
+            both |= topics[0] & topics[1]
+    return min(both, default="")
+
+
+def _topic_for(topic: str, address: str) -> str:
+    """What a template becomes for an address, or for each that a pattern matches: its wildcards stay. One that names
+    more than the address stays as it is."""
+    try:
+        return Template(topic).fill({"address": address}.get)
+    except RefusedError:
+        return topic
 
 
 def _looping(config: RoutingConfig) -> list[str]:
@@ -91,6 +108,11 @@ def _sources(config: RoutingConfig) -> list[str]:
     faults = []
     for at, later in enumerate(config.sources):
         for earlier in config.sources[:at]:
+            if later.requests and later.requests == earlier.requests:
+                faults.append(
+                    f"sources {earlier.name} and {later.name} both have {later.requests} as their queue of requests: "
+                    "one source may take several topics"
+                )
             faults += [
                 f"sources {earlier.name} and {later.name} overlap: both take {topic}"
                 for topic in sorted({*earlier.topics, *later.topics})

@@ -1,4 +1,4 @@
-"""What the routes did in one shard since its worker took it over: for metrics, `routes list`, and people."""
+"""What the routes did in one shard since its worker took it over: for metrics, `routes status`, and people."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from streams.divert.targets import Sizes, Targets, refresh_quietly
 log = logging.getLogger(__name__)
 
 REPORT_EVERY_S = 2.0
-"""How soon `routes list` shows what was sent."""
+"""How soon `routes status` shows what was sent."""
 
 REFRESH_EVERY_S = 60.0
 """How soon a topic's new max.message.bytes counts. One that became smaller is found out at once, by a failure."""

@@ -9,12 +9,13 @@ Hot path: one look at each operation, and what the router takes for a message of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from journal.engine import Happened
 from journal.errors import RouteStopError, RowError
 from journal.kafka.ports import Sent
-from journal.routing.outcomes import OnError, Outgoing, Refusal, RefusedError
+from journal.routing.dead_letters import record_bytes
+from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
 from journal.routing.partitions import MURMUR2, murmur2, partition_of
 from journal.routing.router import Router
 from journal.v1.journal_pb2 import ADD, Record
@@ -22,7 +23,7 @@ from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import record_key
 from streams.agents import FrameFacts
 from streams.divert.counts import Checkpointed, Refused, ShardCounts
-from streams.divert.targets import Sizes, Targets
+from streams.divert.targets import Sizes, Targets, topics_of
 
 ROUTED_KINDS = frozenset((MESSAGE, CHUNK))
 """Kinds of records that routes want to know of."""
@@ -130,6 +131,8 @@ class ShardOutgoing:
             except RowError as error:
                 if offset not in passed:
                     raise self._stop(offset, message_id, str(error), retried=False) from None
+                what = f"message {message_id}: {error}"
+                done.refused += [Refused(name, SKIPPED_BY_OPERATOR, what, False) for name in self._routes]
             yield from slow
             slow.clear()
         self._happened, self._chunks = (), None
@@ -148,11 +151,12 @@ class ShardOutgoing:
         """Send what a message's routes send; False if nothing was done, as a topic had to be asked for first."""
         targets = self.targets
         for outcome in outcomes:
-            if type(outcome) is Refusal and outcome.dead_letter is None:
-                continue
-            topic = outcome.topic if type(outcome) is Outgoing else outcome.dead_letter.topic  # type: ignore[union-attr]
-            if not targets.knows(topic):
-                targets.look_up(_topics(outcomes))
+            if type(outcome) is Outgoing:
+                is_known = targets.knows(outcome.topic)
+            else:
+                is_known = all(map(targets.knows, topics_of((outcome,))))
+            if not is_known:
+                targets.look_up(topics_of(outcomes))
                 self._keep_to_sizes()
                 return False
         for outcome in outcomes:
@@ -178,16 +182,18 @@ class ShardOutgoing:
             self._reached.add(topic)
             sent.append(Sent(topic, partition, record.key, record.value, record.headers))
             return True
-        what = f"route {record.route}: {fault}"
-        if offset not in passed:
-            raise self._stop(offset, record.message, what, retried=True)
-        done.refused.append(Refused(record.route, SKIPPED_BY_OPERATOR, what, False))
+        self._leave_out(record.route, record.message, fault, offset, done, passed)
         return False
 
     def _refuse(
         self, refused: Refusal, offset: int, sent: list[Sent], done: Checkpointed, passed: Collection[int]
     ) -> None:
         reason, letter = refused.reason.value, refused.dead_letter
+        # what a topic takes that is not there, or not as it should be, shows when it is mended
+        fault = self.targets.unfit(refused.topic) if refused.reason is Reason.TOO_LARGE else ""
+        if fault or (letter is not None and (fault := self._misfit(letter))):
+            self._leave_out(refused.route, refused.message, fault, offset, done, passed)
+            return
         if letter is not None:
             if self._send(letter, offset, sent, done, passed):
                 done.refused.append(Refused(refused.route, reason, refused.detail, True))
@@ -198,6 +204,23 @@ class ShardOutgoing:
                 raise self._stop(offset, refused.message, what, retried=False)
             reason = SKIPPED_BY_OPERATOR
         done.refused.append(Refused(refused.route, reason, refused.detail, False))
+
+    def _misfit(self, letter: Outgoing) -> str:
+        """Why a dead letter, with all left out that can be, is none for its topic; empty: it is one."""
+        topic, size = letter.topic, record_bytes(letter.key, letter.value, letter.headers)
+        fault = self.targets.unfit(topic)
+        if not fault and size > (bytes_max := self.targets.bytes_max[topic]):
+            fault = f"its dead letter takes {size} bytes at least, and dead-letter topic {topic} {bytes_max}"
+        return fault
+
+    def _leave_out(
+        self, route: str, message: int, fault: str, offset: int, done: Checkpointed, passed: Collection[int]
+    ) -> None:
+        """A topic cannot have a record now, whatever the policy: only where an operator says so it goes on without."""
+        what = f"route {route}: {fault}"
+        if offset not in passed:
+            raise self._stop(offset, message, what, retried=True)
+        done.refused.append(Refused(route, SKIPPED_BY_OPERATOR, what, False))
 
     def blame(self, topic: str, reason: str) -> None:
         """The broker refused a record of the last `divert` for a topic: nothing goes there until it is looked at."""
@@ -229,16 +252,6 @@ class ShardOutgoing:
                 data = Record.FromString(row).data
             parts.append(data)
         return b"".join(parts)
-
-
-def _topics(outcomes: Iterable[Outgoing | Refusal]) -> set[str]:
-    topics: set[str] = set()
-    for outcome in outcomes:
-        if isinstance(outcome, Outgoing):
-            topics.add(outcome.topic)
-        elif outcome.dead_letter is not None:
-            topics.add(outcome.dead_letter.topic)
-    return topics
 
 
 def _nothing(key: bytes) -> bytes | None:

@@ -17,6 +17,7 @@ from journal.errors import KafkaRefusedError, OperatingError, TopicError
 from journal.kafka.ports import Cluster, Kafka, TopicState
 from journal.kafka.written_topics import fault_of_topic, hidden_topic
 from journal.routing.config import RoutingConfig
+from journal.routing.outcomes import Outgoing, Reason, Refusal
 from journal.routing.partitions import FIXED, parse_rule
 from journal.routing.templates import Template
 
@@ -26,6 +27,9 @@ BATCH_OVERHEAD_BYTES = 512
 """More than a batch adds to what librdkafka counts in it."""
 
 _BATCH_BYTES_MIN = 1024
+
+_BEFORE_LIMITS = frozenset((Reason.RETURNED, Reason.HOPS))
+"""What is refused for these is, whatever the topic takes."""
 
 
 class Sizes(NamedTuple):
@@ -81,11 +85,11 @@ class Targets:
                 fault = hidden.get(topic) or fault_of_topic(self._settings, topic, state)
                 if fault:
                     self._faults[topic] = fault
-                else:
-                    self._faults.pop(topic, None)
                 if state is not None:
                     self._partitions[topic] = state.partitions
                     self.bytes_max[topic] = int(state.config["max.message.bytes"])
+                if not fault:
+                    self._faults.pop(topic, None)  # last: who sees none, unlocked, finds the rest
             compacted = {topic for topic, state in found.items() if _is_compacted(state)}
             self._compacted = (self._compacted - set(wanted)) | compacted
 
@@ -156,6 +160,10 @@ class Targets:
             return f"topic {topic} is compacted, and the record has no key"
         return ""
 
+    def unfit(self, topic: str) -> str:
+        """Why a topic that is known cannot be a target, as the cluster has it; empty: it can."""
+        return self._faults.get(topic, "")
+
     def sizes(self) -> Sizes:
         """For producers that are made now."""
         limits = self._settings.limits
@@ -188,6 +196,20 @@ def fixed_topics(routing: RoutingConfig) -> dict[str, str]:
         for topic in named:
             if topic:
                 topics.setdefault(topic, route.name)
+    return topics
+
+
+def topics_of(outcomes: Iterable[Outgoing | Refusal]) -> set[str]:
+    """The topics that what a message's routes give depends on: refusals' too, as a topic's limit may be the reason."""
+    topics: set[str] = set()
+    for outcome in outcomes:
+        if isinstance(outcome, Outgoing):
+            topics.add(outcome.topic)
+            continue
+        if outcome.topic and outcome.reason not in _BEFORE_LIMITS:
+            topics.add(outcome.topic)
+        if outcome.dead_letter is not None:
+            topics.add(outcome.dead_letter.topic)
     return topics
 
 

@@ -13,7 +13,7 @@ from confluent_kafka import Message as Record
 from journal.config import Settings
 from journal.errors import TopicError
 from journal.routing.config import RoutingConfig
-from journal.store.model import Message, QueueConfig
+from journal.store.model import Message, QueueConfig, Value
 from tests.support.in_process import made_journal, running_worker
 from tests.support.processes import command_env, run_command
 from tests.support.sources import DEADLINE_S, create_topic, new_name, wait_until
@@ -143,13 +143,17 @@ def test_a_shard_that_a_route_stops_goes_on_when_an_operator_says_so(bootstrap: 
 
 def test_a_message_that_is_there_is_tested_by_its_id_a_large_one_too(bootstrap: str, tmp_path: Path) -> None:
     topic = create_topic(bootstrap, new_name(), config={"max.message.bytes": "1000000"})
-    route = {"name": "r", "address": "orders.#", "targets": [{"topic": topic, "key": "header:k"}]}
-    settings = with_routes(bootstrap, tmp_path, route)
+    roomy = create_topic(bootstrap, new_name(), config={"max.message.bytes": "3000000"})
+    routes = [
+        {"name": "r", "address": "orders.#", "targets": [{"topic": topic, "key": "header:k"}]},
+        {"name": "made", "address": "orders.#", "filter": "k = 'z'", "targets": [{"topic": "{to}"}]},
+    ]
+    settings = with_routes(bootstrap, tmp_path, *routes)
     env = command_env(
         bootstrap,
         settings.journal,
         tmp_path / "command",
-        {"KAFKA_JOURNAL_ROUTING": json.dumps({"routes": [route]})},
+        {"KAFKA_JOURNAL_ROUTING": json.dumps({"routes": routes})},
     )
 
     def tested(message_id: int) -> tuple[int, dict[str, Any]]:
@@ -162,16 +166,20 @@ def test_a_message_that_is_there_is_tested_by_its_id_a_large_one_too(bootstrap: 
         store.create_queue(QueueConfig("q", "orders.x")).wait()
         small = store.send(Message("orders.x", b"hello", properties={"k": "x"}), ["q"])
         fits = store.store_stream(Message("orders.x", properties={"k": "y"}), [b"a" * 300_000, b"b" * 400_000], ["q"])
-        large = store.store_stream(Message("orders.x", properties={"k": "z"}), [b"c" * 400_000] * 5, ["q"])
+        properties: dict[str, Value] = {"k": "z", "to": roomy}
+        large = store.store_stream(Message("orders.x", properties=properties), [b"c" * 400_000] * 5, ["q"])
         for each in (small, fits, large):
             each.wait()
         code, found = tested(small.id)
-        assert (code, found["routes"]) == (0, [{"route": "r", "verdict": "yes"}])
+        assert code == 0
+        assert [each["verdict"] for each in found["routes"]] == ["yes", "no: the filter is false"]
         assert (found["outcomes"][0]["key"], found["outcomes"][0]["value"]) == ("x", "hello")
         code, found = tested(fits.id)
         assert (code, found["outcomes"][0]["value"]) == (0, "a" * 300_000 + "b" * 400_000)
         code, found = tested(large.id)
         assert (code, found["outcomes"][0]["refused"]) == (1, "too-large")
+        made = found["outcomes"][1]
+        assert (made["topic"], len(made["value"])) == (roomy, 2_000_000), "a template's topic is asked for"
         wrong = run_command("routes", "test", "--id", 1, env=env)
         assert (wrong.returncode, "no message 1 lives" in wrong.stderr) == (1, True)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from journal.v1.journal_pb2 import ADD, Operation
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import commit, delete, marker, prepare, rollback, wal
-from tests.support.divert import DEAD, OUT, DivertWorld, chunk, large, message
+from tests.support.divert import DEAD, OUT, TOPIC, DivertWorld, chunk, large, message
 from tests.support.route_replay import ReplayWorld
 
 IDS = st.integers(1, 4)
@@ -19,6 +19,9 @@ ROUTES = (
     {"name": "some", "address": "a.*", "filter": "k = 1", "targets": [{"topic": OUT}], "stop": True},
     {"name": "keyed", "targets": [{"topic": OUT, "key": "header:k", "key_format": "text"}], "on_error": "dead-letter"},
 )
+
+LIMITS = {"of-less": 1500, "of-default": 4000, "of-more": 6000}
+"""What the topics of a template take; `record_bytes_max` is the second."""
 
 
 @st.composite
@@ -74,6 +77,42 @@ def test_what_is_sent_is_the_same_for_every_checkpoint_interval(
     assert sent(groups, intervals) == expected
     assert sent(groups, [len(groups)]) == expected
     assert sent(groups, intervals, SometimesFails(Random(seed))) == expected
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["less", "default", "more"]), st.sampled_from([10, 3000, 5000, 7000]))),
+    st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    st.sampled_from(["skip", "dead-letter"]),
+    st.integers(0, 2**32),
+)
+def test_what_is_sent_to_the_topics_of_a_template_is_what_each_of_them_takes(
+    given_: list[tuple[str, int]], intervals: list[int], on_error: str, seed: int
+) -> None:
+    groups = [[message(at, b"%d" % at * size, address)] for at, (address, size) in enumerate(given_, start=1)]
+    topics = {name: {"max.message.bytes": str(limit)} for name, limit in LIMITS.items()}
+    route = {"name": "made", "targets": [{"topic": "of-{address}"}], "on_error": on_error}
+
+    def sent_to(faults: Faults | None = None) -> dict[str, list[bytes | None]]:
+        world = DivertWorld(
+            wal([marker()], *groups),
+            route,
+            faults=faults,
+            topics={DEAD: TOPIC, **topics},
+            dead_letter_topic=DEAD,
+            record_bytes_max=LIMITS["of-default"],
+        )
+        world.run(intervals)
+        return {topic: world.sent(topic) for topic in (*LIMITS, DEAD)}
+
+    expected: dict[str, list[bytes | None]] = {topic: [] for topic in (*LIMITS, DEAD)}
+    for at, (address, size) in enumerate(given_, start=1):
+        body, topic = b"%d" % at * size, f"of-{address}"
+        if len(body) < LIMITS[topic]:
+            expected[topic].append(body)
+        elif on_error == "dead-letter":
+            expected[DEAD].append(body)
+    assert sent_to() == expected
+    assert sent_to(SometimesFails(Random(seed))) == expected
 
 
 @given(histories())

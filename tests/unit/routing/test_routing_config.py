@@ -65,6 +65,38 @@ def test_two_routes_that_surely_send_a_message_to_one_topic_twice_overlap() -> N
     config(routes=[narrow | {"stop": True}, wide])
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("a", "o-{address}"), ("a", "o-a")),
+        (("a", "o-a"), ("#", "o-{address}")),
+        (("a.*", "o-{address[0]}"), ("a.#", "o-a")),
+        (("*", "{address}"), ("#", "{address[-1]}")),
+        (("a.#", "o-{address[0]}"), ("a.#", "o-a")),
+    ],
+)
+def test_templates_that_surely_become_one_topic_overlap(first: tuple[str, str], second: tuple[str, str]) -> None:
+    routes = [route(name, {"topic": topic}, address=at) for name, at, topic in (("f", *first), ("s", *second))]
+    assert "routes f and s overlap: both would send a message to " in fault(routes=routes)
+    if first[0] == second[0]:
+        both = [{"topic": topic} for _, topic in (first, second)]
+        assert "route f has o-a as target twice" in fault(routes=[route("f", *both, address=first[0])])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("a", "o-{address}"), ("b", "o-a")),
+        (("a", "o-{address}"), ("a", "o-b")),
+        (("a.*", "o-{address[1]}"), ("a.*", "o-a")),
+        (("a", "o-{region}"), ("a", "o-a")),
+        (("a", "{address[1]}"), ("a", "a")),
+    ],
+)
+def test_templates_that_become_different_topics_do_not_overlap(first: tuple[str, str], second: tuple[str, str]) -> None:
+    config(routes=[route(name, {"topic": topic}, address=at) for name, at, topic in (("f", *first), ("s", *second))])
+
+
 def test_a_target_twice_in_a_route_is_refused() -> None:
     assert "t as target twice" in fault(routes=[route("r", {"topic": "t"}, {"topic": "t", "value": "json"})])
 
@@ -122,6 +154,15 @@ def test_a_template_that_cannot_be_a_sources_topic_is_none(address: str, target:
 
 def test_two_sources_of_one_topic_overlap() -> None:
     assert "sources s and z overlap: both take in" in fault(sources=[source(), source("z", topics=[], pattern="i.*")])
+
+
+def test_two_sources_with_one_queue_of_requests_are_refused() -> None:
+    replies = {"replies": True, "dead_letter_topic": "dead"}
+    first, second = source(requests="asked", **replies), source("z", topics=["other"], requests="asked", **replies)
+    said = fault(sources=[first, second])
+    assert "sources s and z both have asked as their queue of requests: one source may take several topics" in said
+    config(sources=[first, second | {"requests": "others"}])
+    config(sources=[source(**replies), source("z", topics=["other"], **replies)])
 
 
 def test_dead_letters_are_not_taken_back() -> None:

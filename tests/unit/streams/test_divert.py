@@ -166,6 +166,20 @@ def test_what_an_operator_passes_over_is_left_out_and_nothing_else_of_its_frame(
     assert status.stopped == ""
 
 
+@pytest.mark.parametrize("data", [b"\xff", b"\x0a\x01a\xff"])
+def test_a_message_that_cannot_be_read_and_that_an_operator_passes_over_is_counted_by_each_route(data: bytes) -> None:
+    scene = world([message(1, b"1"), add(3, data, kind=MESSAGE), message(2, b"2")])
+    scene.passes.add(2)
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 100)
+    assert scene.sent() == [b"1", b"2"]
+    (status,) = diverter.statuses().values()
+    assert [dict(row.refused) for row in status.routes] == [{"skipped-by-operator": 1}] * 2
+    assert f"message 3: {len(data)} bytes are not a message" in status.routes[0].last_error
+
+
 def test_policy_skip_counts_and_goes_on() -> None:
     scene = keyed("skip")
     diverter = scene.diverter()
@@ -198,6 +212,31 @@ def test_policy_dead_letter_sends_it_there_in_the_same_transaction() -> None:
     scene = keyed("dead-letter", dead_letter_topic=DEAD)
     scene.run(100)
     assert (scene.sent(), scene.sent(DEAD)) == ([b"1", b"2", b"4", b"5"], [b"bad"])
+
+
+def test_a_dead_letter_that_does_not_fit_its_topic_stops_the_shard_until_it_does() -> None:
+    scene = keyed("dead-letter", dead_letter_topic=DEAD, topics={OUT: TOPIC, DEAD: {"max.message.bytes": "300"}})
+    worker, error = stopped(scene)
+    assert (scene.sent(), scene.sent(DEAD), error.offset) == ([b"1"], [], 4)
+    assert "route r: its dead letter takes 375 bytes at least, and dead-letter topic dead 300" in str(error)
+    scene.broker.topics[DEAD].config["max.message.bytes"] = "2000"
+    scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+    assert worker.wants_retry
+    worker.recover()
+    scene.drive(worker, 100)
+    assert (scene.sent(), scene.sent(DEAD)) == ([b"1", b"2", b"4", b"5"], [b"bad"])
+
+
+def test_a_dead_letter_that_does_not_fit_is_left_out_where_an_operator_says_so() -> None:
+    scene = keyed("dead-letter", dead_letter_topic=DEAD, topics={OUT: TOPIC, DEAD: {"max.message.bytes": "300"}})
+    scene.passes.add(4)
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 100)
+    assert (scene.sent(), scene.sent(DEAD)) == ([b"1", b"2", b"4", b"5"], [])
+    (status,) = diverter.statuses().values()
+    assert dict(status.routes[0].refused) == {"skipped-by-operator": 1}
 
 
 def test_the_group_of_the_frame_that_stops_is_not_torn() -> None:
@@ -235,6 +274,15 @@ def test_a_target_that_cannot_be_is_an_error_at_start(topics: Any, target: Any, 
     scene = world([message(1)], routes=routes, topics={name: TOPIC | of for name, of in topics.items()})
     with pytest.raises(TopicError, match=what):
         scene.worker()
+
+
+def test_a_dead_letter_topic_that_is_not_there_is_an_error_at_start() -> None:
+    for routes in ([one_route(on_error="dead-letter")], [one_route(on_error="dead-letter", dead_letter_topic="own")]):
+        scene = world([message(1)], routes=routes, topics={OUT: TOPIC}, dead_letter_topic=DEAD)
+        topic = scene.routing.routes[0].dead_letter_topic or DEAD
+        with pytest.raises(TopicError, match=f"route r: topic {topic} is not there.*--create --topic {topic}"):
+            scene.worker()
+    world([message(1)], routes=[one_route()], topics={OUT: TOPIC}, dead_letter_topic=DEAD).worker()
 
 
 @pytest.mark.parametrize(
@@ -318,6 +366,22 @@ def test_a_large_record_too_waits_for_a_topic_that_is_missing(on_error: str) -> 
     worker.recover()
     scene.drive(worker, 100)
     assert (scene.sent("of-x"), scene.sent(DEAD)) == ([body], [])
+
+
+@pytest.mark.parametrize("earlier", [[], [[message(1, b"1", headers={"k": "x"})]]])
+def test_why_a_message_is_refused_does_not_depend_on_what_was_sent_to_its_topic_before(earlier: list[Any]) -> None:
+    scene = world(
+        *earlier,
+        [chunk(11, b"x" * 3000), large(2, [11], 3000)],
+        routes=[{"name": "r", "targets": [{"topic": "of-{address}", "key": "header:k"}], "on_error": "skip"}],
+        topics={"of-a": {"max.message.bytes": "2000"}},
+    )
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 1)
+    (status,) = diverter.statuses().values()
+    assert dict(status.routes[0].refused) == {"too-large": 1}
 
 
 def test_a_message_that_would_only_return_asks_for_no_topic() -> None:
