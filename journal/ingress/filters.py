@@ -1,4 +1,4 @@
-"""Which queues take a message: a queue's filter is a selector over the message's headers and properties."""
+"""Which queues take a message: a queue's filter is a selector over its headers, properties and fields."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import partial
 
 from journal.routing.selector import Selector
 from journal.routing.selector_tokens import SelectorError
+from journal.routing.view import field_of
 from journal.store.model import Message, QueueConfig, Value
 from journal.store.store import MessageStore
 
@@ -57,15 +58,8 @@ class Filters:
 
 
 def _value_of(message: Message, name: str) -> Value | None:
-    """A header or property, or a field by its JMS name."""
+    """As of a `MessageView`; the message has no id yet."""
     for values in (message.headers, message.properties):
         if name in values:
             return values[name]
-    match name:
-        case "JMSPriority":
-            return message.priority
-        case "JMSTimestamp":
-            return message.timestamp or None
-        case "JMSDeliveryMode":
-            return "PERSISTENT"
-    return None
+    return field_of(message, name)

@@ -58,6 +58,8 @@ class Reporter:
                 self._report(status)
             except OperatingError as error:
                 log.warning("how the sources stand cannot be reported now: %s", error)
+            except Exception as error:  # noqa: BLE001  # nothing depends on a report, and the next one may be another
+                log.warning("how the sources stand cannot be reported: %r", error)
             else:
                 self._reported = status
 

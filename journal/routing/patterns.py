@@ -1,4 +1,4 @@
-"""Address patterns with Artemis' wildcards, and patterns of header names.
+"""Address patterns with Artemis' wildcards, patterns of header names, and texts in order, as both they and LIKE need.
 
 An address is words between dots. In a pattern `*` stands for one word, `#` for any number of them, none too; they are
 words of their own. Which routes an address has is asked once an address: matching is plain rather than fast.
@@ -104,7 +104,7 @@ class NamePatterns:
         """Raises ValueError."""
         if any(not pattern.removeprefix("!") for pattern in patterns):
             raise ValueError("a header pattern is empty")
-        self._steps = [(not each.startswith("!"), _glob(each.removeprefix("!"))) for each in patterns]
+        self._steps = [(not each.startswith("!"), in_order(each.removeprefix("!").split("*"))) for each in patterns]
         self.all = tuple(patterns) == ("*",)
         self.none = not patterns
         self._known: dict[str, bool] = {}
@@ -115,12 +115,51 @@ class NamePatterns:
             if len(self._known) >= self._KEPT:  # names are the senders': they may be any number
                 self._known.clear()
             known = False
-            for taken, pattern in self._steps:
-                if pattern.fullmatch(name):
+            for taken, fits in self._steps:
+                if fits(name) is not None:
                     known = taken
             self._known[name] = known
         return known
 
 
-def _glob(pattern: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
+def in_order(segments: Sequence[Sequence[str | None]]) -> Callable[[str], object | None]:
+    """What tells whether a text is these segments with any characters between them; None: it is not.
+
+    A segment is characters, or None for any one. Of each the first place counts, and no place is tried again: a regular
+    expression with several `.*` would try them all.
+    """
+    first, *between = segments
+    last = between.pop() if between else None
+    searches = [re.compile(_regex_of_segment(segment), re.DOTALL).search for segment in between if segment]
+    if len(searches) == 1 and not first and not last:
+        return searches[0]
+    whole = re.compile(_regex_of_ends(first, last), re.DOTALL).fullmatch
+    if not searches:
+        return whole
+    before, behind = len(first), len(last or ())
+
+    def run(text: str) -> object | None:
+        if whole(text) is None:
+            return None
+        at, end = before, len(text) - behind
+        for search in searches:
+            found = search(text, at, end)
+            if found is None:
+                return None
+            at = found.end()
+        return text
+
+    return run
+
+
+def _regex_of_ends(first: Sequence[str | None], last: Sequence[str | None] | None) -> str:
+    """Of a text's beginning and end; without a `last` the first one is all of it."""
+    if last is None:
+        return _regex_of_segment(first)
+    # looked at once, at the end, while the beginning leaves room for it
+    end = f"(?=.{{{len(last)}}}).*+(?<={_regex_of_segment(last)})" if last else ".*"
+    return _regex_of_segment(first) + end
+
+
+def _regex_of_segment(segment: Sequence[str | None]) -> str:
+    return "".join("." if character is None else re.escape(character) for character in segment)

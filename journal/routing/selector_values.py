@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from journal.routing.patterns import in_order
 from journal.store.model import Value
 
 Lookup = Callable[[str], Value | None]
@@ -162,24 +162,22 @@ def one_of(of: Run, texts: frozenset[str]) -> Condition:
     return run
 
 
-def like(of: Run, pattern: re.Pattern[str]) -> Condition:
-    match = pattern.fullmatch
-
+def like(of: Run, fits: Callable[[str], object | None]) -> Condition:
     def run(get: Lookup) -> bool | None:
         value = of(get)
         if value is None:
             return None
-        return type(value) is str and match(value) is not None
+        return type(value) is str and fits(value) is not None
 
     return run
 
 
-def like_pattern(text: str, escape: str) -> re.Pattern[str]:
+def like_pattern(text: str, escape: str) -> Callable[[str], object | None]:
     """A LIKE pattern: `%` is any characters, `_` one, behind the escape character they are themselves.
 
     Raises ValueError for an escape character before anything else.
     """
-    parts: list[str] = []
+    segments: list[list[str | None]] = [[]]
     at = 0
     while at < len(text):
         character = text[at]
@@ -187,10 +185,10 @@ def like_pattern(text: str, escape: str) -> re.Pattern[str]:
             at += 1
             if at == len(text) or text[at] not in ("%", "_", escape):
                 raise ValueError(f"the escape character {escape} stands before none of %, _ and itself")
-            parts.append(re.escape(text[at]))
-        elif character in "%_":
-            parts.append(".*" if character == "%" else ".")
+            segments[-1].append(text[at])
+        elif character == "%":
+            segments.append([])
         else:
-            parts.append(re.escape(character))
+            segments[-1].append(None if character == "_" else character)
         at += 1
-    return re.compile("".join(parts), re.DOTALL)
+    return in_order(segments)

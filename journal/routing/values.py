@@ -128,7 +128,7 @@ def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
     places = {place: found.get(place, {}) for place in ("headers", "properties")}
     fields = {name: found[name] for name in ("priority", "timestamp", "expires", "due") if name in found}
     address = found.get("address", "")
-    whole = all(type(value) is int for value in fields.values()) and isinstance(address, str)
+    whole = all(type(value) is int for value in fields.values()) and isinstance(address, str) and _is_unicode(address)
     if not whole or not all(isinstance(place, dict) for place in places.values()):
         raise RefusedError(Reason.NOT_ENVELOPE, "a part of the envelope is not of its type")
     values = {place: {name: _of_json(name, each) for name, each in places[place].items()} for place in places}
@@ -136,6 +136,8 @@ def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
 
 
 def _of_json(name: str, value: object) -> Value:
+    if not _is_unicode(name):
+        raise RefusedError(Reason.NOT_ENVELOPE, f"{name!r} of the envelope is no header's name")
     match value:
         case bool() | float():
             return value

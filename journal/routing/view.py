@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.routing import headers as convention
-from journal.store.model import Value
+from journal.store.model import Message, Value
 from journal.v1 import store_pb2 as pb
 
 
@@ -23,29 +23,28 @@ class MessageView:
         for values in (self._headers, self._properties):
             if name in values:
                 return convention.property_value(values[name])
-        return self._field(name)
-
-    def _field(self, name: str) -> Value | None:
-        message = self.message
-        match name:
-            case "address" | convention.DESTINATION:
-                return message.address
-            case convention.MESSAGE_ID:
-                return self.id
-            case convention.PRIORITY:
-                return message.priority
-            case convention.TIMESTAMP:
-                return message.timestamp or None
-            case convention.EXPIRATION:
-                return message.expires
-            case convention.DELIVERY_TIME:
-                return message.due or None
-            case "JMSDeliveryMode":
-                return "PERSISTENT"
-        return None
+        return self.id if name == convention.MESSAGE_ID else field_of(self.message, name)
 
     def came_from(self) -> str:
         """The topic whose record it was; empty: none."""
         if convention.KAFKA_TOPIC not in self._properties:
             return ""
         return self._properties[convention.KAFKA_TOPIC].text
+
+
+def field_of(message: Message | pb.Message, name: str) -> Value | None:
+    """A field by its name in JMS, but for the id, which a message has when it is stored; None: it says nothing."""
+    match name:
+        case "address" | convention.DESTINATION:
+            return message.address
+        case convention.PRIORITY:
+            return message.priority
+        case convention.TIMESTAMP:
+            return message.timestamp or None
+        case convention.EXPIRATION:
+            return message.expires
+        case convention.DELIVERY_TIME:
+            return message.due or None
+        case "JMSDeliveryMode":
+            return "PERSISTENT"
+    return None

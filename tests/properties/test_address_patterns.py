@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.routing.patterns import covers, matches, overlaps, parse_pattern, regex_of, regex_of_word
+from journal.routing.patterns import NamePatterns, covers, matches, overlaps, parse_pattern, regex_of, regex_of_word
 
 WORDS = ("a", "b", "")
 patterns = st.lists(st.sampled_from((*WORDS, "*", "#")), min_size=1, max_size=5).map(tuple).filter(lambda p: p != ("",))
@@ -71,3 +71,16 @@ def test_a_word_of_an_address_is_one_that_its_pattern_allows(pattern: tuple[str,
     for words in SHORT:
         if naive(pattern, words) and -len(words) <= at < len(words):
             assert re.fullmatch(allowed, words[at])
+
+
+def naive_name(pattern: str, name: str) -> bool:
+    if not pattern:
+        return not name
+    if pattern[0] == "*":
+        return any(naive_name(pattern[1:], name[at:]) for at in range(len(name) + 1))
+    return name[:1] == pattern[0] and naive_name(pattern[1:], name[1:])
+
+
+@given(st.text("ab.*", min_size=1, max_size=8), st.text("ab.\n*", max_size=8))
+def test_a_header_is_taken_if_trying_everything_says_so(pattern: str, name: str) -> None:
+    assert (name in NamePatterns([pattern])) is naive_name(pattern, name)

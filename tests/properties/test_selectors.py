@@ -226,6 +226,15 @@ def test_a_selector_means_what_the_tree_means(node: Node, message: Mapping[str, 
     assert {None: UNKNOWN, True: TRUE, False: FALSE}[found] == meaning(node, message)
 
 
+@given(
+    st.lists(st.sampled_from(["a", "b", "\n", "%", "%", "_", "!%", "!_", "!!"]), max_size=10).map("".join),
+    st.text("ab%_!\n", max_size=10),
+)
+def test_a_text_is_like_a_pattern_if_trying_everything_says_so(pattern: str, text: str) -> None:
+    selector = Selector(f"a LIKE '{pattern}' ESCAPE '!'")
+    assert selector.value({"a": text}.get) is alike(text, pattern)
+
+
 @given(st.text("ab ()'\"=<>!%_.0179eExXLNORTAIK+-*/,\n", max_size=40))
 def test_any_text_is_a_selector_or_an_error_with_a_place_in_it(text: str) -> None:
     try:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -121,3 +125,50 @@ def test_length_has_a_bound() -> None:
 
 def test_it_tells_the_headers_that_it_names() -> None:
     assert Selector("a = 1 OR b.c LIKE 'x' AND \"d e\" = a").names == ("a", "b.c", "d e")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("%error%timeout%retry%", "error " * 20_000 + "timeout " * 20_000),
+        ("%a" * 20 + "%b", "a" * 30_000),
+        ("%_a" * 20 + "%b%", "a" * 30_000),
+        ("%" + "a" * 5000, "a" * 10_000_000 + "b"),
+        ("%" + "a" * 5000 + "b%", "a" * 10_000_000),
+    ],
+    ids=["words", "letters", "any one", "a long end", "a long word"],
+)
+def test_a_text_that_is_almost_like_a_pattern_is_soon_told(pattern: str, text: str) -> None:
+    assert (
+        told_by(
+            """
+        from journal.routing.selector import Selector
+        pattern, text = read()
+        answer = Selector(f"a LIKE '{pattern}'").value({"a": text}.get)
+    """,
+            [pattern, text],
+        )
+        is False
+    )
+
+
+def test_a_header_name_that_almost_fits_a_pattern_is_soon_told() -> None:
+    assert (
+        told_by(
+            """
+        from journal.routing.patterns import NamePatterns
+        pattern, name = read()
+        answer = name in NamePatterns([pattern])
+    """,
+            ["*a" * 20 + "*b", "a" * 30_000],
+        )
+        is False
+    )
+
+
+def told_by(code: str, given: list[str]) -> bool:
+    """By a process of its own: a regular expression that does not end lets nothing else run."""
+    read = "import json, sys\nread = lambda: json.load(sys.stdin)\n"
+    started = [sys.executable, "-c", read + textwrap.dedent(code) + "print(json.dumps(answer))"]
+    done = subprocess.run(started, input=json.dumps(given), check=True, timeout=20, capture_output=True, text=True)
+    return bool(json.loads(done.stdout))

@@ -1,0 +1,100 @@
+"""Which queues take what becomes of a record: their filters know what a route's filter knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from journal.ingress.filters import Filters
+from journal.routing.selector import Selector
+from journal.routing.view import MessageView
+from journal.store.model import Message, QueueConfig
+from journal.store.records import encode_message
+from journal.v1 import store_pb2 as pb
+from tests.unit.ingress_scene import Scene
+
+ID = 17
+FIELDS = ("JMSDestination", "address", "JMSTimestamp", "JMSPriority", "JMSExpiration", "JMSDeliveryTime")
+MESSAGES = (
+    Message("in.a", b"", {"JMSType": "t"}, {"n": 3}, 7, 1000, 2000, 3000),
+    Message("in.a"),
+    Message("in.a", b"", {"JMSPriority": 1}, {"JMSExpiration": "never", "address": "home"}),
+)
+SELECTORS = (
+    *(f"{name} IS NULL" for name in (*FIELDS, "JMSDeliveryMode", "JMSType", "n")),
+    *(f"{name} {sign} {value}" for name in FIELDS for sign in "<=>" for value in (0, 4, 2000)),
+    *(f"{name} = '{value}'" for name in FIELDS for value in ("in.a", "home", "never")),
+    "JMSDeliveryMode = 'PERSISTENT'",
+    "JMSType = 't' AND n = 3",
+)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.close()
+
+
+def test_a_queues_filter_and_a_routes_filter_of_one_text_are_of_the_same_messages(scene: Scene) -> None:
+    takes = Filters(scene.store).takes
+    for text in SELECTORS:
+        selector = Selector(text)
+        for message in MESSAGES:
+            stored = pb.Message.FromString(encode_message(message))
+            routed = selector.selects(MessageView(ID, stored).value)
+            assert takes(message, QueueConfig("q", "in.a", filter=text)) is routed, (text, message)
+
+
+def test_a_message_that_is_not_stored_yet_has_no_id_to_filter_by(scene: Scene) -> None:
+    takes = Filters(scene.store).takes
+    assert takes(MESSAGES[0], QueueConfig("q", "in.a", filter="JMSMessageID IS NULL"))
+
+
+def test_a_queue_that_filters_by_a_field_gets_its_records(scene: Scene) -> None:
+    scene.declare(QueueConfig("q", "in.a", filter="JMSExpiration = 0 AND JMSDestination = 'in.a'"))
+    scene.broker.topic("a")
+    scene.broker.produce("a", b"1", b"2")
+    with scene.taking({"name": "s", "topics": ["a"], "address": "in.a"}):
+        scene.wait_committed("a", 2)
+        scene.wait_until(lambda: scene.source("s")["records"] == 2)
+    assert scene.bodies("q") == [b"1", b"2"]
+    assert scene.status.as_json()["unrouted"] == 0
+
+
+def test_a_record_that_no_queues_filter_takes_is_committed_and_gone_and_is_no_refusal(scene: Scene) -> None:
+    scene.declare(QueueConfig("q", "in.a", filter="kind = 'wanted'"))
+    scene.broker.topic("a")
+    scene.broker.topic("dead")
+    scene.broker.produce("a", b"1")
+    scene.broker.produce("a", b"2", headers=[("jms.string.kind", b"wanted")])
+    source = {"name": "s", "topics": ["a"], "address": "in.a", "on_error": "dead-letter", "dead_letter_topic": "dead"}
+    with scene.taking(source):
+        scene.wait_committed("a", 2)
+        scene.wait_until(lambda: scene.status.as_json()["unrouted"])
+    assert scene.bodies("q") == [b"2"]
+    assert (scene.status.as_json()["unrouted"], scene.source("s")["refused"], scene.broker.letters) == (1, {}, [])
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("no.such", "there is no address no.such"),
+        ("bare", "address bare has no queue that could take a message"),
+        ("in.a", "the filter of queue q is no selector"),
+    ],
+)
+def test_an_address_that_cannot_be_sent_to_stops_a_source_without_another_policy(
+    scene: Scene, address: str, reason: str
+) -> None:
+    scene.declare(QueueConfig("q", "in.a", filter="kind ="))
+    scene.store.create_address("bare")
+    scene.broker.topic("a")
+    scene.broker.produce("a", b"1")
+    with scene.taking({"name": "s", "topics": ["a"], "address": address}):
+        stopped = scene.wait_stopped("s")
+    assert reason in stopped
+    assert "(bad-address)" in stopped
+    assert scene.broker.committed.get(("a", 0), 0) == 0
