@@ -100,7 +100,7 @@ def _into(source: SourceConfig, target: Template, pattern: Sequence[str]) -> str
     tried."""
     if found := next((topic for topic in source.topics if target.can_be(topic, pattern)), ""):
         return found
-    sample = target.sample()
+    sample = target.sample(pattern)
     return sample if source.takes(sample) else ""
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from journal.routing.outcomes import Reason, RefusedError
-from journal.routing.patterns import regex_of, regex_of_word
+from journal.routing.patterns import ANY, ONE, regex_of, regex_of_word
 from journal.store.model import Value
 
 _PARTS = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
@@ -57,9 +57,11 @@ class Template:
         parts = (re.escape(part) if isinstance(part, str) else _regex_of(*part, pattern) for part in self._parts)
         return bool(re.fullmatch("".join(parts), text, re.DOTALL))
 
-    def sample(self) -> str:
-        """What it would become of a message in which each name's value is the name."""
-        return "".join(part if isinstance(part, str) else part[0] for part in self._parts)
+    def sample(self, pattern: Sequence[str]) -> str:
+        """What it would become of a message whose address the pattern matches, its wildcards and other headers' values
+        being their names."""
+        words = ["address" if word in (ONE, ANY) else word for word in pattern]
+        return "".join(part if isinstance(part, str) else _sample_of(*part, words) for part in self._parts)
 
     def _filled(self, name: str, word: int | None, lookup: Lookup) -> str:
         value = lookup(name)
@@ -74,6 +76,14 @@ class Template:
         if not -len(words) <= word < len(words):
             raise RefusedError(Reason.NO_HEADER, f"template {self.text!r} names word {word} of {text!r}")
         return words[word]
+
+
+def _sample_of(name: str, word: int | None, words: Sequence[str]) -> str:
+    if name != "address":
+        return name
+    if word is None:
+        return ".".join(words)
+    return words[word] if -len(words) <= word < len(words) else name
 
 
 def _regex_of(name: str, word: int | None, pattern: Sequence[str]) -> str:

@@ -126,6 +126,8 @@ def test_a_route_and_a_source_of_one_topic_are_a_loop_unless_it_is_meant(taking:
         ("prices.*", "{address[1]}", {"topics": ["in"]}),
         ("prices.#", "{address[-1]}-in", {"topics": ["eu-in"]}),
         ("#", "prices-{region}", {"topics": [], "pattern": "prices-[a-z]+"}),
+        ("q.*", "of-{address}", {"topics": [], "pattern": "of-q\\..*"}),
+        ("eu.prices.#", "{address[1]}-{region}", {"topics": [], "pattern": "prices-.*"}),
     ],
 )
 def test_a_template_that_can_be_a_sources_topic_is_a_loop_unless_it_is_meant(
