@@ -36,6 +36,8 @@ SETTINGS = {
 }
 """Dead workers are noticed soon; transactions of 40 operations are staged. Nodes have the settings that users have:
 with shorter ones, a busy machine alone would be reason enough for a failover."""
+STANDBYS = ("worker-2",)
+"""Workers that keep warm copies of the others' shards, as those of `node --with-worker` do."""
 
 
 class Cluster:
@@ -265,6 +267,8 @@ class Cluster:
 
     def _worker(self, name: str) -> WorkerProcess:
         command = [sys.executable, "-m", "tests.chaos.worker", str(self.directory / name), name]
+        if name in STANDBYS:
+            command.append("--standby")
         return WorkerProcess(name, self._place(name), self.directory, command, self.process_env(name))
 
     def with_a_new_history(self, node: NodeProcess) -> NodeProcess:

@@ -1,6 +1,6 @@
 """A worker under test: `kafka-journal worker`, which ends at a named point once one is armed.
 
-`python -m tests.chaos.worker HOME NAME`, with the journal in its environment.
+`python -m tests.chaos.worker HOME NAME [OPTION ...]`, with the journal in its environment.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from tests.chaos.crash_points import CrashPoints
 
 
 def main() -> None:
-    home, name = sys.argv[1:]
+    home, name, *options = sys.argv[1:]
     crash_in_checkpoints(CrashPoints(Path(home)))
-    sys.argv[:] = ["kafka-journal", "worker", "--name", name]
+    sys.argv[:] = ["kafka-journal", "worker", "--name", name, *options]
     command_line()
 
 

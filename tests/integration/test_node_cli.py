@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from contextlib import ExitStack
@@ -73,3 +74,17 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         assert two.run("status")["nodes"] == []
         assert one.roles.read_text().split() == ["standby", "active", "standby", "active", "stopping"]
         assert two.roles.read_text().split() == ["standby", "active", "stopping", "active", "stopping"]
+
+
+def test_a_node_that_logs_json_and_more_has_its_worker_do_the_same(bootstrap: str, tmp_path: Path) -> None:
+    journal = new_journal(bootstrap, 1, directory=tmp_path / "command", env=ENV)
+    one = Machine(bootstrap, journal, tmp_path, "one", ENV, verbose=True, as_json=True)
+    try:
+        one.wait("active", lambda status: node(status, "one")["role"] == "active")
+        one.process.send_signal(signal.SIGTERM)
+        assert one.process.wait(DEADLINE_S) == 0
+    finally:
+        one.process.kill()
+    logged = [json.loads(line) for line in one.log_file.read_text().splitlines()]
+    debugged = {line["logger"].partition(".")[0] for line in logged if line["level"] == "DEBUG"}
+    assert {"loaders", "streams"} <= debugged, "the node's own, and its worker's"

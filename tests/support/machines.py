@@ -27,7 +27,17 @@ _STAMP = "2000-01-01 00:00:00,000"
 class Machine:
     """One of the machines of a deployment: its directory, and the node on it."""
 
-    def __init__(self, bootstrap: str, journal: str, directory: Path, name: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        journal: str,
+        directory: Path,
+        name: str,
+        env: Mapping[str, str],
+        *,
+        verbose: bool = False,
+        as_json: bool = False,
+    ) -> None:
         self.name = name
         self.env = command_env(bootstrap, journal, directory / name, env)
         flags = {setting.removeprefix("KAFKA_JOURNAL_").lower(): value for setting, value in env.items()}
@@ -37,9 +47,10 @@ class Machine:
         note = f"import os; open('{self.roles}', 'a').write(os.environ['KAFKA_JOURNAL_ROLE'] + '\\n')"
         hook = f'python3 -c "{note}"'
         hooks = {f"KAFKA_JOURNAL_ON_{role}_COMMAND": hook for role in ("ACTIVE", "STANDBY", "FENCED")}
+        command = ["node", "--name", name, "--with-worker"]
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                [str(COMMAND), "node", "--name", name, "--with-worker"],
+                [str(COMMAND), *verbose * ["--verbose"], *command, *as_json * ["--json"]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -21,9 +21,19 @@ Event = dict[str, Any]
 
 
 class DrivenNode:
-    """A `tests.support.node_driver`. Its events are kept; `wait_for` looks at those that were not yet waited for."""
+    """A `tests.support.node_driver`, or a driver like it. Its events are kept; `wait_for` looks at those that were not
+    yet waited for."""
 
-    def __init__(self, bootstrap: str, journal: str, directory: Path, name: str, env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        journal: str,
+        directory: Path,
+        name: str,
+        env: Mapping[str, str],
+        *,
+        driver: str = "tests.support.node_driver",
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.events: list[Event] = []
@@ -32,7 +42,7 @@ class DrivenNode:
         self._log = directory / f"{name}.log"
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.node_driver", name],
+                [sys.executable, "-m", driver, name],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

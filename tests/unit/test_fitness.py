@@ -1,0 +1,154 @@
+"""Whether a standby is fit: not while its copy is being built, too far behind, or of an age that nobody knows."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from journal.config import Settings
+from journal.copy import FIT_LAG_MS
+from journal.errors import RowError
+from journal.follower import Fitness, Follower
+from journal.following import Following
+from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
+from journal.kafka.topics import topic_configs
+from journal.loading import Loader
+from journal.local_tables import LocalTables
+from journal.v1.journal_pb2 import Identity, Mark
+from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.keys import mark_key
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.support.followed import KeptState
+from tests.support.paced import PAUSE_S, PacedTimeline
+
+IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
+SHORT_MS = 50
+LIMIT_S = 30.0
+
+
+class Lost(Faults):
+    """Requests of these names have no answer."""
+
+    def __init__(self) -> None:
+        self.names: frozenset[str] = frozenset()
+        self.met = threading.Event()
+
+    def at(self, request: str, node: str) -> Fault:
+        if request not in self.names:
+            return Fault.NONE
+        self.met.set()
+        return Fault.LOSE_REQUEST
+
+
+class Standby:
+    """A follower of a table with one mark."""
+
+    def __init__(self, settings: Settings, faults: Lost) -> None:
+        self._faults = faults
+        self._broker = SimulatedBroker(PacedTimeline(), faults)
+        for topic, config in topic_configs(settings).items():
+            self._broker.create_topic(topic, 1, 1, config)
+        row = control_row(settings.journal, IDENTITY_KEY, IDENTITY)
+        self._broker.write(control_topic(settings.journal), 0, [(row.key, row.value)])
+        self._settings = settings
+        self.mark(1)
+
+    def mark(self, offset: int) -> None:
+        """A worker's checkpoint."""
+        mark = Mark(shard=0, offset=offset, epoch=1)
+        self._broker.write(table_topic(self._settings.journal), 0, [(mark_key(0), mark.SerializeToString())])
+
+    def lose(self, name: str) -> None:
+        """Returns once such a request was lost: none of before is on its way any more."""
+        self._faults.met.clear()
+        self._faults.names = frozenset({name})
+        assert self._faults.met.wait(LIMIT_S)
+
+    def answer(self) -> None:
+        self._faults.names = frozenset()
+
+    @contextmanager
+    def followed(self, fit_lag_ms: int, loader: Callable[[], Loader] = KeptState) -> Iterator[None]:
+        tables = LocalTables(SimulatedKafka(self._broker), self._settings, self._settings.directory)
+        following = Following(tables.store, self._settings.limits, loader)
+        tables.listen(following)
+        self._follower = Follower(tables, following, fit_lag_ms=fit_lag_ms)
+        self._faults.names = frozenset({"poll"})
+        self._follower.start()
+        try:
+            yield
+        finally:
+            self._follower.stop()
+            tables.close()
+
+    def wait(self, holds: Callable[[Fitness], bool]) -> Fitness:
+        until = time.monotonic() + LIMIT_S
+        while not holds(self._follower.fitness):
+            assert time.monotonic() < until, self._follower.fitness
+            time.sleep(PAUSE_S)
+        return self._follower.fitness
+
+    def wait_until_fit(self) -> None:
+        self.answer()
+        assert self.wait(lambda now: now.fit) == Fitness(True, "", 0, 0)
+
+
+@pytest.fixture
+def standby(tmp_path: Path) -> Standby:
+    settings = Settings(journal="j", bootstrap_servers="b:1", shards=1, replication=1, min_insync=1, directory=tmp_path)
+    return Standby(settings, Lost())
+
+
+def test_a_standby_is_unfit_until_its_copy_is_built(standby: Standby) -> None:
+    with standby.followed(FIT_LAG_MS):
+        building = standby.wait(lambda now: now.lag_offsets == 1)
+        assert (building.fit, building.why_not) == (False, "the copy is being built: 1 offsets are left")
+        standby.wait_until_fit()
+
+
+def test_a_standby_that_is_behind_for_longer_than_it_may_is_unfit_until_it_has_caught_up(standby: Standby) -> None:
+    with standby.followed(SHORT_MS):
+        standby.wait_until_fit()
+        standby.lose("poll")
+        standby.mark(2)
+        behind = standby.wait(lambda now: not now.fit)
+        assert behind.lag_ms > SHORT_MS
+        assert (behind.lag_offsets, behind.why_not) == (1, f"the copy is 1 offsets and {behind.lag_ms} ms behind")
+        standby.wait_until_fit()
+
+
+def test_a_standby_that_is_behind_for_no_longer_than_it_may_is_fit(standby: Standby) -> None:
+    with standby.followed(FIT_LAG_MS):
+        standby.wait_until_fit()
+        standby.lose("poll")
+        standby.mark(2)
+        behind = standby.wait(lambda now: now.lag_offsets > 0)
+        assert (behind.fit, behind.why_not) == (True, "")
+
+
+def test_a_standby_that_does_not_learn_where_the_table_ends_grows_old_and_unfit(standby: Standby) -> None:
+    with standby.followed(SHORT_MS):
+        standby.wait_until_fit()
+        standby.lose("start_and_end")
+        unknown = standby.wait(lambda now: not now.fit)
+        assert unknown.lag_ms > SHORT_MS
+        assert (unknown.lag_offsets, unknown.why_not) == (0, f"the copy is 0 offsets and {unknown.lag_ms} ms behind")
+        standby.wait_until_fit()
+
+
+def test_a_standby_whose_state_could_not_be_followed_is_unfit(standby: Standby) -> None:
+    class Refusing(KeptState):
+        def begin(self, marks: Mapping[int, Mark]) -> None:
+            raise RowError("this loader takes nothing")
+
+    with standby.followed(FIT_LAG_MS, Refusing):
+        standby.answer()
+        said = "the state could not be followed: this loader takes nothing"
+        assert not standby.wait(lambda now: now.why_not == said).fit
