@@ -194,7 +194,7 @@ class Settings(BaseSettings):
             raise ValueError(f"on_in_doubt = {self.on_in_doubt} needs on_in_doubt_after_ms: a coordinator has its time")
         if self.on_in_doubt_after_ms and self.on_in_doubt == "keep":
             raise ValueError("on_in_doubt_after_ms is for on_in_doubt: set that too")
-        if self.store.model_fields_set:
+        if "message_bytes_max" in self.store.model_fields_set:
             self.store.require_fit(self.limits)
         return self
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _ONE_REQUEST_S = 1.0
@@ -20,26 +20,28 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     it was doing is safe.
 
     For the main thread. No handler may set the event itself: it interrupts the main thread, which may just then hold
-    the event's lock, on its way into `wait`, and would wait for that lock for ever. So a thread sets it, told through a
-    queue whose `put` may interrupt anything.
+    the event's lock, on its way into `wait`, and would wait for that lock for ever. Nor may anybody wait for a handler:
+    one whose signal came a moment before the main thread began to wait runs when that has ended. So a thread sets the
+    event, told by what the interpreter writes to a pipe as a signal arrives.
     """
     stop = threading.Event()
-    told: SimpleQueue[bool] = SimpleQueue()
-
     asked: list[float] = []
 
     def on_signal(number: int, _frame: object) -> None:
         if not asked:
             asked.append(time.monotonic())
-            told.put(True)
         elif time.monotonic() - asked[0] >= _ONE_REQUEST_S:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
     def tell() -> None:
-        if told.get():
-            stop.set()
+        while arrived := os.read(reader, 1):
+            if arrived[0] in _SIGNALS:
+                stop.set()
 
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    told_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
     thread = threading.Thread(target=tell, name="kafka-journal-signals", daemon=True)
     thread.start()
@@ -48,5 +50,7 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        told.put(False)
+        signal.set_wakeup_fd(told_before)
+        os.close(writer)
         thread.join()
+        os.close(reader)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -39,6 +40,25 @@ def test_a_signal_that_comes_on_the_way_into_wait_stops_nothing_for_ever() -> No
             os.kill(os.getpid(), signal.SIGTERM)
             assert not stop._flag  # type: ignore[attr-defined]
         assert stop.wait(DEADLINE_S)
+
+
+def test_a_signal_whose_handler_cannot_run_yet_sets_the_event() -> None:
+    """Handlers run in the main thread, and a signal that interrupts another one does not end what that waits for."""
+
+    def take_signal() -> None:
+        time.sleep(0.3)  # until the main thread waits
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+
+    with stopped_by_signals() as stop:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+        try:
+            taking = threading.Thread(target=take_signal)
+            taking.start()
+            assert stop.wait(DEADLINE_S)
+            taking.join()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
 
 
 def test_handlers_are_what_they_were_behind_it() -> None:
