@@ -422,6 +422,9 @@ class ShardWorker:
             self._outgoing.counts.committed(done, self._committed, int(self._wall_ms()))
         try:
             self._store.write(changes, note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
+        except LocalDamageError as error:
+            self._note_damage(error)
+            return
         except LocalStorageError as error:
             log.error("shard %d: %s", self.shard, error)
             self._become(ShardState.RECOVERING)

@@ -44,6 +44,8 @@ _BLOOM_BITS = 10
 _MEMORY_FILTER_SHARE = 0.05
 _COMPACTED_FILES_FILLING = 16
 """Instead of RocksDB's 4. From twenty such files on it slows writes down."""
+_DAMAGE = ("Corruption", "No such file or directory")
+"""What RocksDB says of files that it cannot read, or misses."""
 _FIRST_CHUNK_ROWS = 16
 _CHUNK_ROWS = 1024
 
@@ -243,8 +245,10 @@ class RocksStore:
         self._filling = filling
 
     def _fail(self, doing: str, error: Exception) -> LocalStorageError:
+        """Damage too where writing met it: a compaction reads, and RocksDB then refuses every write."""
         self._failed = True
-        return LocalStorageError(f"cannot {doing} {self._directory}: {error}")
+        kind = LocalDamageError if any(said in str(error) for said in _DAMAGE) else LocalStorageError
+        return kind(f"cannot {doing} {self._directory}: {error}")
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         if prefix == RECORD_TAG:

@@ -113,6 +113,33 @@ def test_a_scan_of_records_that_meets_a_damaged_file_says_so_and_does_not_just_e
     store.close()
 
 
+def write_until_compacted(store: RocksStore, rows: list[tuple[bytes, bytes]]) -> None:
+    """Files enough for a compaction, and time for it to meet whatever there is."""
+    for _ in range(200):
+        store.write(rows, {})
+        store.flush()
+
+
+def test_damage_that_a_compaction_meets_is_damage_to_whoever_writes_next(tmp_path: Path) -> None:
+    """RocksDB then refuses every write, also of a store that is opened again: only one built anew helps."""
+    store = RocksStore(tmp_path / "a")
+    rows = [(record_key(number), bytes([number % 256]) * 500) for number in range(1, 20_000)]
+    store.write(rows, {})
+    store.close()
+    file = max((tmp_path / "a").glob("*.sst"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+    store = RocksStore(tmp_path / "a")
+    with pytest.raises(LocalDamageError):
+        write_until_compacted(store, rows[::100])
+    assert store.named(b"position") is None
+    store.clear()
+    store.write(rows, {b"position": b"1"})
+    assert sum(1 for _ in store.scan(b"r")) == len(rows)
+    store.close()
+
+
 def test_a_snapshot_does_not_see_what_is_written_later(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "a")
     store.write([(record_key(1), b"one"), (transaction_key(7, 0), b"open")], {})

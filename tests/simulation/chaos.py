@@ -15,6 +15,7 @@ _IN_PROCESS = ("poll", "enqueue")
 """To a fetch that is lost, and asked again by the client, there is only time; no request follows a single record."""
 
 _DISK = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+_REFUSALS = (Fault.LOSE_REQUEST, Fault.LOSE_RESPONSE)
 
 _RATES = {
     "init": 0.05,
@@ -133,7 +134,7 @@ class Chaos(Faults):
         if self.weather in ("crashes", "storm", "disks"):
             kinds += _DISK if disk else _CRASHES
         if self.weather in ("disks", "storm") and disk:
-            kinds.append(Fault.LOSE_REQUEST)
+            kinds += _REFUSALS
         if self.weather in ("network", "storm") and not disk and request not in _IN_PROCESS:
             kinds += _NETWORK
         if self.weather in ("library", "storm") and not disk and request != "enqueue":

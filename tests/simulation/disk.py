@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from random import Random
 
 from journal.engine import Change
-from journal.errors import LocalStorageError
+from journal.errors import LocalDamageError, LocalStorageError
 from journal.wire.keys import RECORD_TAG, record_id_of
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 
@@ -24,6 +24,8 @@ class Disk:
         self.rows: dict[bytes, bytes] = {}
         self.named: dict[bytes, bytes] = {}
         self._flushed: tuple[dict[bytes, bytes], dict[bytes, bytes]] | None = None
+        self.damaged = False
+        """What it has can be read, as luck would have it, but takes no more until it is cleared."""
         self.on_position: Callable[[int], None] = _nothing
         """Called with a shard whose position was written: the copy says that it is a state there."""
         self._since: list[_Batch] = []
@@ -45,6 +47,7 @@ class Disk:
 
     def clear(self) -> None:
         self.rows, self.named = {}, {}
+        self.damaged = False
         self.flush()
 
     def crash(self, chance: Random) -> None:
@@ -132,6 +135,9 @@ class SimulatedStore:
             raise SimulatedCrash(self._node)
         if fault is Fault.LOSE_REQUEST:
             raise LocalStorageError("the disk refuses")
+        self._disk.damaged |= fault is Fault.LOSE_RESPONSE
+        if self._disk.damaged and request != "disk_clear":
+            raise LocalDamageError("the disk has lost something")
         return fault
 
     def _after(self, fault: Fault) -> None:

@@ -33,7 +33,8 @@ class Faults:
     def at(self, request: str, node: str) -> Fault:
         """Asked once for each request: init, add_partitions, produce, commit_offsets, end_transaction, plain_produce,
         poll, start_and_end, admin. Requests that change nothing know crashes and lost requests only. Also asked before
-        each record of a transaction that the client takes (enqueue): there, only crashes mean something."""
+        each record of a transaction that the client takes (enqueue): there, only crashes mean something; and before
+        each write to a disk, which refuses it (a lost request) or finds itself damaged (a lost response)."""
         return Fault.NONE
 
     def late_by_s(self) -> float:

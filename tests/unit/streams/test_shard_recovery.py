@@ -8,7 +8,8 @@ from journal.errors import HangingTransactionError
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Sent
 from streams.shard import ShardState
-from tests.support.divert import NAME, DivertWorld
+from tests.support.build import delete, marker, wal
+from tests.support.divert import NAME, DivertWorld, message
 
 LIMIT_S = 5.0
 
@@ -28,3 +29,18 @@ def test_a_transaction_that_nobody_ended_stops_a_recovery_until_it_is_ended() ->
     other.abort_transaction(LIMIT_S)
     assert worker.recover() == 0
     assert worker.state is ShardState.RUNNING
+
+
+def test_a_copy_that_writing_finds_damaged_is_built_anew_from_the_table() -> None:
+    """A compaction reads what nobody asked for in years; RocksDB then refuses every write."""
+    world = DivertWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    worker = world.worker()
+    worker.recover()
+    worker.take(world.frames[:2])
+    worker.checkpoint_if_due(now=True)
+    world.disk.damaged = True
+    world.drive(worker)
+    assert worker.state is ShardState.RUNNING
+    assert not world.disk.damaged
+    table = dict(world.records(table_topic(NAME)))
+    assert world.disk.rows == {key: value for key, value in table.items() if value is not None}
