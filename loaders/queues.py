@@ -17,7 +17,6 @@ from journal.store.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared,
 from journal.store.queue_loading import LoadedReference, place_of
 from journal.store.queue_state import QueueState
 from journal.store.records import (
-    MessageFacts,
     decode_acknowledgement,
     decode_address,
     decode_binding,
@@ -77,19 +76,10 @@ class QueueLoader:
     ) -> None:
         """Hot path: messages first."""
         if kind == MESSAGE:
-            facts = self._facts(record_id, data)
+            facts = message_facts(data)
             self._state.load_message(record_id, facts, living_references(updates, facts.due))
         else:
             self._other(record_id, kind, data, updates)
-
-    def _facts(self, message_id: int, data: bytes) -> MessageFacts:
-        """Of a message whose own due time is noted."""
-        facts = message_facts(data)
-        if facts.due:
-            self.loaded.due[message_id] = facts.due
-        elif self.loaded.due:
-            self.loaded.due.pop(message_id, None)
-        return facts
 
     def _other(self, record_id: int, kind: int, data: bytes, updates: Sequence[LoadedUpdate]) -> None:
         """A record that is no message. Of a chunk its message says all."""
@@ -130,10 +120,10 @@ class QueueLoader:
             self.deleted(record_id)
         if kind != MESSAGE:
             if known is None:
-                self._unload(record_id)
+                self._state.unload_message(record_id)
             self._other(record_id, kind, data, updates)
             return
-        facts = self._facts(record_id, data)
+        facts = message_facts(data)
         self._state.follow_message(record_id, facts, living_references(updates, facts.due))
 
     def deleted(self, record_id: int) -> None:
@@ -141,7 +131,7 @@ class QueueLoader:
         self._follow()
         kind = self._kinds.pop(record_id, None)
         if kind is None:
-            self._unload(record_id)
+            self._state.unload_message(record_id)
         elif kind == ADDRESS:
             self._declared.forget_address(record_id)
             self.loaded.windows.pop(record_id, None)
@@ -156,11 +146,6 @@ class QueueLoader:
         if not self._following:
             self._following = True
             self._state.sort_lines()
-
-    def _unload(self, record_id: int) -> None:
-        """If it is a message."""
-        self._state.unload_message(record_id)
-        self.loaded.due.pop(record_id, None)
 
     # ---- everything was told ---------------------------------------------------------------------------------------
 
@@ -188,14 +173,13 @@ class QueueLoader:
         for message_id in messages:
             loaded.orphans.append((message_id, *state.message(message_id).chunks))
             loaded.orphaned_messages += 1
-            loaded.due.pop(message_id, None)
             state.forget(message_id)
 
     # ---- transactions in doubt -------------------------------------------------------------------------------------
 
     def _lay_over(self, prepared: LoadedPrepared) -> None:
         """What a transaction in doubt stores is known, what it routes arrives, what it acknowledges is locked."""
-        state, due = self._state, self.loaded.due
+        state = self._state
         rescheduled = {
             (op.id, op.subject): decode_reference(op.data).due
             for op in prepared.operations
@@ -203,10 +187,10 @@ class QueueLoader:
         }
         for op in prepared.operations:
             if op.type == ADD and op.kind == MESSAGE:
-                state.load_unrouted(op.id, self._facts(op.id, op.data))
+                state.load_unrouted(op.id, message_facts(op.data))
             elif op.type == UPDATE and op.kind == ROUTE and state.has_queue(op.subject):
-                own = rescheduled.get((op.id, op.subject), due.get(op.id, 0))
-                state.route(op.id, op.subject, due=own, tx=prepared.tx)
+                due = rescheduled.get((op.id, op.subject), state.message(op.id).due)
+                state.route(op.id, op.subject, due=due, tx=prepared.tx)
             elif op.type == UPDATE and op.kind == ACKNOWLEDGE and state.has_queue(op.subject):
                 _, holder = decode_acknowledgement(op.data)
                 state.lock(op.id, op.subject, prepared.tx, holder)

@@ -1,6 +1,7 @@
 """References beyond the memory bounds, in a RocksDB of their own (rocksdict, raw bytes).
 
-    6F QUEUE*8 RANK PLACE*16             MESSAGE*8 DUE*8 EXPIRES*8 DATA     a reference; RANK has bit 7 set if SCHEDULED
+    6F QUEUE*8 RANK PLACE*16             MESSAGE*8 DUE*8 EXPIRES*8 DATA     a reference; RANK has bit 7 set if
+                                                                            SCHEDULED, bit 6 if passed
     6D MESSAGE*8 QUEUE*8                 RANK PLACE*16                      where a message's references are
     73 DUE*8 QUEUE*8 RANK PLACE*16                                          SCHEDULED ones by time
     78 EXPIRES*8 MESSAGE*8 QUEUE*8                                          those that expire by time
@@ -24,7 +25,7 @@ from journal.local.rocks import check_cursor
 from journal.store.references import Paged
 
 _REFERENCE, _MESSAGE, _DUE, _EXPIRES = b"o", b"m", b"s", b"x"
-_SCHEDULED = 0x80
+_SCHEDULED, _PASSED, _RANK = 0x80, 0x40, 0x3F
 
 _reference_key = struct.Struct(">cQBQQ")
 _reference_head = struct.Struct(">QQQ")
@@ -132,7 +133,7 @@ class RocksReferenceIndex:
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take out the first READY ones of a line."""
+        """Take out the first READY ones of a line that were not passed."""
         prefix = _line_prefix.pack(_REFERENCE, queue, rank)
         found = [_paged(key, value) for key, value in self._rows(prefix, limit)]
         for paged in found:
@@ -154,10 +155,15 @@ class RocksReferenceIndex:
             return int.from_bytes(key[1:9])
         return 0
 
-    def expired(self, now_ms: int, limit: int) -> list[int]:
-        """Messages that have expired by now, the earliest first."""
-        rows = self._rows(_EXPIRES, limit, _message_prefix.pack(_EXPIRES, now_ms + 1))
-        return list(dict.fromkeys(int.from_bytes(key[9:17]) for key, _ in rows))
+    def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        """(message, queue) of those that have expired by now, the earliest first. What goes meanwhile may be told."""
+        stop = _message_prefix.pack(_EXPIRES, now_ms + 1)
+        rows = self._rows(_EXPIRES, _CHUNK_ROWS, stop)
+        while rows:
+            for key, _ in rows:
+                _, _, message, queue = _expires_key.unpack(key)
+                yield message, queue
+            rows = self._chunk(rows[-1][0] + b"\0", stop, _CHUNK_ROWS)
 
     def find(self, message: int) -> list[Paged]:
         """All references of a message."""
@@ -168,11 +174,12 @@ class RocksReferenceIndex:
             found.append(_paged(reference, self._get(reference)))
         return found
 
-    def scan(self, queue: int, *, scheduled: bool) -> Iterator[Paged]:
-        """The READY, or the SCHEDULED, ones of a queue in delivery order. What comes and goes meanwhile may be told."""
-        prefix = _message_prefix.pack(_REFERENCE, queue)
-        start, end = bytes([0]), bytes([_SCHEDULED])
-        key, stop = (prefix + end, prefix + b"\xff") if scheduled else (prefix + start, prefix + end)
+    def scan(self, queue: int) -> list[Iterator[Paged]]:
+        """All of a queue, in runs that are in delivery order each. What comes and goes meanwhile may be told."""
+        return [self._run(queue, mark) for mark in (0, _PASSED, _SCHEDULED)]
+
+    def _run(self, queue: int, mark: int) -> Iterator[Paged]:
+        key, stop = _line_prefix.pack(_REFERENCE, queue, mark), _line_prefix.pack(_REFERENCE, queue, mark | _RANK)
         while rows := self._chunk(key, stop, _CHUNK_ROWS):
             for row in rows:
                 yield _paged(*row)
@@ -217,7 +224,7 @@ def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None) -> list[_Row]
 
 
 def _rank_byte(paged: Paged) -> int:
-    return paged.rank | _SCHEDULED if paged.due else paged.rank
+    return paged.rank | (_SCHEDULED if paged.due else 0) | (_PASSED if paged.passed else 0)
 
 
 def _key(paged: Paged) -> bytes:
@@ -235,4 +242,5 @@ def _due_prefix(due: int) -> bytes:
 def _paged(key: bytes, value: bytes) -> Paged:
     _, queue, rank, high, low = _reference_key.unpack(key)
     message, due, expires = _reference_head.unpack_from(value)
-    return Paged(queue, rank & ~_SCHEDULED, high << 64 | low, due, message, expires, value[_reference_head.size :])
+    data, passed = value[_reference_head.size :], bool(rank & _PASSED)
+    return Paged(queue, rank & _RANK, high << 64 | low, due, message, expires, data, passed)

@@ -81,8 +81,6 @@ class StoreBase:
         """Messages taken in that are not known to be durable: their address."""
         self._unrouted: dict[int, int] = {}
         """Messages that no queue ever got (for good): their address."""
-        self._due_of: dict[int, int] = {}
-        """Messages with a scheduled time of their own."""
         self._cache = BodyCache(journal, settings.cache_bytes_max)
         directory = settings.swap_directory
         swap = None
@@ -180,7 +178,6 @@ class StoreBase:
         """Let go of what is kept of a message beside its references."""
         self._cache.drop(message_id)
         self._volatile.drop(message_id)
-        self._due_of.pop(message_id, None)
         for chunk in chunks:
             self._volatile.drop(chunk)
 

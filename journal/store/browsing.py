@@ -36,11 +36,8 @@ def in_order(tables: QueueTables, entry: QueueEntry) -> Iterator[ReferenceInfo]:
     if not entry.paged or tables.index is None:
         return (info for _, info in memory)
     paged = (
-        (
-            ((paged.rank, paged.place), _of_paged(tables, paged))
-            for paged in tables.index.scan(entry.record_id, scheduled=each)
-        )
-        for each in (False, True)
+        (((paged.rank, paged.place), _of_paged(tables, paged)) for paged in run)
+        for run in tables.index.scan(entry.record_id)
     )
     return (info for _, info in merge(memory, *paged, key=_by_order))
 
@@ -80,7 +77,7 @@ def of_row(tables: QueueTables, row: int) -> ReferenceInfo:
 
 
 def _of_paged(tables: QueueTables, paged: Paged) -> ReferenceInfo:
-    _, priority, _, _, _, _, deliveries, _ = paged_facts(paged.data)
+    _, priority, *_, deliveries, _ = paged_facts(paged.data)
     state = ReferenceState.SCHEDULED if paged.due else ReferenceState.READY
     name = tables.queues[paged.queue].config.name
     return ReferenceInfo(paged.message, name, state, priority, deliveries, "", 0, paged.due)

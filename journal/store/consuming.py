@@ -111,7 +111,8 @@ class Consuming(Holding):
     def take(self, queue: str, holder: str) -> Delivery | None:
         """Acquire the first message of a queue that is ready; None if none is, or this node may hand out nothing now.
 
-        Raises QueueMissingError, InvalidOperationError (a holder has a name).
+        What has expired is passed, up to 1,000 of it; if that is not enough, None, and `next_due` has passed. Raises
+        QueueMissingError, InvalidOperationError (a holder has a name).
         """
         _require_name(holder)
         with self._lock:

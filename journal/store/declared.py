@@ -29,6 +29,10 @@ class AddressDeclared(NamedTuple):
     def __str__(self) -> str:
         return f"{'create' if self.made else 'destroy'} address {self.name}"
 
+    @property
+    def durable(self) -> bool:
+        return True
+
     def entry(self) -> AddressEntry:
         return AddressEntry(self.record_id, self.name, self.duplicate_window)
 
@@ -44,13 +48,18 @@ class QueueDeclared(NamedTuple):
     def __str__(self) -> str:
         return f"{'create' if self.made else 'destroy'} queue {self.config.name}"
 
+    @property
+    def durable(self) -> bool:
+        return self.config.durable
+
 
 class BindingDeclared(NamedTuple):
-    """A binding that a transaction adds or removes."""
+    """A binding that a transaction adds or removes; `durable`: its queue is."""
 
     made: bool
     entry: BindingEntry
     queue: str
+    durable: bool
 
     def __str__(self) -> str:
         return f"{'bind' if self.made else 'unbind'} queue {self.queue}"
@@ -83,15 +92,15 @@ class Declarations:
             case BindingDeclared():
                 self.bindings.append(declared)
 
-    def in_words(self) -> tuple[str, ...]:
-        """What each of them does, but for bindings that go with their queue."""
+    def all(self) -> tuple[Declared, ...]:
+        """All but bindings that go with their queue."""
         going = {queue.record_id for queue in self.queues if not queue.made}
         bindings = [each for each in self.bindings if each.made or each.entry.queue_id not in going]
-        return tuple(map(str, (*self.addresses, *self.queues, *bindings)))
+        return (*self.addresses, *self.queues, *bindings)
 
     def not_durable(self) -> tuple[str, ...]:
-        """Those of queues that live in this process only."""
-        return tuple(str(each) for each in self.queues if not each.config.durable)
+        """Those of queues that live in this process only, in words."""
+        return tuple(str(each) for each in self.all() if not each.durable)
 
     # ---- what it speaks for ----------------------------------------------------------------------------------------
 
@@ -206,7 +215,8 @@ def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:
     ]
     for queue in state.queues():
         bindings = state.bindings(queue.record_id)
-        found += [BindingDeclared(False, each, queue.config.name) for each in bindings if each.record_id in going]
+        name, durable = queue.config.name, queue.config.durable
+        found += [BindingDeclared(False, each, name, durable) for each in bindings if each.record_id in going]
         if queue.record_id in going:
             found.append(QueueDeclared(False, queue.record_id, queue.config))
     return found

@@ -202,7 +202,7 @@ class Declaring(StoreBase):
                 state.add_binding(record_id, entry.record_id, key, filter)
             else:
                 bound = BindingEntry(record_id, entry.record_id, key, filter)
-                self._declare(txn, BindingDeclared(True, bound, queue))
+                self._declare(txn, BindingDeclared(True, bound, queue, entry.config.durable))
             return pending
 
     def _new_binding_id(self, state: QueueState, txn: StoreTransaction | None, address: str, wanted: int) -> int:
@@ -224,7 +224,7 @@ class Declaring(StoreBase):
                     state.add_binding(*binding)
                     raise
             if txn is not None:
-                self._declare(txn, BindingDeclared(False, binding, config.name))
+                self._declare(txn, BindingDeclared(False, binding, config.name, config.durable))
             return pending
 
     def _declare(self, txn: StoreTransaction, declared: Declared) -> None:

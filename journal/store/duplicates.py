@@ -7,8 +7,11 @@ transaction is reserved from its acceptance on, with a slot of its own; it enter
 
 from __future__ import annotations
 
+from array import array
+from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import NamedTuple
 
 from journal.errors import DuplicateMessageError, FullError
@@ -25,16 +28,17 @@ class Reservation(NamedTuple):
 class DuplicateWindow:
     """The ids of one address. Not thread-safe: the store's lock guards it."""
 
-    __slots__ = ("_address", "_ids", "_locked", "_reserved", "_reusable", "_size", "_slots", "_unused")
+    __slots__ = ("_address", "_entered", "_ids", "_locked", "_ordinals", "_reserved", "_reusable", "_size", "_slots")
 
     def __init__(self, address: int, size: int) -> None:
         """`address` is the record's id; `size` is at least 1."""
         self._address = address
         self._size = size
-        self._unused = 0
-        """The first slot that never had an id."""
+        self._ordinals = count(1)
+        self._entered = array("Q")
+        """Of the slots that were ever taken: when the id entered that is there, 0 if there is none."""
         self._reusable: deque[int] = deque()
-        """Slots that had one, in the order in which they are taken again."""
+        """Those that nobody reserves, in the order in which they are taken again: by when their ids entered."""
         self._slots: dict[int, bytes] = {}
         self._ids: dict[bytes, int] = {}
         """In the window: the slot, the last one if it has been entered again."""
@@ -60,8 +64,8 @@ class DuplicateWindow:
 
     def next_slot(self, tx: int = 0) -> int:
         """The slot for the next id. Raises FullError if other transactions reserve them all."""
-        if self._unused < self._size:
-            return self._unused
+        if len(self._entered) < self._size:
+            return len(self._entered)
         if self._reusable:
             return self._reusable[0]
         for slot, holder in self._locked.items():
@@ -70,8 +74,8 @@ class DuplicateWindow:
         raise FullError(f"transactions reserve the whole duplicate window of address {self._address}: settle some")
 
     def _take(self, slot: int) -> None:
-        if slot == self._unused:
-            self._unused += 1
+        if slot == len(self._entered):
+            self._entered.append(0)
         elif self._reusable and self._reusable[0] == slot:
             self._reusable.popleft()
 
@@ -87,6 +91,7 @@ class DuplicateWindow:
             del self._ids[before]
         self._slots[slot] = duplicate_id
         self._ids[duplicate_id] = slot
+        self._entered[slot] = next(self._ordinals)
 
     def reserve(self, duplicate_id: bytes, slot: int, tx: int) -> Reservation:
         """The id is `tx`'s until `settle`, in `next_slot(tx)`; also one that was entered or reserved before."""
@@ -108,21 +113,17 @@ class DuplicateWindow:
                 self._place(duplicate_id, slot)
         for slot in slots:
             del self._locked[slot]
-            if entered:
-                self._reusable.append(slot)
-            else:
-                self._reusable.appendleft(slot)
+            insort(self._reusable, slot, key=self._entered.__getitem__)
 
     def load(self, entered: Iterable[tuple[int, bytes]], reserved: Iterable[tuple[int, bytes, int]]) -> None:
         """Slots and ids in the order in which they entered; slots, ids and transactions of reservations."""
-        order: list[int] = []
-        for slot, duplicate_id in entered:
-            self._place(duplicate_id, slot)
-            order.append(slot)
+        found = list(entered)
         for slot, duplicate_id, tx in reserved:
             self._reserved[duplicate_id] = tx
             self._locked[slot] = tx
-        used = {*order, *self._locked}
-        self._unused = max(used, default=-1) + 1
-        empty = [slot for slot in range(self._unused) if slot not in used]
-        self._reusable.extend([*empty, *(slot for slot in order if slot not in self._locked)])
+        taken = max([slot for slot, _ in found] + [*self._locked], default=-1) + 1
+        self._entered.extend([0] * taken)
+        for slot, duplicate_id in found:
+            self._place(duplicate_id, slot)
+        free = (slot for slot in range(taken) if slot not in self._locked)
+        self._reusable.extend(sorted(free, key=self._entered.__getitem__))

@@ -132,6 +132,22 @@ class Line:
             self._head += 1
         self._table.flags[row] = state
 
+    def pop_last(self) -> int:
+        """Take the order's last READY row out, which stays READY: its row, or -1."""
+        flags, rows = self._table.flags, self._rows
+        while len(rows) > self._head:
+            row = rows.pop()
+            if flags[row] == READY_QUEUED:
+                flags[row] = READY
+                break
+            self._table.unqueue(row)
+            self._stale -= 1
+        else:
+            return -1
+        if rows:
+            self._last = self._table.place(rows[-1])
+        return row
+
     def leave(self, row: int, state: int) -> None:
         """READY no more, wherever it stands."""
         flags = self._table.flags

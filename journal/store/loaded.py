@@ -44,8 +44,6 @@ class LoadedStore:
     windows: dict[int, list[LoadedDuplicate]] = field(default_factory=dict)
     """By the ADDRESS record's id, those entered first first."""
     prepared: list[LoadedPrepared] = field(default_factory=list)
-    due: dict[int, int] = field(default_factory=dict)
-    """Messages with a scheduled time of their own, and that time: what a later route goes by."""
     outcomes: list[LoadedOutcome] = field(default_factory=list)
     orphans: list[tuple[int, ...]] = field(default_factory=list)
     """Records that nothing refers to any more (a message without references with its chunks, a binding of a queue that

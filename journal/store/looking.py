@@ -130,7 +130,10 @@ class Looking(StoreBase):
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> int:
-        """When the next scheduled message is due, in ms since 1970; 0 if none is scheduled."""
+        """When the next scheduled message is due, in ms since 1970; 0 if none is scheduled.
+
+        It has passed as long as a `take` that met too much that has expired has not come through: `tick` goes on.
+        """
         with self._lock:
             return self._enter().next_due()
 

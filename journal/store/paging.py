@@ -1,8 +1,9 @@
 """The tables under a QueueState, and what of them waits in the index.
 
 In memory is what came while the bounds allowed; behind it, in delivery order, the index has the rest of a line, and
-SCHEDULED references. A message is in memory while one of its references is. What is done to one reference (acquire it,
-acknowledge it) first brings it back. What the index holds is read only by the process that wrote it.
+SCHEDULED references, and what expired before it could be taken. A message is in memory while one of its references is.
+What is done to one reference (acquire it, acknowledge it) first brings it back. What the index holds is read only by
+the process that wrote it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import marshal
 from array import array
 from collections.abc import Callable
+from itertools import chain
 
 from journal.store.deadlines import Deadlines
 from journal.store.holds import Holds
@@ -20,9 +22,9 @@ from journal.store.references import READY, SCHEDULED, STATE, Paged, ReferenceIn
 
 _PAGE_MAX = 512
 
-Facts = tuple[int, int, bool, int, int, tuple[int, ...], int, bool]
-"""A Paged's data: address, priority, durable, size, timestamp and chunks of its message; deliveries; whether that
-message has no other reference in the index."""
+Facts = tuple[int, int, bool, int, int, tuple[int, ...], int, int, bool]
+"""A Paged's data: address, priority, durable, size, timestamp, chunks and own due time of its message; deliveries;
+whether that message has no other reference in the index."""
 
 
 def paged_facts(data: bytes) -> Facts:
@@ -89,7 +91,23 @@ class PagedTables:
         in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
         return in_queue >= self._queue_in_memory_max or self.references.references >= self._arrivals_max
 
-    def page_out(self, entry: QueueEntry, line: Line, row: int) -> None:
+    def takes_back(self, entry: QueueEntry, line: Line, place: int) -> bool:
+        """Whether memory takes a READY reference that comes to its place again; else the index has to.
+
+        If there is no room, the last of the order makes some: what is paged stays behind the order.
+        """
+        if self.index is None:
+            return True
+        if line.is_behind(place):
+            return not (line.paged or self.is_full(entry))
+        if self.is_full(entry):
+            last = line.pop_last()
+            if last < 0:
+                return False
+            self.page_out(entry, line, last)
+        return True
+
+    def page_out(self, entry: QueueEntry, line: Line, row: int, *, passed: bool = False) -> None:
         """A row that no line has, counted READY or SCHEDULED (it has a due time then), goes to the index."""
         table = self.references
         message_row = table.message[row]
@@ -106,12 +124,13 @@ class PagedTables:
             table.size[message_row],
             table.timestamp[message_row],
             table.chunks.get(message_row, ()),
+            table.due.get(message_row, 0),
             deliveries,
             not in_memory and not others_paged,
         )
         paged = Paged(
             entry.record_id, line.rank, place, due, table.id[message_row], table.expires[message_row],
-            marshal.dumps(facts),
+            marshal.dumps(facts), passed,
         )  # fmt: skip
         if in_memory:
             table.paged[message_row] = others_paged + 1
@@ -129,7 +148,7 @@ class PagedTables:
         entry.paged += by
         if paged.due:
             self.paged_scheduled += by
-        else:
+        elif not paged.passed:
             line.paged += by
 
     # ---- in --------------------------------------------------------------------------------------------------------
@@ -153,11 +172,11 @@ class PagedTables:
     def admit(self, paged: Paged) -> int:
         """A row, and its message's, for a reference that was taken out of the index."""
         table = self.references
-        address, priority, durable, size, timestamp, chunks, deliveries, alone = paged_facts(paged.data)
+        address, priority, durable, size, timestamp, chunks, due, deliveries, alone = paged_facts(paged.data)
         message_row = table.row_of.get(paged.message, -1)
         if message_row < 0:
             message_row = table.add_message(
-                paged.message, address, priority, size, paged.expires, timestamp, durable, chunks
+                paged.message, address, priority, size, paged.expires, timestamp, durable, chunks, due
             )
             if paged.expires:
                 self.expiry.add(message_row, paged.expires)
@@ -185,11 +204,11 @@ class PagedTables:
         """The row of a message of which memory has nothing, and the index has `found`: it is about to have one more."""
         assert self.index is not None
         table, first = self.references, found[0]
-        address, priority, durable, size, timestamp, chunks, deliveries, alone = paged_facts(first.data)
+        address, priority, durable, size, timestamp, chunks, due, deliveries, alone = paged_facts(first.data)
         if alone:
-            facts: Facts = (address, priority, durable, size, timestamp, chunks, deliveries, False)
+            facts: Facts = (address, priority, durable, size, timestamp, chunks, due, deliveries, False)
             self.index.put(first._replace(data=marshal.dumps(facts)))
-        row = table.add_message(first.message, address, priority, size, first.expires, timestamp, durable, chunks)
+        row = table.add_message(first.message, address, priority, size, first.expires, timestamp, durable, chunks, due)
         if first.expires:
             self.expiry.add(row, first.expires)
         table.live[row] = table.paged[row] = len(found)
@@ -222,6 +241,8 @@ class PagedTables:
             entry.away.add(row)
             self.due[row] = paged.due
             self.schedule.add(row, paged.due)
+        elif paged.passed:
+            entry.away.add(row)
         else:
             entry.line(paged.rank).put_back(row)
         return row
@@ -234,14 +255,15 @@ class PagedTables:
             self.index.remove(paged)
             entry = self.queues[paged.queue]
             line = entry.line(paged.rank)
+            in_memory = self.takes_back(entry, line, paged.place)
             self._count_paged(entry, line, paged, -1)
             entry.counts[SCHEDULED] -= 1
             entry.counts[READY] += 1
             ready = paged._replace(due=0)
-            if line.paged and line.is_behind(paged.place):
-                self.put_paged(entry, line, ready)
-            else:
+            if in_memory:
                 self._put_back(entry, ready)
+            else:
+                self.put_paged(entry, line, ready)
         return len(batch)
 
     # ---- a queue that goes -----------------------------------------------------------------------------------------
@@ -254,22 +276,21 @@ class PagedTables:
         assert self.index is not None
         table = self.references
         orphans = array("q")
-        for scheduled in (False, True):
-            for paged in self.index.scan(entry.record_id, scheduled=scheduled):
-                message_row = table.row_of.get(paged.message, -1)
-                if message_row < 0 and not self.find(paged.message):
+        for paged in chain.from_iterable(self.index.scan(entry.record_id)):
+            message_row = table.row_of.get(paged.message, -1)
+            if message_row < 0 and not self.find(paged.message):
+                orphans.append(paged.message)
+                continue
+            self.index.remove(paged)
+            self._count_paged(entry, entry.line(paged.rank), paged, -1)
+            if message_row >= 0:
+                table.live[message_row] -= 1
+                table.paged[message_row] -= 1
+                if not table.paged[message_row]:
+                    del table.paged[message_row]
+                if not table.live[message_row] and not table.is_deleted(message_row):
+                    table.delete(message_row)
                     orphans.append(paged.message)
-                    continue
-                self.index.remove(paged)
-                self._count_paged(entry, entry.line(paged.rank), paged, -1)
-                if message_row >= 0:
-                    table.live[message_row] -= 1
-                    table.paged[message_row] -= 1
-                    if not table.paged[message_row]:
-                        del table.paged[message_row]
-                    if not table.live[message_row] and not table.is_deleted(message_row):
-                        table.delete(message_row)
-                        orphans.append(paged.message)
         return orphans
 
     def forgotten(self, message_id: int) -> list[Paged]:

@@ -40,6 +40,8 @@ class MessageEntry(NamedTuple):
     size: int
     expires: int
     timestamp: int
+    due: int
+    """Its own scheduled time, by which a later route goes; 0: it has none."""
     durable: bool
     references: int
     """Those that are not settling."""

@@ -8,6 +8,7 @@ so that what it costs does not grow with what was followed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from journal.errors import StateError
 from journal.store.paging import paged_facts
@@ -49,10 +50,10 @@ class QueueFollowing(QueueLoading):
 
     def _is_the_same(self, message_row: int, paged: Sequence[Paged], facts: MessageFacts) -> bool:
         """Whether it is the message that is there, and not another one that was stored with its id."""
-        name, priority, size, timestamp, expires, _, chunks, _ = facts
-        told = (priority, size, timestamp, expires, chunks)
+        name, priority, size, timestamp, expires, due, chunks, _ = facts
+        told = (priority, size, timestamp, expires, chunks, due)
         if message_row < 0:
-            address_id, priority, _, size, timestamp, chunks, _, _ = paged_facts(paged[0].data)
+            address_id, priority, _, size, timestamp, chunks, due, _, _ = paged_facts(paged[0].data)
             expires = paged[0].expires
         else:
             table = self._references
@@ -62,9 +63,9 @@ class QueueFollowing(QueueLoading):
                 table.size[message_row],
             )
             timestamp, expires = table.timestamp[message_row], table.expires[message_row]
-            chunks = table.chunks.get(message_row, ())
+            chunks, due = table.chunks.get(message_row, ()), table.due.get(message_row, 0)
         address = self._address_of.get(address_id)
-        return told == (priority, size, timestamp, expires, chunks) and (address is None or address.name == name)
+        return told == (priority, size, timestamp, expires, chunks, due) and (address is None or address.name == name)
 
     def _compare(
         self, message_id: int, message_row: int, paged: Sequence[Paged], facts: MessageFacts,
@@ -159,9 +160,8 @@ class QueueFollowing(QueueLoading):
         for row in [*entry.away, *(row for line in entry.lines for row in line.drain())]:
             self._let_go(self._take_away(row))
         if tables.index is not None and entry.paged:
-            for scheduled in (False, True):
-                for paged in tables.index.scan(queue_id, scheduled=scheduled):
-                    self._let_go(self._take_away(tables.bring_back(paged)))
+            for paged in chain.from_iterable(tables.index.scan(queue_id)):
+                self._let_go(self._take_away(tables.bring_back(paged)))
         del tables.queues[queue_id]
 
     def require_not_destroyed(self, queue_id: int) -> None:
@@ -171,5 +171,5 @@ class QueueFollowing(QueueLoading):
 
 
 def _of_paged(paged: Paged) -> LoadedReference:
-    deliveries = paged_facts(paged.data)[6]
+    *_, deliveries, _ = paged_facts(paged.data)
     return LoadedReference(paged.queue, paged.place, "", deliveries, paged.due)

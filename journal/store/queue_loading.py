@@ -60,8 +60,8 @@ class QueueLoading(QueueMessages):
         """A message with its references that are not settled. Without any it is kept until `load_complete`."""
         address = self._addresses.get(facts.address)
         address_id = 0 if address is None else address.record_id
-        table, (_, priority, size, timestamp, expires, _, chunks, _) = self._references, facts
-        message_row = table.add_message(message_id, address_id, priority, size, expires, timestamp, True, chunks)
+        table, (_, priority, size, timestamp, expires, due, chunks, _) = self._references, facts
+        message_row = table.add_message(message_id, address_id, priority, size, expires, timestamp, True, chunks, due)
         if expires:
             self._tables.expiry.add(message_row, expires)
         loaded = references or NOWHERE
@@ -78,6 +78,7 @@ class QueueLoading(QueueMessages):
             size=facts.size,
             expires=facts.expires,
             timestamp=facts.timestamp,
+            due=facts.due,
             chunks=facts.chunks,
         )
 

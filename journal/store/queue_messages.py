@@ -32,16 +32,20 @@ class QueueMessages(QueueDirectory):
         size: int,
         expires: int = 0,
         timestamp: int = 0,
+        due: int = 0,
         durable: bool = True,
         chunks: Sequence[int] = (),
     ) -> None:
-        """Know a message, without references. `size` as `records.message_size`; `address_id` is the record's.
+        """Know a message, without references. `size` as `records.message_size`; `address_id` is the record's; `due` is
+        its own, which decides nothing here.
 
         Raises StoreError if it is known.
         """
         if self._is_stored(message_id):
             raise StoreError(f"message {message_id} is stored already")
-        row = self._references.add_message(message_id, address_id, priority, size, expires, timestamp, durable, chunks)
+        row = self._references.add_message(
+            message_id, address_id, priority, size, expires, timestamp, durable, chunks, due
+        )
         if expires:
             self._tables.expiry.add(row, expires)
 
@@ -90,6 +94,7 @@ class QueueMessages(QueueDirectory):
             table.size[row],
             table.expires[row],
             table.timestamp[row],
+            table.due.get(row, 0),
             table.is_durable(row),
             table.live[row],
             table.chunks.get(row, ()),
@@ -112,11 +117,11 @@ class QueueMessages(QueueDirectory):
         if not everywhere:
             raise self._missing(message_id)
         paged = everywhere[0]
-        address_id, priority, durable, size, timestamp, chunks, _, _ = paged_facts(paged.data)
+        address_id, priority, durable, size, timestamp, chunks, due, _, _ = paged_facts(paged.data)
         address = self._address_of.get(address_id)
         name = address.name if address is not None else self._address_by_queues([each.queue for each in everywhere])
         living = sum(paged.queue in self._queues for paged in everywhere)
-        return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, durable, living, chunks)
+        return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, due, durable, living, chunks)
 
     def _address_by_queues(self, queue_ids: Sequence[int]) -> str:
         """The address of a message that was loaded before its address: that of its queues."""
@@ -172,11 +177,7 @@ class QueueMessages(QueueDirectory):
         counts = entry.counts
         line = entry.line(PRIORITY_MAX - table.priority(table.message[row]))
         if tables.due and row in tables.due:
-            full = tables.is_full(entry)
             tables.make_scheduled(entry, row)
-            if full:
-                tables.schedule.remove()
-                tables.page_out(entry, line, row)
             return
         full = tables.index is not None and (line.paged > 0 or tables.is_full(entry))
         counts[ARRIVING] -= 1

@@ -132,28 +132,26 @@ class QueueState(QueueFollowing):
     # ---- holding ---------------------------------------------------------------------------------------------------
 
     def take(self, queue_id: int, holder: str, now_ms: int) -> Delivery | None:
-        """The first READY one becomes HELD. A batch of what is due is READY first; what expired is not handed out."""
+        """The first READY one becomes HELD. A batch of what is due is READY first; what expired is not handed out.
+
+        None: there is none, or more than a batch has expired before it; `next_due` has passed then.
+        """
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
         if entry is None:
             raise self._no_queue(queue_id)
         if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
             tables.make_due(now_ms)
-        for line in entry.lines:
-            while (row := tables.first(entry, line)) >= 0:
-                message_row = table.message[row]
-                expires = table.expires[message_row]
-                entry.away.add(row)
-                if expires and expires <= now_ms:
-                    line.pop(row, READY)
-                    tables.overdue[table.id[message_row]] = None
-                    continue
-                line.pop(row, HELD)
-                entry.counts[READY] -= 1
-                entry.counts[HELD] += 1
-                tables.holds.add(row, holder)
-                return Delivery(table.id[message_row], table.deliveries[row])
-        return None
+        found = tables.first_to_deliver(entry, now_ms)
+        if found is None:
+            return None
+        line, row = found
+        line.pop(row, HELD)
+        entry.away.add(row)
+        entry.counts[READY] -= 1
+        entry.counts[HELD] += 1
+        tables.holds.add(row, holder)
+        return Delivery(table.id[table.message[row]], table.deliveries[row])
 
     def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int) -> Delivery:
         """A READY (or due) one becomes HELD; one that `holder` holds already is not held over any more.
@@ -240,9 +238,9 @@ class QueueState(QueueFollowing):
         return self._tables.holds.is_over(row)
 
     def reattach(self, holder: str) -> list[tuple[int, int]]:
-        """A holder is back for all that it holds, as `held_by`, which stays held."""
+        """A holder is back for all that it holds, which stays held; as `held_by`, of queues that are listed."""
         self._tables.holds.claim_all(holder)
-        return self.held_by(holder)
+        return [held for held in self.held_by(holder) if self.has_queue(held[1])]
 
     def claim(self, message_id: int, queue_id: int, holder: str) -> None:
         """A holder is back for one that it holds, if it does. Raises QueueMissingError, MessageMissingError."""
@@ -281,18 +279,25 @@ class QueueState(QueueFollowing):
             tables.make_ready(entry, row)
 
     def due(self, now_ms: int) -> int:
-        """Make READY what is due by now, a bounded batch, the earliest first; how many. `next_due` says if more is."""
+        """Make READY what is due by now, a bounded batch, the earliest first; how many. `next_due` says if more is.
+
+        Also goes on to pass what has expired where a `take` stopped.
+        """
+        self._tables.pass_on(now_ms)
         return self._tables.make_due(now_ms)
 
     def next_due(self) -> int:
-        """When the next one is due; 0: none is scheduled."""
-        return self._tables.next_due()
+        """When the next one is due, or since when a `take` could go on; 0: none is scheduled."""
+        times = [self._tables.next_due(), *self._tables.passing.values()]
+        return min((time for time in times if time), default=0)
 
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """(message, queue) of READY and SCHEDULED references that have expired; told again until they are settled."""
-        tables = self._tables
-        while len(found := tables.waiting_overdue(limit)) < limit and tables.find_expired(now_ms, limit):
-            pass
+        """(message, queue) of READY and SCHEDULED references that have expired, in queues that are listed; told again
+        until they are settled."""
+        tables, is_there = self._tables, self.has_queue
+        while len(found := tables.waiting_overdue(limit, is_there)) < limit:
+            if not tables.find_expired(now_ms, limit, is_there):
+                break
         return found
 
     # ---- looking ---------------------------------------------------------------------------------------------------

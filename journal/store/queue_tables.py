@@ -3,38 +3,55 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 
+from journal.store.lines import Line
 from journal.store.paging import PagedTables
 from journal.store.queue_entry import QueueEntry
-from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
+from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE, ReferenceIndex
 
 DUE_MAX = 1000
 """References made READY in one go: a few milliseconds."""
+PASSED_MAX = 1000
+"""References that have expired which one take passes."""
 
 
 class QueueTables(PagedTables):
     """The tables with the steps of which QueueState's operations are made."""
 
+    def __init__(
+        self,
+        references_in_memory_max: int,
+        queue_references_in_memory_max: int,
+        index: ReferenceIndex | None,
+    ) -> None:
+        super().__init__(references_in_memory_max, queue_references_in_memory_max, index)
+        self.passing: dict[int, int] = {}
+        """Queues where a take stopped among what has expired: since when the next one of these has."""
+
     def make_ready(self, entry: QueueEntry, row: int) -> None:
         """READY in its place, from any other state."""
         table = self.references
-        flags = table.flags[row]
-        entry.counts[flags & STATE] -= 1
+        line = self.line_of(entry, row)
+        in_memory = self.takes_back(entry, line, table.place(row))
+        entry.counts[table.flags[row] & STATE] -= 1
         entry.counts[READY] += 1
         entry.away.discard(row)
-        line = self.line_of(entry, row)
-        if line.paged and not flags & QUEUED and line.is_behind(table.place(row)):
-            self.page_out(entry, line, row)
-        else:
+        if in_memory:
             line.put_back(row)
+        else:
+            self.page_out(entry, line, row)
 
     def make_scheduled(self, entry: QueueEntry, row: int) -> None:
         """SCHEDULED for its due time, from a state that is neither that nor READY."""
-        flags = self.references.flags
+        full, flags = self.is_full(entry), self.references.flags
         entry.counts[flags[row] & STATE] -= 1
         entry.counts[SCHEDULED] += 1
         flags[row] = flags[row] & QUEUED | SCHEDULED
-        self.schedule.add(row, self.due[row])
+        if full:
+            self.page_out(entry, self.line_of(entry, row), row)
+        else:
+            self.schedule.add(row, self.due[row])
 
     def come_back(self, entry: QueueEntry, row: int) -> None:
         """From HELD or LOCKED to READY or SCHEDULED."""
@@ -98,9 +115,44 @@ class QueueTables(PagedTables):
             if message_id in table.row_of:
                 table.delete(table.row_of[message_id])
         del self.queues[entry.record_id]
+        self.passing.pop(entry.record_id, None)
         if entry.paged:
             orphans += self.drop_paged(entry)
         return orphans
+
+    def first_to_deliver(self, entry: QueueEntry, now_ms: int) -> tuple[Line, int] | None:
+        """The first READY row that has not expired, with its line. Those before it are passed: they wait beside lines.
+
+        Up to `PASSED_MAX`; None then, and the queue is in `passing`: what is left is next time's. Hot path.
+        """
+        table, passed = self.references, 0
+        for line in entry.lines:
+            while (row := self.first(entry, line)) >= 0:
+                expires = table.expires[table.message[row]]
+                if not expires or expires > now_ms:
+                    if self.passing:
+                        self.passing.pop(entry.record_id, None)
+                    return line, row
+                if passed == PASSED_MAX:
+                    self.passing[entry.record_id] = expires
+                    return None
+                passed += 1
+                self._pass_over(entry, line, row)
+        self.passing.pop(entry.record_id, None)
+        return None
+
+    def _pass_over(self, entry: QueueEntry, line: Line, row: int) -> None:
+        line.pop(row, READY)
+        if self.is_full(entry):
+            self.page_out(entry, line, row, passed=True)
+        else:
+            entry.away.add(row)
+
+    def pass_on(self, now_ms: int) -> None:
+        """Go on where a take stopped."""
+        for queue_id in self.passing:
+            self.first_to_deliver(self.queues[queue_id], now_ms)
+            return
 
     def make_due(self, now_ms: int) -> int:
         """Make READY what is due by now, the earliest first, up to `DUE_MAX` each in memory and in the index; how many.
@@ -124,28 +176,35 @@ class QueueTables(PagedTables):
             times.append(self.index.next_due())
         return min((time for time in times if time), default=0)
 
-    def find_expired(self, now_ms: int, limit: int) -> int:
-        """Note in `overdue` up to `limit` more messages that have expired; how many were found."""
+    def find_expired(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> int:
+        """Note in `overdue` up to `limit` more messages that have expired; how many were found.
+
+        Of the index those of queues that are there: what only others have stays in it.
+        """
         table = self.references
         count = 0
         while count < limit and (message_row := self.expiry.pop(now_ms)) >= 0:
             self.overdue[table.id[message_row]] = None
             count += 1
         if self.paged and self.index is not None and count < limit:
-            for message_id in self.index.expired(now_ms, limit - count):
+            for message_id, queue_id in self.index.expired(now_ms):
+                if not is_there(queue_id):
+                    continue
                 self.recall_all(message_id)
-                if message_id in self.references.row_of:
-                    self.overdue[message_id] = None
-                    count += 1
+                self.overdue[message_id] = None
+                count += 1
+                if count == limit:
+                    break
         return count
 
-    def waiting_overdue(self, limit: int) -> list[tuple[int, int]]:
-        """(message, queue) of references of the messages in `overdue` that are READY or SCHEDULED."""
+    def waiting_overdue(self, limit: int, is_there: Callable[[int], bool]) -> list[tuple[int, int]]:
+        """(message, queue) of references of the messages in `overdue` that are READY or SCHEDULED, in queues that are
+        there."""
         table = self.references
         found: list[tuple[int, int]] = []
         for message_id in self.overdue:
             for row in table.of_message(table.row_of[message_id]):
-                if table.flags[row] & STATE in (READY, SCHEDULED):
+                if table.flags[row] & STATE in (READY, SCHEDULED) and is_there(table.queue[row]):
                     found.append((message_id, table.queue[row]))
             if len(found) >= limit:
                 break

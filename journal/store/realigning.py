@@ -5,8 +5,8 @@
 
 A crash leaves one store with groups that another did not get. None of those operations was told complete, as that takes
 all stores; so the first store's outcome is as good as any, and it is taken for all. What a transaction in doubt in the
-first store adds, changes or acknowledges is left alone: another store may have settled it already, and its coordinator
-will say the same again.
+first store adds, changes, acknowledges, creates or destroys is left alone: another store may have settled it already,
+and its coordinator will say the same again.
 
 What cannot be brought in line: the place in its queue of a message that a store lacks (it comes last of its priority,
 which is where a message belongs that was cut off), what a store's duplicate windows have seen, and a transaction in
@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from journal.errors import MessageMissingError
 from journal.store.chained import ChainedStore
+from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared
 from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import ReferenceInfo, ReferenceState
@@ -45,6 +46,29 @@ class RealignedStore(ChainedStore, Protocol):
     def bindings(self, queue: str) -> list[BindingEntry]: ...
 
     def in_doubt(self) -> list[TransactionInfo]: ...
+
+
+@dataclass(slots=True)
+class _Undecided:
+    """What transactions in doubt in the first store touch; none of it is to be seen there, or it is locked."""
+
+    messages: set[int] = field(default_factory=set)
+    addresses: set[str] = field(default_factory=set)
+    queues: set[str] = field(default_factory=set)
+    bindings: set[int] = field(default_factory=set)
+    """As the other stores call them."""
+
+    def add(self, info: TransactionInfo) -> None:
+        self.messages.update(info.messages)
+        self.messages.update(message for message, _ in (*info.references, *info.acknowledgements, *info.changes))
+        for each in info.declarations:
+            match each:
+                case AddressDeclared():
+                    self.addresses.add(each.name)
+                case QueueDeclared():
+                    self.queues.add(each.config.name)
+                case BindingDeclared():
+                    self.bindings.add(chained_id(each.entry.record_id))
 
 
 @dataclass(slots=True)
@@ -90,8 +114,7 @@ class _Realigning:
         self._other = other
         self._done = Realigned(name)
         self._pending: list[Pending] = []
-        self._undecided: set[int] = set()
-        """Messages of transactions in doubt in the first store."""
+        self._undecided = _Undecided()
         self._lacking: dict[int, list[ReferenceInfo]] = {}
         """References that the other store lacks, by message."""
 
@@ -124,18 +147,18 @@ class _Realigning:
                 self._other.rollback(info.tx).wait()
                 self._done.rolled_back += 1
         for info in self._first.in_doubt():
-            self._undecided.update(info.messages)
-            self._undecided.update(m for m, _ in (*info.references, *info.acknowledgements, *info.changes))
+            self._undecided.add(info)
 
     # ---- objects ---------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
         """What is not wanted goes first, so that its names are free."""
-        first, other = self._first, self._other
+        first, other, undecided = self._first, self._other, self._undecided
         addresses = {entry.name: entry.duplicate_window for entry in first.addresses()}
         queues = {info.config.name: info.config for info in first.queues() if info.config.durable}
-        theirs = {info.config.name: info.config for info in other.queues()}
+        theirs = {info.config.name: info.config for info in other.queues() if info.config.name not in undecided.queues}
         going = {entry.name for entry in other.addresses() if addresses.get(entry.name) != entry.duplicate_window}
+        going -= undecided.addresses
         for name, config in list(theirs.items()):
             if queues.get(name) != config or config.address in going:
                 del theirs[name]
@@ -158,7 +181,7 @@ class _Realigning:
     def _bind(self, queue: str) -> None:
         wanted = {chained_id(each.record_id): each for each in self._first.bindings(queue)}
         there = {each.record_id for each in self._other.bindings(queue)}
-        for binding_id in there - wanted.keys():
+        for binding_id in there - wanted.keys() - self._undecided.bindings:
             self._count(self._other.unbind(binding_id))
         for binding_id in wanted.keys() - there:
             binding = wanted[binding_id]
@@ -167,9 +190,10 @@ class _Realigning:
     # ---- references ------------------------------------------------------------------------------------------------
 
     def _compare(self, queue: str) -> None:
-        wanted = {info.message: info for info in self._first.browse(queue) if info.message not in self._undecided}
+        undecided = self._undecided.messages
+        wanted = {info.message: info for info in self._first.browse(queue) if info.message not in undecided}
         there = {info.message: info for info in self._other.browse(queue)}
-        kept = {chained_id(message_id) for message_id in (*wanted, *self._undecided)}
+        kept = {chained_id(message_id) for message_id in (*wanted, *undecided)}
         for their_id, info in there.items():
             if their_id not in kept:
                 self._do(self._other.acknowledge(their_id, queue, info.holder))

@@ -40,6 +40,8 @@ class Paged(NamedTuple):
     message: int
     expires: int
     data: bytes
+    passed: bool = False
+    """READY, and expired before it could be taken: it waits for nobody but `expired`."""
 
 
 class ReferenceIndex(Protocol):
@@ -51,7 +53,7 @@ class ReferenceIndex(Protocol):
     def put(self, paged: Paged) -> None: ...
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        """Take out the first READY ones."""
+        """Take out the first READY ones that were not passed."""
 
     def due(self, now_ms: int, limit: int) -> list[Paged]:
         """SCHEDULED ones that are due by now, the earliest first."""
@@ -59,24 +61,24 @@ class ReferenceIndex(Protocol):
     def next_due(self) -> int:
         """When the next SCHEDULED one is due; 0: there is none."""
 
-    def expired(self, now_ms: int, limit: int) -> list[int]:
-        """Messages that have expired by now, the earliest first."""
+    def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        """(message, queue) of those that have expired by now, the earliest first. What goes meanwhile may be told."""
 
     def find(self, message: int) -> list[Paged]:
         """All references of a message."""
 
     def remove(self, paged: Paged) -> None: ...
 
-    def scan(self, queue: int, *, scheduled: bool) -> Iterator[Paged]:
-        """The READY, or the SCHEDULED, ones of a queue in delivery order."""
+    def scan(self, queue: int) -> list[Iterator[Paged]]:
+        """All of a queue, in runs that are in delivery order each. What comes and goes meanwhile may be told."""
 
 
 class References:
     """The two tables. Columns are public for the sake of the hot paths; only QueueState and its lines write them."""
 
     __slots__ = (
-        "_free_messages", "_free_references", "_many", "address", "chunks", "deliveries", "expires", "first", "flags",
-        "high", "id", "live", "low", "marks", "message", "paged", "queue", "row_of", "size", "timestamp",
+        "_free_messages", "_free_references", "_many", "address", "chunks", "deliveries", "due", "expires", "first",
+        "flags", "high", "id", "live", "low", "marks", "message", "paged", "queue", "row_of", "size", "timestamp",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -93,6 +95,8 @@ class References:
         self.live = array("i")
         """References that are not settling, paged ones included."""
         self.chunks: dict[int, tuple[int, ...]] = {}
+        self.due: dict[int, int] = {}
+        """Scheduled times of messages' own, if any: what a later route goes by."""
         self.paged: dict[int, int] = {}
         """How many references of a message are in the index, if any."""
         self._many: dict[int, dict[int, int]] = {}
@@ -118,6 +122,7 @@ class References:
         timestamp: int,
         durable: bool,
         chunks: Sequence[int],
+        due: int,
     ) -> int:
         marks = priority | _DURABLE if durable else priority
         if self._free_messages:
@@ -141,6 +146,8 @@ class References:
         self.row_of[message_id] = row
         if chunks:
             self.chunks[row] = tuple(chunks)
+        if due:
+            self.due[row] = due
         return row
 
     def drop_message(self, row: int) -> None:
@@ -148,6 +155,8 @@ class References:
         del self.row_of[self.id[row]]
         if self.chunks:
             self.chunks.pop(row, None)
+        if self.due:
+            self.due.pop(row, None)
         if self.paged:
             self.paged.pop(row, None)
         self.id[row] = 0

@@ -82,7 +82,7 @@ def _restore_declared(state: QueueState, txn: StoreTransaction, operations: Sequ
         elif op.type == ADD and op.kind == BINDING:
             bound = BindingEntry(op.id, *decode_binding(op.data))
             name = names.get(bound.queue_id) or queue_name(state, bound.queue_id)
-            declared.add(BindingDeclared(True, bound, name))
+            declared.add(BindingDeclared(True, bound, name, True))
     going = [op.id for op in operations if op.type == DELETE]
     if going:
         for each in destroyed(state, going):

@@ -89,11 +89,9 @@ class Sending(Settling):
             size=len(data),
             expires=message.expires,
             timestamp=message.timestamp,
+            due=message.due,
         )
-        due = message.due
-        if due:
-            self._due_of[message_id] = due
-        state.route(message_id, queue_id, due=due)
+        state.route(message_id, queue_id, due=message.due)
         if durable:
             self._when_durable(completion, self._arrive, message_id, queue_id)
         else:
@@ -214,11 +212,10 @@ class Sending(Settling):
             size=len(out.data) + out.body_bytes,
             expires=message.expires,
             timestamp=message.timestamp,
+            due=message.due,
             durable=message.durable,
             chunks=out.chunks,
         )
-        if message.due:
-            self._due_of[message_id] = message.due
 
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
         """Give a stored message to one more queue of its address; not before `due` if it is given.
@@ -238,13 +235,12 @@ class Sending(Settling):
                 raise MessageMissingError(f"message {message_id} is not there to be routed")
             require_routable(entry.address, [target])
             txn = self._transaction(tx) if tx else None
-            own_due = self._due_of.get(message_id, 0)
             durable = entry.durable and target.config.durable
-            state.route(message_id, queue_id, due=due or own_due, tx=tx)
+            state.route(message_id, queue_id, due=due or entry.due, tx=tx)
             try:
                 pending = Pending(message_id)
                 if durable:
-                    operations = _route_operations(message_id, queue_id, due if due != own_due else 0)
+                    operations = _route_operations(message_id, queue_id, due if due != entry.due else 0)
                     pending.completion = self._journal.append_all(operations, tx=tx)
             except JournalError:
                 state.withdraw(message_id, queue_id)

@@ -290,7 +290,7 @@ class Settling(StoreBase):
             self._named((item.message, item.queue) for item in txn.routed),
             self._named((item.message, item.queue) for item in txn.taken),
             self._named(key for key, changed in txn.changed.items() if not changed.acknowledged),
-            txn.declared.in_words(),
+            txn.declared.all(),
         )
 
     def _named(self, references: Iterable[tuple[int, int]]) -> tuple[tuple[int, str], ...]:

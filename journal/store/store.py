@@ -68,7 +68,6 @@ class MessageStore(Declaring, TakingIn, Moving):
             self._started = True
             state = self._state = loaded.state
             self._arrive, self._settled = state.arrive, state.settled
-            self._due_of.update(loaded.due)
             addresses = state.addresses()
             self._transactions.update(restore_transactions(loaded, self._settings.transaction_bodies_bytes_max))
             self._windows.update(restore_windows(loaded, addresses, self._transactions))
@@ -96,7 +95,8 @@ class MessageStore(Declaring, TakingIn, Moving):
         """Do what time brings: what is due becomes ready (how many), the absent let go of what they had held over.
 
         `take` does both by itself; this is for brokers that wait for `next_due` rather than ask. What is due becomes
-        ready in batches, the earliest first: while `next_due` has passed, there is more.
+        ready in batches, the earliest first, and what has expired is passed in batches where a `take` stopped: while
+        `next_due` has passed, there is more.
         """
         with self._lock:
             state = self._enter()

@@ -261,11 +261,10 @@ class TakingIn(Sending):
                 size=size,
                 expires=message.expires,
                 timestamp=message.timestamp,
+                due=due,
                 chunks=chunks,
             )
             put(completion, message_id, data)
-            if due:
-                self._due_of[message_id] = due
             self._taking_in[message_id] = address_id
             for queue in targets:
                 route(message_id, queue.record_id, due=due)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from journal.errors import JournalError
-from journal.store.declared import Declarations
+from journal.store.declared import Declarations, Declared
 from journal.store.duplicates import Reservation
 
 
@@ -53,10 +53,14 @@ class NotDurable(NamedTuple):
     changes: tuple[tuple[int, str], ...] = ()
     """(message, queue) that it acquires, releases, counts or schedules."""
     declarations: tuple[str, ...] = ()
-    """Queues that it creates or destroys, in words."""
+    """Queues that it creates or destroys, and bindings that it adds or removes, in words."""
 
     def __bool__(self) -> bool:
         return any(self)
+
+
+NOTHING = NotDurable()
+"""All is durable."""
 
 
 class TransactionInfo(NamedTuple):
@@ -76,8 +80,8 @@ class TransactionInfo(NamedTuple):
     """(message, queue) that it acknowledges, and holds locked."""
     changes: tuple[tuple[int, str], ...] = ()
     """(message, queue) that it acquires, releases, counts or schedules, and holds locked."""
-    declarations: tuple[str, ...] = ()
-    """What it does to addresses, queues and bindings, in words."""
+    declarations: tuple[Declared, ...] = ()
+    """What it does to addresses, queues and bindings; `str` says it in words."""
 
     @property
     def empty(self) -> bool:

@@ -22,8 +22,8 @@ class MemoryIndex:
         self.rows[paged.message, paged.queue] = paged
 
     def page(self, queue: int, rank: int, limit: int) -> list[Paged]:
-        line = (each for each in self.rows.values() if each.queue == queue and each.rank == rank and not each.due)
-        found = sorted(line, key=_delivery_order)[:limit]
+        of_line = (each for each in self.rows.values() if each.queue == queue and each.rank == rank)
+        found = sorted((each for each in of_line if not each.due and not each.passed), key=_delivery_order)[:limit]
         for each in found:
             self.remove(each)
         return found
@@ -35,9 +35,9 @@ class MemoryIndex:
     def next_due(self) -> int:
         return min((each.due for each in self.rows.values() if each.due), default=0)
 
-    def expired(self, now_ms: int, limit: int) -> list[int]:
-        times = sorted((each.expires, each.message) for each in self.rows.values() if 0 < each.expires <= now_ms)
-        return list(dict.fromkeys(message for _, message in times[:limit]))
+    def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
+        expired = (each for each in self.rows.values() if 0 < each.expires <= now_ms)
+        return iter([each[1:] for each in sorted((one.expires, one.message, one.queue) for one in expired)])
 
     def find(self, message: int) -> list[Paged]:
         return [each for each in self.rows.values() if each.message == message]
@@ -45,6 +45,5 @@ class MemoryIndex:
     def remove(self, paged: Paged) -> None:
         del self.rows[paged.message, paged.queue]
 
-    def scan(self, queue: int, *, scheduled: bool) -> Iterator[Paged]:
-        found = [each for each in self.rows.values() if each.queue == queue and bool(each.due) == scheduled]
-        return iter(sorted(found, key=_delivery_order))
+    def scan(self, queue: int) -> list[Iterator[Paged]]:
+        return [iter(sorted((each for each in self.rows.values() if each.queue == queue), key=_delivery_order))]

@@ -23,6 +23,7 @@ from journal.errors import (
     TransactionUnknownError,
 )
 from journal.store.model import Message
+from tests.properties.store.plain_window import PlainWindow
 
 Key = tuple[int, str]
 """Message and queue."""
@@ -80,7 +81,6 @@ class Transaction:
     unbound: dict[int, str] = field(default_factory=dict)
     created_address: bool = False
     destroyed_address: bool = False
-    ids: list[bytes] = field(default_factory=list)
 
     @property
     def declarations(self) -> int:
@@ -93,8 +93,8 @@ class Transaction:
 class PlainStore:
     """The whole store. Methods raise Refusal and then have changed nothing."""
 
-    def __init__(self, queues: dict[str, tuple[str, bool]], grace_ms: int) -> None:
-        """`queues`: name to address and whether durable."""
+    def __init__(self, queues: dict[str, tuple[str, bool]], grace_ms: int, window: int) -> None:
+        """`queues`: name to address and whether durable. `window`: how many ids these addresses remember."""
         self.queues = dict(queues)
         self.bindings: dict[int, str] = {}
         """Queues by binding."""
@@ -105,8 +105,7 @@ class PlainStore:
         self.unrouted: set[int] = set()
         self.references: dict[Key, Reference] = {}
         self.transactions: dict[int, Transaction] = {}
-        self.ids: dict[bytes, bool] = {}
-        """Duplicate-detection ids seen: whether durable."""
+        self.windows = {address: PlainWindow(window) for address, _ in queues.values()}
         self.absent: set[str] = set()
         self.grace_until_ms = 0
         self._grace_ms = grace_ms
@@ -174,17 +173,19 @@ class PlainStore:
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 
-    def check_send(self, message: Message, queues: tuple[str, ...], tx: int) -> None:
+    def check_send(self, message: Message, queues: tuple[str, ...], tx: int, *, in_flight: bool = False) -> None:
+        """In flight nothing is said of duplicates: which slot is free depends on what gets durable first."""
         txn = self._open(tx)
         if any(queue not in self.queues for queue in queues):
             raise Refusal(QueueMissingError)
         if any(self.queues[queue][0] != message.address for queue in queues):
             raise Refusal(StoreError)
-        reserved = {each for other in self.transactions.values() for each in other.ids}
-        if message.duplicate_id and (message.duplicate_id in self.ids or message.duplicate_id in reserved):
-            if txn is not None:
+        window = self.windows[message.address]
+        refusal = window.refusal(message.duplicate_id, tx) if message.duplicate_id and not in_flight else None
+        if refusal is not None:
+            if txn is not None and refusal is DuplicateMessageError:
                 txn.refused = True
-            raise Refusal(DuplicateMessageError)
+            raise Refusal(refusal)
 
     def send(self, message_id: int, message: Message, queues: tuple[str, ...], tx: int) -> None:
         """After `check_send`."""
@@ -192,7 +193,7 @@ class PlainStore:
         routed = [((message_id, queue), message.due, message.durable and self.queues[queue][1]) for queue in queues]
         if not tx:
             if message.duplicate_id:
-                self.ids[message.duplicate_id] = message.durable
+                self.windows[message.address].enter(message.duplicate_id, durable=message.durable)
             if not queues:
                 self.unrouted.add(message_id)
             self._arrive(routed)
@@ -203,7 +204,7 @@ class PlainStore:
         self.unrouted.add(message_id)
         txn.routed += routed
         if message.duplicate_id:
-            txn.ids.append(message.duplicate_id)
+            self.windows[message.address].reserve(message.duplicate_id, tx, durable=message.durable)
 
     def _arrive(self, routed: list[tuple[Key, int, bool]]) -> None:
         """What is not durable comes first: it waits for nothing."""
@@ -268,7 +269,7 @@ class PlainStore:
         return {
             key
             for key, reference in self.references.items()
-            if reference.state in ("ready", "scheduled") and self._has_expired(key[0], now_ms)
+            if key[1] in self.queues and reference.state in ("ready", "scheduled") and self._has_expired(key[0], now_ms)
         }
 
     def _hold(self, reference: Reference, holder: str) -> None:
@@ -320,7 +321,7 @@ class PlainStore:
         return {
             key
             for key, reference in self.references.items()
-            if reference.state == "held" and reference.holder == holder
+            if key[1] in self.queues and reference.state == "held" and reference.holder == holder
         }
 
     def deliveries(self, message: int, queue: str, count: int, tx: int) -> None:
@@ -417,8 +418,8 @@ class PlainStore:
         self.address = self.address or txn.created_address
         self.queues |= txn.created
         self.bindings |= txn.bound
-        durable = {self.messages[each].duplicate_id for each in txn.stored if self.messages[each].durable}
-        self.ids.update({each: each in durable for each in txn.ids})
+        for window in self.windows.values():
+            window.settle(tx, entered=True)
 
     def rollback(self, tx: int) -> None:
         txn = self.transactions.pop(tx, None)
@@ -435,6 +436,8 @@ class PlainStore:
             self.unrouted.discard(message)
         for key, _, _ in txn.routed:
             self._forget_unreferenced(key[0])
+        for window in self.windows.values():
+            window.settle(tx, entered=False)
 
     # ---- queues and activations ------------------------------------------------------------------------------------
 
@@ -522,7 +525,8 @@ class PlainStore:
                 del self.messages[message]
                 self.unrouted.discard(message)
                 orphans += 1
-        self.ids = {each: True for each, durable in self.ids.items() if durable}
+        for window in self.windows.values():
+            window.activate()
         for reference in self.references.values():
             reference.due = reference.written_due
             reference.waits = bool(reference.due) and not reference.holder
@@ -536,8 +540,6 @@ class PlainStore:
     def _keep_durable(self, txn: Transaction) -> None:
         for message in [each for each in txn.stored if not self.messages[each].durable]:
             txn.stored.remove(message)
-            if self.messages[message].duplicate_id:
-                txn.ids.remove(self.messages[message].duplicate_id)
             del self.messages[message], self.stored_in[message]
             self.unrouted.discard(message)
         txn.routed = [each for each in txn.routed if each[2]]

@@ -39,7 +39,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
         "durable": st.sampled_from([True, True, False]),
         "due": st.sampled_from([0, 0, 0, 500, 5000]),
         "expires": st.sampled_from([0, 0, 0, 300, 3000]),
-        "duplicate": st.sampled_from([b"", b"", b"", b"x", b"y", b"z"]),
+        "duplicate": st.sampled_from([b"", b"", b"", b"", b"u", b"v", b"x", b"y", b"z"]),
         "transacted": _inside,
         "pick": _picks,
     },

@@ -70,9 +70,7 @@ def said_of(state: QueueState, message_id: int) -> Any:
 
 def beside(loaded: LoadedStore) -> Any:
     """What a load gives beside the state."""
-    return (
-        loaded.windows, loaded.prepared, loaded.due, loaded.outcomes, sorted(loaded.orphans), loaded.orphaned_messages
-    )  # fmt: skip
+    return loaded.windows, loaded.prepared, loaded.outcomes, sorted(loaded.orphans), loaded.orphaned_messages
 
 
 def act(state: QueueState, chance: random.Random, messages: list[int]) -> list[object]:

@@ -35,6 +35,8 @@ from tests.support.stores import StoreNode, kinds_in_journal
 
 SELDOM = 16
 """Every so often a pick is of nothing."""
+WINDOW = 2
+"""Duplicate-detection ids of an address that are remembered: fewer than are drawn."""
 IN_MEMORY = Path("/dev/shm")
 """Thousands of groups are synced, and no disk fails here."""
 
@@ -60,7 +62,7 @@ class StoreMachine(RuleBasedStateMachine):
             in_memory=self.in_memory,
             index=MemoryIndex,
         )
-        self.plain = PlainStore({}, GRACE_MS)
+        self.plain = PlainStore({}, GRACE_MS, WINDOW)
         self.sent = 0
         self.in_flight = False
         """Whether nothing gets durable any more, until the crash."""
@@ -68,10 +70,10 @@ class StoreMachine(RuleBasedStateMachine):
     @initialize()
     def declare(self) -> None:
         for address in ("a", "b"):
-            self.node.store.create_address(address, 1000)
+            self.node.store.create_address(address, WINDOW)
         for name in QUEUES:
             self.node.store.create_queue(config_of(name)).wait()
-        self.plain = PlainStore(QUEUES, GRACE_MS)
+        self.plain = PlainStore(QUEUES, GRACE_MS, WINDOW)
         for to in ("q", "qr", "qrt", "q", "m", ""):
             self.send(
                 to=to, size=10, priority=4, durable=True, due=0, expires=0, duplicate=b"", transacted=False, pick=1
@@ -163,7 +165,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
         tx = self.tx(pick, transacted)
         pending = self.both(
-            lambda: self.plain.check_send(message, targets, tx),
+            lambda: self.plain.check_send(message, targets, tx, in_flight=self.in_flight),
             lambda: self.node.store.send(message, targets, tx),
             durable=durable,
         )

@@ -101,7 +101,7 @@ def test_a_reference_is_as_its_last_update_left_it() -> None:
     }
     assert browse(loaded, AUDIT) == [14]
     assert loaded.state.reattach("one") == [(10 << 10, ORDERS)]
-    assert loaded.due == {12 << 10: NOW, 13 << 10: NOW + 5}
+    assert [loaded.state.message(id << 10).due for id in (11, 12, 13)] == [0, NOW, NOW + 5]
 
 
 def test_a_reference_that_was_settled_and_routed_again_is_a_new_one() -> None:

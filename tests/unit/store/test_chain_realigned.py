@@ -126,6 +126,52 @@ def test_what_another_store_has_settled_already_is_settled_in_the_first_when_its
     require_same(nodes)
 
 
+@pytest.mark.parametrize("settle", [MessageStore.commit, MessageStore.rollback], ids=["commit", "rollback"])
+@pytest.mark.parametrize("settled_by", ["nobody", "second"])
+def test_what_a_transaction_in_doubt_creates_or_destroys_is_left_as_another_store_has_settled_it(
+    nodes: list[StoreNode], settle: Callable[[MessageStore, int], Any], settled_by: str
+) -> None:
+    chain = chain_of(nodes)
+    chain.send(Message("orders", b"in a queue that may go"), ["r"]).wait(WAIT_S)
+    bound = chain.bind("q", "old").wait(WAIT_S)
+    chain.create_address("old").wait(WAIT_S)
+    tx = chain.begin()
+    chain.destroy_queue("r", tx)
+    chain.unbind(bound, tx)
+    chain.destroy_address("old", tx)
+    chain.create_address("new", 5, tx)
+    chain.create_queue(QueueConfig("n", "new"), tx)
+    chain.bind("n", "in it", tx=tx)
+    chain.bind("q", "new", tx=tx)
+    chain.prepare(tx, b"xid").wait(WAIT_S)
+    if settled_by == "second":
+        settle(nodes[1].store, chained_id(tx)).wait(WAIT_S)
+    for node in nodes:
+        node.crash()
+    assert not realigned(nodes)
+    chain = chain_of(nodes)
+    (chain.commit if settle is MessageStore.commit else chain.rollback)(tx).wait(WAIT_S)
+    require_same(nodes)
+    assert not realigned(nodes)
+    for address, queue in [("new", "n")] if settle is MessageStore.commit else [("orders", "r")]:
+        chain.send(Message(address, b"goes on"), [queue]).wait(WAIT_S)
+        taken = chain.take(queue, "h")
+        assert taken is not None
+        chain.acknowledge(taken.message, queue, "h").wait(WAIT_S)
+    require_same(nodes)
+
+
+def test_what_no_transaction_in_doubt_declares_is_still_brought_in_line(nodes: list[StoreNode]) -> None:
+    chain, (first, second) = chain_of(nodes), (node.store for node in nodes)
+    tx = chain.begin()
+    chain.create_queue(QueueConfig("in doubt", "orders"), tx)
+    chain.prepare(tx, b"xid").wait(WAIT_S)
+    first.create_queue(QueueConfig("lacks", "orders")).wait(WAIT_S)
+    second.create_queue(QueueConfig("extra", "orders")).wait(WAIT_S)
+    assert realigned(nodes).declared == 2
+    require_same(nodes)
+
+
 @pytest.mark.parametrize("behind", [0, 1], ids=["first-behind", "second-behind"])
 @pytest.mark.parametrize("seed", range(3))
 def test_a_store_that_lost_the_last_operations_is_brought_in_line(

@@ -15,43 +15,14 @@ from journal.errors import (
     QueueMissingError,
     StoreError,
 )
-from journal.store.model import QueueConfig, ReferenceState
+from journal.store.model import QueueConfig
 from journal.store.queue_state import QueueState
-from tests.support.references import MemoryIndex
-
-ADDRESS, ORDERS, AUDIT = 1 << 10, 2 << 10, 3 << 10
-NOW = 1_700_000_000_000
-
-
-def new_state(node: int = 10**6, queue: int = 10**6, index: MemoryIndex | None = None) -> QueueState:
-    state = QueueState(references_in_memory_max=node, queue_references_in_memory_max=queue, index=index)
-    state.add_address(ADDRESS, "orders")
-    state.add_queue(ORDERS, QueueConfig(name="orders", address="orders"))
-    state.add_queue(AUDIT, QueueConfig(name="audit", address="orders"))
-    return state
+from tests.support.queue_states import ADDRESS, AUDIT, NOW, ORDERS, new_state, send, take_all
 
 
 @pytest.fixture
 def state() -> QueueState:
     return new_state()
-
-
-def send(
-    state: QueueState, message: int, *queues: int, priority: int = 4, due: int = 0, expires: int = 0, timestamp: int = 0
-) -> int:
-    """A message that is durable, in the queues (ORDERS if none is named)."""
-    state.store(message, ADDRESS, priority=priority, size=100, expires=expires, timestamp=timestamp)
-    for queue in queues or (ORDERS,):
-        state.route(message, queue, due=due)
-        state.arrive(message, queue)
-    return message
-
-
-def take_all(state: QueueState, queue: int = ORDERS, now: int = NOW) -> list[int]:
-    taken: list[int] = []
-    while (delivery := state.take(queue, "consumer", now)) is not None:
-        taken.append(delivery.message)
-    return taken
 
 
 # ---- order -------------------------------------------------------------------------------------------------------
@@ -391,131 +362,12 @@ def test_bindings_are_a_queues(state: QueueState) -> None:
     assert state.bindings(ORDERS) == []
 
 
-# ---- paging ------------------------------------------------------------------------------------------------------
-
-
-def test_beyond_its_bound_a_queue_waits_in_the_index_and_comes_in_order() -> None:
-    index = MemoryIndex()
-    state = new_state(queue=10, index=index)
-    for message in range(1, 101):
-        send(state, message, priority=9 if message % 10 == 0 else 4)
-    assert len(index.rows) == 90
-    assert state.queue("orders").ready == 100
-    in_order = [*range(10, 101, 10), *(message for message in range(1, 101) if message % 10)]
-    assert [info.message for info in state.browse(ORDERS)] == in_order
-    assert take_all(state) == in_order
-    assert not index.rows
-
-
-def test_the_nodes_bound_holds_whatever_is_taken_and_given_back() -> None:
-    index = MemoryIndex()
-    state = new_state(node=16, queue=10**6, index=index)
-    for message in range(1, 101):
-        send(state, message, ORDERS, AUDIT)
-    assert state.references_in_memory == 200 - len(index.rows) <= 16
-    for _ in range(100):
-        delivery = state.take(ORDERS, "one", NOW)
-        assert delivery is not None
-        state.acknowledge(delivery.message, ORDERS, "one")
-        state.settled(delivery.message, ORDERS)
-        assert state.references_in_memory <= 16
-        assert state.messages_in_memory <= 16
-    assert take_all(state, AUDIT) == list(range(1, 101))
-
-
-def test_a_message_in_the_index_is_acquired_and_released_like_any_other() -> None:
-    state = new_state(queue=2, index=MemoryIndex())
-    for message in range(1, 11):
-        send(state, message, expires=NOW + 5)
-    assert state.message(8).expires == NOW + 5
-    assert [info.state for info in state.explain(8)] == [ReferenceState.READY]
-    assert state.acquire(8, ORDERS, "one", NOW) == (8, 0)
-    state.release(8, ORDERS)
-    assert take_all(state) == list(range(1, 11))
-
-
-def test_what_is_in_the_index_expires_and_comes_due_too() -> None:
-    state = new_state(queue=2, index=MemoryIndex())
-    for message in range(1, 11):
-        send(state, message, expires=NOW + message)
-    assert sorted(state.expired(NOW + 5, 100)) == [(message, ORDERS) for message in range(1, 6)]
-    for message in range(11, 16):
-        send(state, message, due=NOW + message)
-    assert state.next_due() == NOW + 11
-    assert state.due(NOW + 13) == 3
-    assert take_all(state, now=NOW + 8) == [9, 10, 11, 12, 13]
-
-
-def test_removing_a_queue_empties_its_part_of_the_index() -> None:
-    index = MemoryIndex()
-    state = new_state(queue=2, index=index)
-    for message in range(1, 11):
-        send(state, message, ORDERS)
-    for message in range(11, 21):
-        send(state, message, ORDERS, AUDIT)
-    gone = sorted(state.remove_queue("orders"))
-    assert gone == list(range(1, 11))
-    for message in gone:
-        assert state.message(message).references == 0
-        state.forget(message)
-    assert {each.queue for each in index.rows.values()} == {AUDIT}
-    assert take_all(state, AUDIT) == list(range(11, 21))
-
-
-def test_a_message_stays_in_memory_only_for_a_reference_there() -> None:
-    state = new_state(queue=2, index=MemoryIndex())
-    for message in range(1, 11):
-        send(state, message, AUDIT)
-    for message in range(1, 11):
-        state.route(message, ORDERS)
-        state.arrive(message, ORDERS)
-    assert state.messages_in_memory == 2
-    for message in range(1, 11):
-        assert not state.acknowledge(message, ORDERS)
-        state.settled(message, ORDERS)
-    assert state.messages_in_memory == 2
-    assert take_all(state, AUDIT) == list(range(1, 11))
-
-
-def test_a_reference_in_the_index_counts_when_another_is_settled_or_goes_with_its_queue() -> None:
-    state = new_state(queue=1, index=MemoryIndex())
-    send(state, 1, ORDERS)
-    send(state, 2, ORDERS, AUDIT)
-    assert list(state.remove_queue("orders")) == [1]
-    assert state.message(2).references == 1
-    assert state.acknowledge(2, AUDIT)
-
-
-def test_a_message_that_is_all_in_the_index_is_routed_to_one_more_queue() -> None:
-    state = new_state(queue=1, index=MemoryIndex())
-    for message in (1, 2):
-        send(state, message, ORDERS)
-    for message in (1, 2):
-        state.route(message, AUDIT)
-        state.arrive(message, AUDIT)
-    with pytest.raises(StoreError):
-        state.route(2, ORDERS)
-    assert take_all(state, ORDERS) == [1, 2]
-    assert state.message(2).references == 2
-    assert not state.acknowledge(2, ORDERS, "consumer")
-    assert state.acknowledge(2, AUDIT)
-
-
-def test_what_is_released_comes_before_what_is_in_memory_and_what_arrives_comes_behind_the_index() -> None:
-    state = new_state(queue=4, index=MemoryIndex())
-    for message in range(1, 11):
-        send(state, message)
-    assert state.take(ORDERS, "one", NOW) == (1, 0)
-    assert state.take(ORDERS, "one", NOW) == (2, 0)
-    state.acknowledge(2, ORDERS, "one")
-    send(state, 11)
-    state.release(1, ORDERS)
-    assert take_all(state) == [1, *range(3, 12)]
-
-
-def test_a_message_with_references_in_the_index_is_not_forgotten() -> None:
-    state = new_state(queue=1, index=MemoryIndex())
-    for message in (1, 2):
-        send(state, message)
-    with pytest.raises(StoreError):
-        state.forget(2)
+def test_what_a_holder_has_in_a_queue_that_is_not_listed_is_its_own_and_not_named(state: QueueState) -> None:
+    send(state, 1)
+    state.take(ORDERS, "one", NOW)
+    state.hold_all_over()
+    config = state.queue("orders").config
+    state.unlist_queue(state.queue("orders"))
+    assert state.reattach("one") == []
+    state.add_queue(ORDERS, config)
+    assert (state.reattach("one"), state.is_held_over(1, ORDERS)) == ([(1, ORDERS)], False)

@@ -9,7 +9,7 @@ from journal.store.references import FREE, HELD, READY, SETTLING, STATE, Referen
 
 
 def add_message(table: References, message: int) -> int:
-    return table.add_message(message, 1, 4, 100, 0, 0, True, ())
+    return table.add_message(message, 1, 4, 100, 0, 0, True, (), 0)
 
 
 def lined_up(count: int) -> tuple[References, Line, list[int]]:

@@ -191,3 +191,21 @@ def test_a_loaded_window_reuses_slots_in_order_of_age() -> None:
         assert window.next_slot() == slot
         window.enter(duplicate_id, slot)
     assert window.ids() == {b"x", b"y", b"z"}
+
+
+@BOTH
+def test_ids_that_were_reserved_and_rolled_back_make_no_other_forgotten_too_early(
+    node: StoreNode, reactivate: Reactivate
+) -> None:
+    store = node.store
+    for each in (b"a", b"b", b"c"):
+        send(store, each)
+    first, second = store.begin(), store.begin()
+    for tx, each in ((first, b"d"), (second, b"e"), (first, b"f")):
+        send(store, each, tx)
+    for tx in (first, second):
+        store.rollback(tx).wait()
+    send(store, b"g")
+    assert remembered(store) == b"bcg"
+    store.flush().wait()
+    assert remembered(reactivate(node)) == b"bcg"

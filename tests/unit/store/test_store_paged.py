@@ -181,6 +181,24 @@ def test_what_waits_in_the_index_becomes_due_and_expires(node: StoreNode, reacti
     assert store.expired() == []
 
 
+@BOTH
+def test_a_later_route_goes_by_when_the_message_itself_is_due(node: StoreNode, reactivate: Reactivate) -> None:
+    store = node.store
+    due = node.clock() + 100
+    sent = fill(store, due=due)
+    store.schedule(sent[-2], "q", 0).wait()
+    store = reactivate(node)
+    require_paged(node)
+    for message in sent[-2:]:
+        store.route(message, "r").wait()
+    store.route(sent[-3], "r", due + 1).wait()
+    for _ in range(2):
+        assert [(info.message, info.due) for info in infos(store, "r")] == [
+            (sent[-2], due), (sent[-1], due), (sent[-3], due + 1)
+        ]  # fmt: skip
+        store = reactivate(node)
+
+
 def test_what_is_held_by_one_who_lets_go_waits_in_the_index_again(node: StoreNode, store: MessageStore) -> None:
     sent = fill(store)
     assert len(taken(store)) == MESSAGES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +23,7 @@ from journal.errors import (
 from journal.store.model import Message, QueueConfig, ReferenceInfo, ReferenceState
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import ADDRESS, BINDING, MESSAGE, QUEUE
+from tests.support.references import MemoryIndex
 from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, refuse, send, taken
 
 Settle = Callable[[MessageStore, int], object]
@@ -355,3 +357,32 @@ def test_a_message_of_a_queue_that_a_transaction_destroys_is_settled_elsewhere_m
     store.commit(tx).wait()
     assert kinds_in_journal(node)[MESSAGE] == 0
     refuse(MessageMissingError, lambda: store.message(sent))
+
+
+@pytest.mark.parametrize("in_memory", [(10**6, 10**6), (8, 2)], ids=["in-memory", "paged"])
+@SETTLE
+def test_what_a_destroyed_queue_has_is_told_to_nobody_until_it_is_back(
+    tmp_path: Path, in_memory: tuple[int, int], commit: bool
+) -> None:
+    """What expired in it, and what holders have: none of it could be settled, and it must not hide what could."""
+    with StoreNode(tmp_path / "node", in_memory=in_memory, index=MemoryIndex) as node:
+        store = node.store
+        declare(store, "q", "r")
+        held = send(store, b"held")
+        assert store.take("q", "h") is not None
+        of_q = [(send(store, b"%d" % number, expires=node.clock() + 10), "q") for number in range(5)]
+        of_r = [(send(store, b"r", "r", expires=node.clock() + 20), "r")]
+        tx = store.begin()
+        store.destroy_queue("q", tx)
+        store.prepare(tx, b"xid").wait()
+        node.clock.now_ms += 100
+        for _ in range(2):
+            assert (store.expired(limit=5), store.reattach("h")) == (of_r, [])
+            store = node.crash()
+        (store.commit if commit else store.rollback)(tx).wait()
+        if not commit:
+            assert (sorted(store.expired()), store.reattach("h")) == ([*of_q, *of_r], [(held, "q")])
+            store.acknowledge(held, "q", "h").wait()
+        for message, queue in store.expired():
+            store.expire(message, queue).wait()
+        assert (store.expired(), store.reattach("h"), kinds_in_journal(node)[MESSAGE]) == ([], [], 0)

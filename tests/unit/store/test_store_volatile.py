@@ -118,6 +118,28 @@ def test_prepare_says_what_would_not_survive(node: StoreNode, store: MessageStor
     assert bodies(store) == [b"durable"]
 
 
+def test_prepare_says_which_queues_and_bindings_would_not_survive(store: MessageStore) -> None:
+    store.create_queue(QueueConfig("temporary", "orders", durable=False))
+    bound = [store.bind("temporary", "key").id, store.bind("q", "key").wait()]
+    tx = store.begin()
+    for queue in ("temporary", "q"):
+        store.bind(queue, "other", tx=tx)
+    for binding in bound:
+        store.unbind(binding, tx)
+    store.create_queue(QueueConfig("new", "orders", durable=False), tx)
+    assert store.prepare(tx, b"xid").not_durable.declarations == (
+        "create queue new", "bind queue temporary", "unbind queue temporary"
+    )  # fmt: skip
+
+
+def test_bindings_of_a_queue_that_goes_are_not_told_beside_it(store: MessageStore) -> None:
+    store.create_queue(QueueConfig("temporary", "orders", durable=False))
+    binding, tx = store.bind("temporary", "key").id, store.begin()
+    store.unbind(binding, tx)
+    store.destroy_queue("temporary", tx)
+    assert store.prepare(tx, b"xid").not_durable.declarations == ("destroy queue temporary",)
+
+
 @pytest.mark.parametrize("stored_durable", [True, False])
 @pytest.mark.parametrize("sent_durable", [True, False])
 @pytest.mark.parametrize("transacted", [True, False])
