@@ -1,4 +1,4 @@
-"""`kafka-journal tx`: prepared transactions, listed, looked at, and settled by hand."""
+"""`kafka-journal tx`: prepared transactions, listed, looked at, settled by hand; and what became of settled ones."""
 
 from __future__ import annotations
 
@@ -22,15 +22,18 @@ from journal.cli.common import (
     print_json,
     print_table,
 )
+from journal.cli.operations.outcomes import forgettable
 from journal.cli.operations.places import NodeOption, looking, settling
 from journal.cli.operations.ports import Json
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.text import duration, printable
 from journal.config import Settings
 
-app = typer.Typer(no_args_is_help=True, help="Prepared transactions: list, show, commit, rollback.")
+app = typer.Typer(no_args_is_help=True, help="Prepared transactions: list, show, commit, rollback, forget.")
 
 TxArgument = Annotated[int, typer.Argument(min=1, max=2**63 - 1, help="The transaction's id, as `tx list` shows it.")]
+
+XidArgument = Annotated[str, typer.Argument(metavar="XID", help="The xid, as `tx list` shows it.")]
 
 
 # ---- commands ----------------------------------------------------------------------------------------------
@@ -39,16 +42,24 @@ TxArgument = Annotated[int, typer.Argument(min=1, max=2**63 - 1, help="The trans
 @app.command("list", cls=OptionalValueCommand)
 @journal_command
 def list_(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) -> None:
-    """The transactions in doubt, as of the WAL's committed end. Needs no worker and disturbs nobody."""
+    """The transactions in doubt, and the outcomes that are kept until those who have to hear of them have.
+
+    As of the WAL's committed end. Needs no worker and disturbs nobody.
+    """
     settings = chosen.settings()
     with looking(settings, node) as looks:
-        found = looks.in_doubt()
+        found = looks.transactions()
     if as_json:
-        print_json(found)
-    elif not found:
-        typer.echo(f"journal {settings.journal} has no transactions in doubt")
+        print_json(found._asdict())
+        return
+    if found.in_doubt:
+        lines = [_summary_row(line) for line in found.in_doubt]
+        print_table(f"in doubt in journal {settings.journal}", _COLUMNS, lines)
     else:
-        print_table(f"in doubt in journal {settings.journal}", _COLUMNS, [_summary_row(line) for line in found])
+        typer.echo(f"journal {settings.journal} has no transactions in doubt")
+    if found.outcomes:
+        lines = [_outcome_row(line) for line in found.outcomes]
+        print_table(f"outcomes kept in journal {settings.journal}", _OUTCOME_COLUMNS, lines)
 
 
 @app.command(cls=OptionalValueCommand)
@@ -96,6 +107,34 @@ def rollback(
     _settle(chosen.settings(), tx, "rollback", node=node, take_over=take_over, yes=yes, as_json=as_json)
 
 
+@app.command(cls=OptionalValueCommand)
+@journal_command
+def forget(
+    chosen: Chosen,
+    xid: XidArgument,
+    node: NodeOption = None,
+    take_over: TakeOverOption = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop the outcome of a transaction that was settled by hand, of which its coordinator will not ask any more."""
+    settings = chosen.settings()
+    with looking(settings, node) as looks:
+        line = forgettable(looks.transactions().outcomes, xid, settings.journal)
+    if not yes:
+        print_facts("outcome", dict(zip(_OUTCOME_COLUMNS, _outcome_row(line), strict=True)), to=errors)
+        confirm(f"forget what became of xid {xid}? Its coordinator hears nothing of it any more", yes=yes)
+    with (
+        StepProgress() as progress,
+        settling(settings, node, of_a_store=False, take_over=take_over, progress=progress) as settles,
+    ):
+        epoch = settles.forget(xid, operator=operator())
+    if as_json:
+        print_json(line | {"operator": operator(), "epoch": epoch})
+    else:
+        typer.echo(f"the outcome of xid {xid} is forgotten")
+
+
 def _settle(
     settings: Settings, tx: int, outcome: str, *, node: str | None, take_over: bool, yes: bool, as_json: bool
 ) -> None:
@@ -125,8 +164,17 @@ _COLUMNS = ("tx", "xid or data", "age", "queues", "messages", "operations", "rec
 def _summary_row(line: Json) -> tuple[object, ...]:
     queues = ", ".join(f"{name} ({_effects(counts)})" for name, counts in line["queues"].items())
     shards = ", ".join(map(str, line["shards"]))
+    if len(line["shards"]) < line["prepared_in"]:
+        shards += f" of the {line['prepared_in']} it was prepared in"
     age = duration(line["age_seconds"])
     return line["tx"], line["text"], age, queues, line["messages"], line["operations"], line["records"], shards
+
+
+_OUTCOME_COLUMNS = ("xid", "decision", "age", "record")
+
+
+def _outcome_row(line: Json) -> tuple[object, ...]:
+    return line["text"], line["decision"], duration(line["age_seconds"]), line["record"]
 
 
 def _effects(counts: dict[str, int]) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from journal.store.transactions import NOTHING, NotDurable
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import KeptOutcome
 from journal.xa.ports import Waitable
@@ -62,13 +63,15 @@ class Branch:
     """When it times out, unless it is prepared before."""
     since_ms: float = 0.0
     """When it was prepared, as far as this process knows."""
+    not_durable: NotDurable = NOTHING
+    """What of it, prepared by this process, a crash would take."""
     working: int = 1
     """Sessions that work in it."""
     suspended: int = 0
     """Sessions that have suspended their work in it."""
     doomed_as: XaCode = XaCode.RBROLLBACK
     owes_rollback: bool = False
-    """It has timed out and the store does not know yet."""
+    """It has timed out, and what it holds has not been given back yet."""
     pending: Waitable | None = None
     """Of the prepare, commit or rollback under way, once it was accepted."""
     rows: Sequence[KeptOutcome] = ()
@@ -84,7 +87,7 @@ class Branch:
         """It can only be rolled back from now on; `code` says so to whoever asks for more."""
         self.become(BranchState.DOOMED)
         self.doomed_as = code
-        self.owes_rollback = code is XaCode.RBTIMEOUT and bool(self.tx)
+        self.owes_rollback = code is XaCode.RBTIMEOUT
 
     def expires(self, now_ms: float) -> bool:
         """Whether its time is over; a branch that is prepared, or about to be, has all the time."""

@@ -14,7 +14,7 @@ class Branches:
     """Not thread-safe: its resource's lock guards it.
 
     A branch whose prepare, commit or rollback was accepted is told that this is durable when it is next looked at,
-    whoever waited for it and gave up.
+    whoever waited for it and gave up; and one whose time is over is doomed then.
     """
 
     def __init__(self, outcomes: Outcomes, loaded: LoadedRows, clock_ms: ClockMs, branches_max: int) -> None:
@@ -61,7 +61,9 @@ class Branches:
         return [branch for branch in self.all() if branch.state is BranchState.PREPARED]
 
     def catch_up(self, branch: Branch) -> None:
-        """Take what has become durable into the state."""
+        """Take what has become durable, and what the clock says, into the state."""
+        if branch.expires(self._clock_ms()):
+            branch.doom(XaCode.RBTIMEOUT)
         pending = branch.pending
         if pending is None or not pending.done or pending.error is not None:
             return

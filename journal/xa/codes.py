@@ -16,3 +16,7 @@ class XaCode(IntEnum):
     INVAL = -5  # parts of the wrong size
     PROTO = -6  # not in a state that allows the call
     DUPID = -8  # the xid is in use
+
+
+ROLLBACKS = frozenset({XaCode.RBROLLBACK, XaCode.RBTIMEOUT})
+"""As the answer of a prepare or a commit: the branch has been rolled back and is gone, so that nobody calls again."""

@@ -25,7 +25,7 @@ from typing import Any
 from journal.errors import ConfigError, XidError
 from journal.v1.store_pb2 import Outcome
 from journal.xa.data_manager import StoreDataManager
-from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, KeptOutcome
+from journal.xa.outcomes import COMMITTED, HEURISTIC, HEURISTIC_COMMIT, KeptOutcome
 from journal.xa.ports import Participant, TwoPhaseConnection
 from journal.xa.resource import XaResource
 from journal.xa.xid import Xid, make_xid
@@ -48,7 +48,7 @@ class Recovery:
     committed: list[Xid] = field(default_factory=list)
     rolled_back: list[Xid] = field(default_factory=list)
     forgotten: list[Xid] = field(default_factory=list)
-    """Outcomes that had been confirmed, or were now."""
+    """Outcomes that had been confirmed, or were now, or that nobody has to hear of any more."""
     unreachable: list[str] = field(default_factory=list)
     """Participants that could not be asked: call again later."""
 
@@ -84,7 +84,8 @@ class Coordinator:
     def join(self, manager: Any, *, timeout_ms: float = math.inf) -> StoreDataManager:
         """Have the store take part in the current transaction of a manager of the `transaction` package.
 
-        Unless it votes within `timeout_ms` it can only abort.
+        Unless it votes within `timeout_ms` it can only abort; what it holds is given back by an abort or by
+        `XaResource.expire`, which an `InDoubtWatch` calls.
         """
         gtrid = b"%s%s.%x" % (self._prefix, self._instance, next(self._numbers))
         xid = make_xid(FORMAT_ID, gtrid, _STORE)
@@ -121,20 +122,28 @@ class Coordinator:
     def recover(self) -> Recovery:
         """Settle what earlier coordinators of this journal left, and what was decided and not confirmed.
 
+        What became of store branches that were settled by hand or by policy is forgotten once no participant has a
+        branch that would have to hear of it: one that is left out here must have none in doubt.
         Raises the journal's errors (FencedError: another node is active, and will recover).
         """
         done = Recovery()
         with self._recovering:
             for line in self._resource.in_doubt():
-                if self._is_left(line.xid) and line.xid.bqual == _STORE:
+                # one whose rollback was decided by hand is the resource's to finish
+                left = self._is_left(line.xid) and self._resource.outcome(line.xid) is None
+                if left and line.xid.bqual == _STORE:
                     self._resource.tpc_rollback(line.xid)
                     done.rolled_back.append(line.xid)
+            # as of before any participant lists its branches, as those that are owed
+            by_hand = [kept for kept in self._resource.outcomes() if self._is_stores_own(kept)]
             for participant in self._participants:
                 try:
                     self._recover_participant(participant, done)
                 except participant.errors as error:
                     log.warning("participant %s cannot be asked for its branches: %s", participant.name, error)
                     done.unreachable.append(participant.name)
+            if not done.unreachable:
+                self._forget(by_hand, done)
         return done
 
     def _recover_participant(self, participant: Participant, done: Recovery) -> None:
@@ -155,7 +164,10 @@ class Coordinator:
                     self._settle(participant, connection, own, xid, done.rolled_back, commit=False)
         finally:
             connection.close()
-        for kept in owed:
+        self._forget(owed, done)
+
+    def _forget(self, outcomes: Sequence[KeptOutcome], done: Recovery) -> None:
+        for kept in outcomes:
             self._resource.forget(kept.xid)
             done.forgotten.append(kept.xid)
 
@@ -200,6 +212,11 @@ class Coordinator:
 
     def _is_owed(self, kept: KeptOutcome, participant: Participant) -> bool:
         return kept.decision == COMMITTED and kept.xid.bqual == participant.name.encode() and self._is_left(kept.xid)
+
+    def _is_stores_own(self, kept: KeptOutcome) -> bool:
+        """Whether it is of a store's branch that was settled without its coordinator, and that is over."""
+        settled = kept.decision in HEURISTIC and kept.xid.bqual == _STORE and self._is_left(kept.xid)
+        return settled and self._resource.state_of(kept.xid) is None
 
     def _fate(self, xid: Xid) -> Outcome.Decision.ValueType | None:
         """The outcome for a branch: its own, or the store's if that was settled by hand."""

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
-from journal.errors import JournalError, StateError
+from journal.errors import JournalError, StateError, XidError
 from journal.xa.branch import BranchState
+from journal.xa.codes import ROLLBACKS
 from journal.xa.ports import Participant, TwoPhaseConnection
 from journal.xa.resource import XaResource
 from journal.xa.xid import Xid, text
@@ -106,7 +107,14 @@ class StoreDataManager:
 
     def tpc_vote(self, transaction: object) -> None:
         """First phase."""
-        self._resource.tpc_prepare(self.xid)
+        try:
+            self._resource.tpc_prepare(self.xid)
+        except XidError as error:
+            if error.code in ROLLBACKS:
+                self._become(Decision.ROLLED_BACK)
+            raise
+        if lost := self._resource.not_durable(self.xid):
+            log.info("xid %s is prepared; a crash before it is settled would take of it: %s", text(self.xid), lost)
 
     def tpc_finish(self, transaction: object) -> None:
         """The decision. An error that leaves it open (the journal refused) is followed by `tpc_abort`; after any

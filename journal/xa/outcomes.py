@@ -18,8 +18,9 @@ from journal.errors import RowError, XidError
 from journal.limits import VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import ADD
 from journal.v1.store_pb2 import OUTCOME, Outcome
+from journal.xa.codes import XaCode
 from journal.xa.ports import LoadedRows, OutcomeRecords
-from journal.xa.xid import Xid, message_of, xid_of
+from journal.xa.xid import Xid, message_of, refusal, xid_of
 
 COMMITTED = Outcome.COMMITTED
 HEURISTIC_COMMIT = Outcome.HEURISTIC_COMMIT
@@ -67,6 +68,14 @@ class Outcomes:
 
     def get(self, xid: Xid) -> KeptOutcome | None:
         return self._kept.get(xid)
+
+    def require_none_heuristic(self, xid: Xid) -> None:
+        """Raises XidError (HEURCOM, HEURRB)."""
+        kept = self._kept.get(xid)
+        if kept is not None and kept.decision in HEURISTIC:
+            committed = kept.decision == HEURISTIC_COMMIT
+            code = XaCode.HEURCOM if committed else XaCode.HEURRB
+            raise refusal(code, xid, f"was {'committed' if committed else 'rolled back'} without its coordinator")
 
     def all(self) -> list[KeptOutcome]:
         return list(self._kept.values())

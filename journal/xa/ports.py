@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from journal.acceptance import PlainOperation
 from journal.errors import JournalError
+from journal.store.transactions import NotDurable
 
 ClockMs = Callable[[], float]
 """Milliseconds since 1970."""
@@ -23,6 +24,14 @@ class Waitable(Protocol):
 
     def wait(self, timeout_s: float | None = None) -> object:
         """Block until done; raises the error, or DeadlineError when `timeout_s` passes first."""
+
+
+@runtime_checkable
+class SaysNotDurable(Protocol):
+    """A prepare of what may hold more than is durable: a store's; a journal holds nothing else."""
+
+    @property
+    def not_durable(self) -> NotDurable: ...
 
 
 class Transactions(Protocol):

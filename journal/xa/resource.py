@@ -14,7 +14,8 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import Enum
 from typing import NamedTuple
 
@@ -29,13 +30,14 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
+from journal.store.transactions import NOTHING, NotDurable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
 from journal.xa.branch import Branch, BranchState
 from journal.xa.branches import Branches
-from journal.xa.codes import XaCode
+from journal.xa.codes import ROLLBACKS, XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK, KeptOutcome, Outcomes
-from journal.xa.ports import ClockMs, LoadedRows, OutcomeRecords, Transactions, Waitable
+from journal.xa.ports import ClockMs, LoadedRows, OutcomeRecords, SaysNotDurable, Transactions, Waitable
 from journal.xa.xid import Xid, encode_xid, make_xid, refusal, text
 
 log = logging.getLogger(__name__)
@@ -137,8 +139,12 @@ class XaResource:
             self._branches.begin(xid, self._clock_ms() + timeout_ms)
 
     def tpc_prepare(self, xid: Xid) -> Vote:
-        """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it."""
-        with self._lock:
+        """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it.
+
+        What of it a crash would take all the same, `not_durable` tells. Raises XidError: NOTA, PROTO, or a rollback
+        code: the branch was doomed or its time was over; it is rolled back and gone.
+        """
+        with self._ending_the_doomed(xid), self._lock:
             branch = self._branches.require(xid)
             branch.require_willing()
             branch.require_left()
@@ -149,17 +155,17 @@ class XaResource:
             branch.become(BranchState.PREPARING)
             branch.since_ms = self._clock_ms()
         data = encode_xid(xid, branch.since_ms)
-        self._carry_out(branch, before, lambda: self._transactions.prepare(branch.tx, data))
+        self._carry_out(branch, before, lambda: self._prepared(branch, data))
         return Vote.COMMIT
 
     def tpc_commit(self, xid: Xid, *, one_phase: bool = False, confirm: Sequence[Xid] = ()) -> None:
         """Commit a prepared branch, or with `one_phase` one that is not.
 
         The same group keeps an outcome for each other branch in `confirm`, until `forget`: so it is the decision.
-        Raises XidError: NOTA, PROTO, a rollback code for a doomed branch, a heuristic one until `forget`.
+        Raises XidError: NOTA, PROTO, a rollback code as `tpc_prepare`, a heuristic one until `forget`.
         """
-        with self._lock:
-            self._require_no_heuristic(xid)
+        with self._ending_the_doomed(xid), self._lock:
+            self._outcomes.require_none_heuristic(xid)
             branch = self._branches.require(xid)
             branch.require_willing()
             branch.require_left()
@@ -178,7 +184,7 @@ class XaResource:
     def tpc_rollback(self, xid: Xid) -> None:
         """Roll a branch back. Raises XidError: NOTA, PROTO while sessions are at work, a heuristic code."""
         with self._lock:
-            self._require_no_heuristic(xid)
+            self._outcomes.require_none_heuristic(xid)
             branch = self._branches.require(xid)
             doomed = branch.state is BranchState.DOOMED
             if not doomed:
@@ -229,22 +235,25 @@ class XaResource:
         with self._lock:
             self._branches.require(xid).resume()
 
-    def expire(self, now_ms: float) -> list[Xid]:
-        """Doom unprepared branches whose time is over and roll their work back; those newly doomed. Call it often."""
+    def expire(self) -> list[Xid]:
+        """Roll back the work of unprepared branches whose time is over, so that they hold nothing; their xids.
+
+        Call it often, or have an `InDoubtWatch` do so: every other call refuses such a branch and leaves its locks.
+        """
         with self._lock:
-            late = [branch for branch in self._branches.all() if branch.expires(now_ms)]
-            for branch in late:
-                branch.doom(XaCode.RBTIMEOUT)
             owing = [branch for branch in self._branches.all() if branch.owes_rollback]
+        done = []
         for branch in owing:
             try:
-                self._rolled_back(branch.tx, may_be_gone=True)
-                branch.owes_rollback = False
+                if branch.tx:
+                    self._rolled_back(branch.tx, may_be_gone=True)
             except FullError as error:
                 log.info("the rollback of xid %s waits for room: %s", text(branch.xid), error)
-        for branch in late:
-            log.warning("xid %s has timed out before its prepare and can only be rolled back", text(branch.xid))
-        return [branch.xid for branch in late]
+                continue
+            branch.owes_rollback = False
+            done.append(branch.xid)
+            log.warning("xid %s has timed out before its prepare: what it did is rolled back", text(branch.xid))
+        return done
 
     def settle(self, xid: Xid, *, commit: bool) -> None:
         """Settle a branch in doubt in place of its coordinator; the outcome is kept until it has heard (`forget`)."""
@@ -306,6 +315,12 @@ class XaResource:
             branch = self._branches.look(xid)
             return None if branch is None else branch.state
 
+    def not_durable(self, xid: Xid) -> NotDurable:
+        """What of a prepared branch a crash would take. Nothing of one that a load found: it is gone already."""
+        with self._lock:
+            branch = self._branches.look(xid)
+            return NOTHING if branch is None else branch.not_durable
+
     def xid_of(self, tx: int) -> Xid | None:
         """Of the branch, whatever its state, whose transaction this is; None for one that is no branch's."""
         with self._lock:
@@ -354,6 +369,22 @@ class XaResource:
         with self._lock:
             self._branches.catch_up(branch)
 
+    @contextmanager
+    def _ending_the_doomed(self, xid: Xid) -> Iterator[None]:
+        """Whoever hears a rollback code here does not call again (X/Open): the branch has ended before."""
+        try:
+            yield
+        except XidError as error:
+            if error.code in ROLLBACKS:
+                self.tpc_rollback(xid)
+            raise
+
+    def _prepared(self, branch: Branch, data: bytes) -> Waitable:
+        pending = self._transactions.prepare(branch.tx, data)
+        if isinstance(pending, SaysNotDurable):
+            branch.not_durable = pending.not_durable
+        return pending
+
     def _decided_rollback(self, tx: int, made: KeptOutcome, *, decided: bool) -> Waitable:
         """The decision goes first: a crash between the two leaves a rollback that `start` finishes."""
         if not decided:
@@ -370,13 +401,6 @@ class XaResource:
             if may_be_gone:
                 return completed()
             raise
-
-    def _require_no_heuristic(self, xid: Xid) -> None:
-        kept = self._outcomes.get(xid)
-        if kept is not None and kept.decision in HEURISTIC:
-            committed = kept.decision == HEURISTIC_COMMIT
-            code = XaCode.HEURCOM if committed else XaCode.HEURRB
-            raise refusal(code, xid, f"was {'committed' if committed else 'rolled back'} without its coordinator")
 
     def _tx(self, branch: Branch) -> int:
         if not branch.tx:

@@ -12,8 +12,9 @@ import math
 from enum import Enum
 
 from journal.errors import JournalError, XidError
+from journal.store.transactions import NotDurable
 from journal.xa.branch import BranchState
-from journal.xa.codes import XaCode
+from journal.xa.codes import ROLLBACKS, XaCode
 from journal.xa.resource import Vote, XaResource
 from journal.xa.xid import Xid
 
@@ -24,13 +25,17 @@ class SessionState(Enum):
     FREE = "free"  # it has no branch
     WORKING = "working"  # it works in one
     PREPARED = "prepared"  # it has prepared one
+    ROLLED_BACK = "rolled back"  # its branch has answered a rollback code and is gone: as free
 
 
 _NEXT: dict[SessionState, frozenset[SessionState]] = {
     SessionState.FREE: frozenset({SessionState.WORKING}),
-    SessionState.WORKING: frozenset({SessionState.FREE, SessionState.PREPARED}),
+    SessionState.WORKING: frozenset({SessionState.FREE, SessionState.PREPARED, SessionState.ROLLED_BACK}),
     SessionState.PREPARED: frozenset({SessionState.FREE}),
+    SessionState.ROLLED_BACK: frozenset({SessionState.FREE, SessionState.WORKING}),
 }
+
+_FREE = (SessionState.FREE, SessionState.ROLLED_BACK)
 
 
 def valid_transition(now: SessionState, then: SessionState) -> bool:
@@ -55,12 +60,17 @@ class Session:
         """The store's transaction of its branch. A branch that nobody asked for it is read-only."""
         return self._resource.tx(self._require(SessionState.WORKING))
 
+    @property
+    def not_durable(self) -> NotDurable:
+        """What of its prepared branch a crash would take."""
+        return self._resource.not_durable(self._require(SessionState.PREPARED))
+
     def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
         return self._resource.xid(format_id, gtrid, bqual)
 
     def tpc_begin(self, xid: Xid, *, join: bool = False, timeout_ms: float = math.inf) -> None:
         """Work in a new branch, or with `join` in one that another session works or has worked in."""
-        self._require(SessionState.FREE)
+        self._require(*_FREE)
         if xid in self._suspended:
             raise XidError("this session has suspended that branch: resume it", code=XaCode.PROTO)
         if join:
@@ -79,7 +89,7 @@ class Session:
 
     def resume(self, xid: Xid) -> None:
         """Work again in a branch that this session has suspended."""
-        self._require(SessionState.FREE)
+        self._require(*_FREE)
         if xid not in self._suspended:
             raise XidError("this session has not suspended that branch", code=XaCode.PROTO)
         self._resource.resume(xid)
@@ -92,13 +102,15 @@ class Session:
         self._become(SessionState.FREE)
 
     def tpc_prepare(self) -> Vote:
-        """First phase. Refused (others are at work in the branch, say), the session works in it as before."""
+        """First phase. Refused (others are at work in the branch, say), the session works in it as before; after a
+        rollback code, here or of `tpc_commit`, the branch is gone, and `tpc_rollback` may be called or not.
+        """
         xid = self._require(SessionState.WORKING)
         self._leave(xid)
         try:
             vote = self._resource.tpc_prepare(xid)
-        except JournalError:
-            self._stay_or_go(xid)
+        except JournalError as error:
+            self._stay_or_go(xid, error)
             raise
         self._become(SessionState.PREPARED if vote is Vote.COMMIT else SessionState.FREE, xid)
         return vote
@@ -106,7 +118,7 @@ class Session:
     def tpc_commit(self, xid: Xid | None = None) -> None:
         """Second phase; without a prepare, the only one. With an xid, outside of a branch: for recovery."""
         if xid is not None:
-            self._require(SessionState.FREE)
+            self._require(*_FREE)
             self._resource.tpc_commit(xid)
             return
         current = self._require(SessionState.WORKING, SessionState.PREPARED)
@@ -115,24 +127,27 @@ class Session:
             self._leave(current)
         try:
             self._resource.tpc_commit(current, one_phase=one_phase)
-        except JournalError:
-            self._stay_or_go(current)
+        except JournalError as error:
+            self._stay_or_go(current, error)
             raise
         self._become(SessionState.FREE)
 
     def tpc_rollback(self, xid: Xid | None = None) -> None:
         """Roll the session's branch back, prepared or not. With an xid, outside of a branch: for recovery."""
         if xid is not None:
-            self._require(SessionState.FREE)
+            self._require(*_FREE)
             self._resource.tpc_rollback(xid)
             return
-        current = self._require(SessionState.WORKING, SessionState.PREPARED)
+        current = self._require(SessionState.WORKING, SessionState.PREPARED, SessionState.ROLLED_BACK)
+        if self._state is SessionState.ROLLED_BACK:
+            self._become(SessionState.FREE)
+            return
         if self._state is SessionState.WORKING:
             self._leave(current)
         try:
             self._resource.tpc_rollback(current)
-        except JournalError:
-            self._stay_or_go(current)
+        except JournalError as error:
+            self._stay_or_go(current, error)
             raise
         self._become(SessionState.FREE)
 
@@ -159,10 +174,12 @@ class Session:
         if self._resource.state_of(xid) is BranchState.ACTIVE:
             self._resource.end(xid, failed=failed)
 
-    def _stay_or_go(self, xid: Xid) -> None:
+    def _stay_or_go(self, xid: Xid, error: JournalError) -> None:
         """After an error: as before, unless the branch is gone or nobody knows what became of it."""
         found = self._resource.state_of(xid)
-        if self._state is SessionState.PREPARED:
+        if isinstance(error, XidError) and error.code in ROLLBACKS:
+            self._become(SessionState.ROLLED_BACK)
+        elif self._state is SessionState.PREPARED:
             if found is not BranchState.PREPARED:
                 self._become(SessionState.FREE)
         elif found in (BranchState.ACTIVE, BranchState.IDLE):
@@ -181,7 +198,7 @@ class Session:
         if not valid_transition(self._state, state):
             raise XidError(f"a session that is {self._state.value} cannot become {state.value}", code=XaCode.PROTO)
         self._state = state
-        self._current = None if state is SessionState.FREE else xid
+        self._current = None if state in _FREE else xid
 
 
 _NO_BRANCH = Xid(-1, b"", b"")

@@ -1,18 +1,21 @@
-"""`InDoubtWatch`: applies a node's `on_in_doubt` while it is active, from time to time.
+"""`InDoubtWatch`: applies a node's `on_in_doubt` while it is active, from time to time, and branches' time-outs.
 
     watch = InDoubtWatch(resource, policy, clock_ms=wall_ms)   # when the node is active
     watch.start()
     ...
     watch.stop()                                               # before the store is closed
 
-It settles in a thread of its own, as that waits until each outcome is durable. Safe without being stopped: whatever it
-still does goes through the activation's store and journal, which end it.
+It settles in a thread of its own, as that waits until each outcome is durable. Whatever it still does after its
+activation goes through that one's store and journal, which refuse it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
+import time
+from collections.abc import Callable
 
 from journal.errors import JournalError, OperatingError
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
@@ -25,6 +28,9 @@ LOOK_EVERY_MAX_S = 60.0
 """However long the policy's age is; while a shorter one passes it is looked at ten times."""
 
 LOOK_EVERY_MIN_S = 0.1
+
+EXPIRE_EVERY_S = 1.0
+"""Between two looks for branches that have timed out: so much longer one that is abandoned may keep its locks."""
 
 
 class InDoubtWatch:
@@ -65,21 +71,28 @@ class InDoubtWatch:
         return f"on_in_doubt is {action}, after {self._policy.age_ms / 1000:g} s"
 
     def _run(self) -> None:
+        settle_at = -math.inf
         try:
             while not self._stop.is_set():
-                if self._pass() and self._policy.action is OnInDoubt.KEEP:
-                    return
-                self._stop.wait(self._every_s)
+                self._try(self._resource.expire)
+                if time.monotonic() >= settle_at:
+                    done = self._try(self._settle)
+                    kept = done and self._policy.action is OnInDoubt.KEEP
+                    settle_at = math.inf if kept else time.monotonic() + self._every_s
+                self._stop.wait(min(self._every_s, EXPIRE_EVERY_S))
         except JournalError as error:
             if not self._stop.is_set():
-                log.warning("on_in_doubt settles nothing more in this activation: %s", error)
+                log.warning("nothing in doubt is settled or timed out any more in this activation: %s", error)
 
-    def _pass(self) -> bool:
-        """Settle what is to be settled by now; False: another time, the journal cannot do it now."""
+    def _settle(self) -> None:
+        self._resource.finish()
+        self._policy.apply(self._resource, self._clock_ms())
+
+    def _try(self, act: Callable[[], object]) -> bool:
+        """Whether it did all that is due; False: another time, the journal cannot do it now."""
         try:
-            self._resource.finish()
-            self._policy.apply(self._resource, self._clock_ms())
+            act()
         except OperatingError as error:
-            log.info("on_in_doubt goes on in %g s: %s", self._every_s, error)
+            log.info("what is in doubt or has timed out waits: %s", error)
             return False
         return True

@@ -167,14 +167,19 @@ def test_a_transaction_is_settled_by_the_node_that_is_active(
 ) -> None:
     assert "is active in epoch" in cli.fails("tx", "commit", left.tx, "--yes")
     assert "give one of them" in cli.fails("tx", "commit", left.tx, "--yes", "--take-over", "--node", code=2)
-    (listed,) = cli.json("tx", "list")
+    (listed,) = cli.json("tx", "list")["in_doubt"]
     done = cli.json("tx", "commit", left.tx, "--yes", "--node")
     assert unchanging(done) == unchanging(listed) | {
         "outcome": "commit",
         "operator": done["operator"],
         "epoch": done["epoch"],
     }
-    assert cli.json("tx", "list") == cli.json("tx", "list", "--node") == []
+    found = cli.json("tx", "list", "--node")
+    assert unchanging(found) == unchanging(cli.json("tx", "list"))
+    assert found["in_doubt"] == []
+    assert {line["decision"] for line in found["outcomes"]} == {"committed", "heuristic commit"}
+    assert "is forgotten" in cli.ok("tx", "forget", listed["text"], "--yes", "--node")
+    assert [line["decision"] for line in cli.json("tx", "list")["outcomes"]] == ["committed"]
     eu = next(line for line in cli.json("queues", "--node") if line["queue"] == "eu")
     assert (eu["depth"], eu["ready"], eu["in_doubt"]) == (1, 1, 0)
     assert "no transaction" in cli.fails("tx", "rollback", left.tx, "--yes", "--node")

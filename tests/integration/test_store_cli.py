@@ -151,7 +151,9 @@ def test_explain_says_why_a_record_is_still_there(cli: Cli, left: Left) -> None:
 
 
 def test_a_transaction_in_doubt_is_shown_with_its_xid_and_what_it_holds(cli: Cli, left: Left) -> None:
-    (line,) = cli.json("tx", "list")
+    found = cli.json("tx", "list")
+    (line,), (kept,) = found["in_doubt"], found["outcomes"]
+    assert (kept["text"], kept["decision"], kept["record"]) == ("7:other:db", "committed", left.ids["outcome"])
     assert (line["text"], line["xid"]["format_id"]) == ("7:payment:store", 7)
     assert base64.b64decode(line["xid"]["gtrid"]) == b"payment"
     assert (line["queues"], line["messages"]) == ({"eu": {"adds": 1, "acknowledges": 1}}, 2)
@@ -208,6 +210,14 @@ def test_messages_are_sent_and_received_and_a_settled_transaction_lets_go(cli: C
     assert "--property x: expected KEY=VALUE" in cli.fails("send", "new", "body", "-p", "x", code=2)
     (kept,) = [line for line in cli.dump() if line["kind"] == OUTCOME and line["id"] != left.ids["outcome"]]
     assert "heuristic commit" in cli.ok("explain", kept["id"])
+    assert "heuristic commit" in cli.ok("tx", "list")
+    epoch = cli.json("init")["epoch"]
+    assert "has still to commit" in cli.fails("tx", "forget", "7:other:db", "--yes")
+    assert "no outcome of xid 7:none:x is kept" in cli.fails("tx", "forget", "7:none:x", "--yes")
+    assert "Aborted" in cli.fails("tx", "forget", "7:payment:store", stdin="n\n")
+    assert cli.json("init")["epoch"] == epoch, "a refusal activates nothing"
+    assert cli.json("tx", "forget", "7:payment:store", "--yes")["record"] == kept["id"]
+    assert [line["text"] for line in cli.json("tx", "list")["outcomes"]] == ["7:other:db"]
 
 
 def test_what_a_transaction_settled_by_hand_leaves_without_references_goes_with_it(cli: Cli) -> None:

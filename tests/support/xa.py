@@ -11,6 +11,7 @@ from journal.errors import DeadlineError, FencedError, FullError, OutcomeUnknown
 from journal.v1.journal_pb2 import ADD
 from journal.v1.store_pb2 import OUTCOME
 from journal.xa.loading import OutcomeFound, PreparedFound, XaRows
+from journal.xa.ports import ClockMs
 from journal.xa.resource import XaResource
 from journal.xa.xid import Xid, make_xid
 
@@ -201,10 +202,12 @@ class MemoryJournal:
         self._log.apply(operations)
 
 
-def opened(log: MemoryLog, steps: Steps | None = None) -> tuple[MemoryJournal, XaResource]:
+def opened(
+    log: MemoryLog, steps: Steps | None = None, *, clock_ms: ClockMs = lambda: START_MS
+) -> tuple[MemoryJournal, XaResource]:
     """A new activation of a journal in memory, with a resource that has recovered its own."""
     journal = MemoryJournal(log, steps)
-    resource = XaResource(journal, journal, log.loaded(), clock_ms=lambda: START_MS)
+    resource = XaResource(journal, journal, log.loaded(), clock_ms=clock_ms)
     resource.start()
     return journal, resource
 

@@ -22,6 +22,7 @@ from journal.cli.operations.ports import (
     SendOrder,
     Sent,
     TransactionFound,
+    TransactionsFound,
 )
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, InvalidOperationError, JournalError, NodeSocketError
@@ -77,8 +78,8 @@ class NodeClient:
     def explain(self, record_id: int) -> Json:
         return dict(self._call("explain", id=record_id))
 
-    def in_doubt(self) -> list[Json]:
-        return list(self._call("in_doubt"))
+    def transactions(self) -> TransactionsFound:
+        return TransactionsFound(**self._call("transactions"))
 
     def transaction(self, tx: int) -> TransactionFound:
         return TransactionFound(**self._call("transaction", tx=tx))
@@ -100,6 +101,9 @@ class NodeClient:
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         return int(self._call("settle", tx=tx, commit=commit, operator=operator))
+
+    def forget(self, xid: str, *, operator: str) -> int:
+        return int(self._call("forget", xid=xid, operator=operator))
 
     def take(self) -> Json | None:
         found: Json | None = self._call("take")

@@ -151,8 +151,8 @@ class Requests:
     def _explain(self, params: Params, part: Part) -> Any:
         return self._operations.explain(params.number("id"))
 
-    def _in_doubt(self, params: Params, part: Part) -> Any:
-        return self._operations.in_doubt()
+    def _transactions(self, params: Params, part: Part) -> Any:
+        return self._operations.transactions()._asdict()
 
     def _transaction(self, params: Params, part: Part) -> Any:
         return self._operations.transaction(params.number("tx"))._asdict()
@@ -163,6 +163,9 @@ class Requests:
     def _settle(self, params: Params, part: Part) -> Any:
         tx, operator = params.number("tx"), params.text("operator")
         return self._operations.settle(tx, commit=params.flag("commit"), operator=operator)
+
+    def _forget(self, params: Params, part: Part) -> Any:
+        return self._operations.forget(params.text("xid"), operator=params.text("operator"))
 
     def _receive(self, params: Params, part: Part) -> Any:
         if self._receiving is not None:
@@ -195,10 +198,11 @@ _METHODS: Mapping[str, Callable[[Requests, Params, Part], Any]] = {
     "messages": Requests._messages,
     "message": Requests._message,
     "explain": Requests._explain,
-    "in_doubt": Requests._in_doubt,
+    "transactions": Requests._transactions,
     "transaction": Requests._transaction,
     "send": Requests._send,
     "settle": Requests._settle,
+    "forget": Requests._forget,
     "receive": Requests._receive,
     "take": Requests._take,
     "acknowledge": Requests._acknowledge,

@@ -21,6 +21,7 @@ from journal.cli.control_socket.server import ControlSocketServer
 from journal.cli.operations.acting import WAIT_S, Served, StoreActing
 from journal.cli.operations.looking import Rows, RowsOf, ServedStates, StateLooking, rows_of_a_load
 from journal.cli.operations.message import read_message
+from journal.cli.operations.outcomes import outcome_rows
 from journal.cli.operations.ports import (
     Json,
     MessageRead,
@@ -30,6 +31,7 @@ from journal.cli.operations.ports import (
     SendOrder,
     Sent,
     TransactionFound,
+    TransactionsFound,
 )
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError, NotActiveError
@@ -111,8 +113,8 @@ class NodeService:
     def explain(self, record_id: int) -> Json:
         return self._looking().explain(record_id)
 
-    def in_doubt(self) -> list[Json]:
-        return self._looking().in_doubt()
+    def transactions(self) -> TransactionsFound:
+        return self._looking().transactions()
 
     def transaction(self, tx: int) -> TransactionFound:
         return self._looking().transaction(tx)
@@ -126,6 +128,14 @@ class NodeService:
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         return self._acting().settle(tx, commit=commit, operator=operator)
 
+    def forget(self, xid: str, *, operator: str) -> int:
+        served = self._served()
+        if served.resource is None:
+            # what was settled by hand since the load is in no memory
+            with self._rows() as state:
+                served = served._replace(outcomes=outcome_rows(state.base))
+        return StoreActing(served, self._journal).forget(xid, operator=operator)
+
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _served(self) -> Served:
@@ -138,7 +148,8 @@ class NodeService:
         raise NotActiveError(f"node {self._name} of journal {self._journal} is {role.value}, not active; {who}")
 
     def _looking(self) -> StateLooking:
-        return StateLooking(self._journal, ServedStates(self._served().store, self._rows))
+        served = self._served()
+        return StateLooking(self._journal, ServedStates(served.store, self._rows, served.resource))
 
     def _acting(self) -> StoreActing:
         return StoreActing(self._served(), self._journal)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 from journal.activation import ActivationReport, Progress
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
+from journal.cli.operations.outcomes import forget
 from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
 from journal.cli.operations.queue_lines import depth_of
 from journal.errors import (
@@ -102,6 +103,12 @@ class StoreActing:
         _note_settled(row, commit=commit, operator=operator)
         return epoch_of(journal)
 
+    def forget(self, xid: str, *, operator: str) -> int:
+        store, journal, outcomes, resource = self._served
+        known = resource or XaResource(store, journal, _Loaded([], outcomes), clock_ms=wall_ms)
+        _forget(known, xid, self._name, operator)
+        return epoch_of(journal)
+
 
 class JournalActing:
     """Settling on a journal without a store: what is in doubt may be any broker's."""
@@ -116,6 +123,12 @@ class JournalActing:
         row = _row_of(self._loaded.prepared, tx, self._name)
         settle(self._journal, self._journal, self._loaded, tx, commit=commit)
         _note_settled(row, commit=commit, operator=operator)
+        return epoch_of(self._journal)
+
+    def forget(self, xid: str, *, operator: str) -> int:
+        """As `Acting.forget`."""
+        resource = XaResource(self._journal, self._journal, self._loaded, clock_ms=wall_ms)
+        _forget(resource, xid, self._name, operator)
         return epoch_of(self._journal)
 
 
@@ -135,6 +148,11 @@ def _row_of(prepared: Iterable[PreparedRow], tx: int, journal: str) -> PreparedR
 def _note_settled(row: PreparedRow, *, commit: bool, operator: str) -> None:
     done = "committed" if commit else "rolled back"
     log.warning("transaction %d (%s) was %s by hand, by %s", row.tx, name_of(row.data), done, operator)
+
+
+def _forget(resource: XaResource, xid: str, journal: str, operator: str) -> None:
+    forget(resource, xid, journal)
+    log.warning("the outcome of xid %s was forgotten by hand, by %s", xid, operator)
 
 
 # ---- settling ----------------------------------------------------------------------------------------------
@@ -205,10 +223,11 @@ class StoreReceiving:
 
     def take(self) -> Json | None:
         """The next message, None if none is ready. Raises StateError while the node may hand out nothing."""
-        delivery = self._store.take(self._queue, self._holder)
-        if delivery is None:
+        while (delivery := self._store.take(self._queue, self._holder)) is None:
             self._require_current()
-            return None
+            if not 0 < self._store.next_due() <= wall_ms():
+                return None
+            self._store.tick()
         return _received_line(delivery, self._store.message(delivery.message))
 
     def acknowledge(self, message: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from journal.activation import Progress
 from journal.cli.operations.in_doubt import InDoubt, in_doubt, queue_name
+from journal.cli.operations.outcomes import decision_word
 from journal.cli.operations.queue_lines import age_s, shown_values
 from journal.cli.operations.views import QueuesView
 from journal.cli.text import duration, printable
@@ -19,7 +20,7 @@ from journal.loading import LoadedUpdate, one_record
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record
-from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE, Outcome
+from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, CHUNK, MESSAGE, OUTCOME, QUEUE
 from journal.wire.ids import shard_of
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_key
 from journal.xa.outcomes import decode_outcome
@@ -201,7 +202,7 @@ class Explaining:
 
     def _outcome(self, record: Record) -> Explanation:
         outcome = decode_outcome(self._id, record.data)
-        decision = Outcome.Decision.Name(outcome.decision).lower().replace("_", " ")
+        decision = decision_word(outcome.decision)
         facts = {"xid": text(outcome.xid), "decision": decision, "timestamp": outcome.timestamp}
         age = duration((self._now_ms - outcome.timestamp) / 1000)
         why = f"decided {age} ago, and kept until those who have to hear of it have confirmed (forget)"

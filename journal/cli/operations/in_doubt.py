@@ -37,6 +37,9 @@ class InDoubt:
     data: bytes
     prepared_ms: int
     shards: Sequence[int]
+    """Those that have a part of it."""
+    prepared_in: int
+    """In how many it was prepared: more, if a part was settled alone, or never prepared, because of a skip."""
     operations: Sequence[Operation]
     references: Sequence[Reference]
 
@@ -65,8 +68,15 @@ def name_of(data: bytes) -> str:
 def in_doubt(base: Base) -> Iterator[InDoubt]:
     """Prepared transactions of a state, in order of tx, one in memory at a time."""
     for tx, data, operations, parts in prepared_transactions(base):
-        shards = [part.shard for part in parts]
-        yield InDoubt(tx, data, _prepared_ms(base, tx, parts), shards, operations, references_of(base, operations))
+        yield InDoubt(
+            tx,
+            data,
+            _prepared_ms(base, tx, parts),
+            [part.shard for part in parts],
+            parts[0].prepared_in,
+            operations,
+            references_of(base, operations),
+        )
 
 
 def find_in_doubt(base: Base, tx: int, journal: str) -> InDoubt:
@@ -112,6 +122,11 @@ def queue_name(base: Base, record_id: int) -> str:
         return ""
 
 
+def xid_line(xid: Xid) -> dict[str, Any]:
+    """An xid as `--json` prints it."""
+    return {"format_id": xid.format_id, "gtrid": encode_data(xid.gtrid), "bqual": encode_data(xid.bqual)}
+
+
 def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
     """One transaction as `--json` prints it."""
     xid = transaction.xid
@@ -121,7 +136,7 @@ def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
         counts[reference.does] += 1
     return {
         "tx": transaction.tx,
-        "xid": xid and {"format_id": xid.format_id, "gtrid": encode_data(xid.gtrid), "bqual": encode_data(xid.bqual)},
+        "xid": xid and xid_line(xid),
         "data": encode_data(transaction.data),
         "text": transaction.text,
         "age_seconds": round(max(0.0, now_ms - transaction.prepared_ms) / 1000, 3),
@@ -130,4 +145,5 @@ def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
         "operations": len(transaction.operations),
         "records": transaction.records,
         "shards": list(transaction.shards),
+        "prepared_in": transaction.prepared_in,
     }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
 from journal.activation import Progress
 from journal.cli.operations.explaining import Explaining
 from journal.cli.operations.in_doubt import find_in_doubt, in_doubt, summary
-from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, TransactionFound
+from journal.cli.operations.outcomes import kept_outcomes, outcome_line
+from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, TransactionFound, TransactionsFound
 from journal.cli.operations.queue_lines import message_line
 from journal.cli.operations.views import Browsed, LoadedQueues, QueuesView, StoreQueues
 from journal.cli.reading import loaded_snapshot, loaded_state, opened_journal
@@ -22,6 +23,8 @@ from journal.script import operation_line
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark
 from journal.wire.ids import sequence_of
+from journal.xa.outcomes import KeptOutcome
+from journal.xa.resource import XaResource
 from loaders.snapshot import SnapshotState
 
 _PROGRESS_MESSAGES = 256
@@ -53,6 +56,9 @@ class States(Protocol):
 
     def both(self) -> AbstractContextManager[tuple[Rows, QueuesView]]: ...
 
+    def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
+        """The outcomes that are kept."""
+
 
 class LoadedStates:
     """States of read-only loads, of which each context makes one; they disturb nobody."""
@@ -77,14 +83,18 @@ class LoadedStates:
         with self.rows() as state, tell_queues(self._settings.journal, state, self.progress) as loaded:
             yield state, LoadedQueues(loaded, state.base)
 
+    def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
+        return kept_outcomes(rows.base, self.progress)
+
 
 class ServedStates:
     """States of a node that is at work: the queues of its store, and rows."""
 
     progress: Progress = staticmethod(no_progress)
 
-    def __init__(self, store: MessageStore, rows: RowsOf) -> None:
+    def __init__(self, store: MessageStore, rows: RowsOf, resource: XaResource | None) -> None:
         self._store = store
+        self._resource = resource
         self.rows = rows
 
     @contextmanager
@@ -95,6 +105,10 @@ class ServedStates:
     def both(self) -> Iterator[tuple[Rows, QueuesView]]:
         with self.rows() as state, self.queues() as queues:
             yield state, queues
+
+    def outcomes(self, rows: Rows) -> Sequence[KeptOutcome]:
+        """Those that the broker's own resource knows, if it has one: a node has other things to do than to scan."""
+        return kept_outcomes(rows.base, self.progress) if self._resource is None else self._resource.outcomes()
 
 
 @contextmanager
@@ -151,10 +165,13 @@ class StateLooking:
             "why": found.why,
         }
 
-    def in_doubt(self) -> list[Json]:
+    def transactions(self) -> TransactionsFound:
         with self._states.rows() as state:
             now_ms = wall_ms()
-            return [summary(transaction, now_ms) for transaction in in_doubt(state.base)]
+            return TransactionsFound(
+                [summary(transaction, now_ms) for transaction in in_doubt(state.base)],
+                [outcome_line(kept, now_ms) for kept in self._states.outcomes(state)],
+            )
 
     def transaction(self, tx: int) -> TransactionFound:
         with self._states.rows() as state:

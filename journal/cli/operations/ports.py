@@ -55,6 +55,13 @@ class MessageRead(NamedTuple):
     pieces: Iterator[bytes]
 
 
+class TransactionsFound(NamedTuple):
+    """The lines of transactions in doubt, and of the outcomes that are kept for those who have to hear of them."""
+
+    in_doubt: list[Json]
+    outcomes: list[Json]
+
+
 class TransactionFound(NamedTuple):
     """A transaction in doubt: its line, its messages, its operations."""
 
@@ -89,7 +96,7 @@ class Looking(Protocol):
     def explain(self, record_id: int) -> Json:
         """What `explain --json` prints. Raises RecordMissingError."""
 
-    def in_doubt(self) -> list[Json]: ...
+    def transactions(self) -> TransactionsFound: ...
 
     def transaction(self, tx: int) -> TransactionFound:
         """Raises TransactionUnknownError."""
@@ -106,6 +113,12 @@ class Acting(Protocol):
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         """Decide a transaction in doubt in place of its coordinator; the epoch. Raises TransactionUnknownError."""
+
+    def forget(self, xid: str, *, operator: str) -> int:
+        """Drop the outcome of a transaction that was settled so, called as its line says; the epoch.
+
+        Raises XidError for one that is not kept, or that recovery needs.
+        """
 
 
 class NodeOperations(Looking, Acting, Protocol):

@@ -168,5 +168,6 @@ def test_a_transaction_in_doubt_is_summed_up_with_its_age_and_the_records_it_hol
         "operations": 3,
         "records": 2,
         "shards": [0],
+        "prepared_in": 1,
     }
     assert found.prepared_ms == START_MS + 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import transaction  # type: ignore[import-untyped]
@@ -13,7 +14,7 @@ from journal.xa.coordinator import FORMAT_ID, Coordinator, Recovery
 from journal.xa.data_manager import Decision, StoreDataManager, valid_transition
 from journal.xa.resource import XaResource
 from journal.xa.session import Session
-from journal.xa.xid import make_xid
+from journal.xa.xid import Xid, make_xid
 from tests.support.xa import (
     MESSAGE_KIND,
     START_MS,
@@ -33,6 +34,7 @@ class Scene:
     """A journal and a database in one transaction, whose steps are noted together."""
 
     def __init__(self) -> None:
+        self.now_ms = START_MS
         self.log = MemoryLog()
         self.database = MemoryDatabase()
         self.manager = transaction.TransactionManager()
@@ -41,13 +43,13 @@ class Scene:
         self.restart()
 
     def restart(self) -> None:
-        self.journal, self.resource = opened(self.log)
+        self.journal, self.resource = opened(self.log, clock_ms=lambda: self.now_ms)
         self.database.steps = self.journal.steps
         self.coordinator = Coordinator(self.resource, "test", [self.database], instance=next(_INSTANCES))
 
-    def work(self) -> StoreDataManager:
+    def work(self, *, timeout_ms: float = math.inf) -> StoreDataManager:
         """A message and a row, not committed."""
-        work = self.coordinator.join(self.manager)
+        work = self.coordinator.join(self.manager, timeout_ms=timeout_ms)
         self.journal.add(self.journal.new_id(), MESSAGE_KIND, b"both", tx=work.tx)
         connection = self.coordinator.enlist(work, self.database)
         assert isinstance(connection, MemoryConnection)
@@ -173,28 +175,80 @@ def test_a_recovery_leaves_alone_what_other_coordinators_have_prepared(scene: Sc
     assert set(scene.database.prepared) == set(others)
 
 
-@pytest.mark.parametrize("commit", [True, False])
-def test_the_others_follow_when_the_stores_branch_is_settled_by_hand(scene: Scene, commit: bool) -> None:
+def voted(scene: Scene) -> Xid:
+    """The store's branch of a transaction that both have prepared, and nobody has decided."""
     work = scene.work()
     for call in (work.tpc_begin, work.commit, work.tpc_vote):
         call(None)
     (xid,) = (line.xid for line in scene.resource.in_doubt())
     scene.database.prepared[make_xid(xid.format_id, xid.gtrid, "database")] = {b"both"}
+    return xid
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_others_follow_when_the_stores_branch_is_settled_by_hand(scene: Scene, commit: bool) -> None:
+    xid = voted(scene)
     scene.restart()
     scene.resource.settle(xid, commit=commit)
+    scene.database.down = True
+    assert scene.coordinator.recover().forgotten == []
+    assert scene.resource.tpc_recover() == [xid]
+    scene.database.down = False
+    assert scene.coordinator.recover().forgotten == [xid]
+    assert not scene.resource.tpc_recover()
+    assert scene.agreed is commit
+    assert scene.coordinator.recover() == Recovery()
+
+
+def test_an_outcome_is_kept_while_a_participants_branch_could_not_be_told(scene: Scene) -> None:
+    xid = voted(scene)
+    scene.restart()
+    scene.resource.settle(xid, commit=True)
+    scene.journal.steps.at(2, lambda: setattr(scene.database, "down", True))
+    assert scene.coordinator.recover().unreachable == ["database"]
+    assert scene.database.prepared
+    scene.database.down = False
     scene.coordinator.recover()
-    assert bool(scene.database.committed) == commit
-    assert not scene.database.prepared
+    assert scene.agreed is True
+
+
+def test_an_outcome_that_another_coordinator_has_to_hear_of_is_kept(scene: Scene) -> None:
+    others = [make_xid(FORMAT_ID, "tests.0.1", "store"), make_xid(1, "test.0.1", "store")]
+    for xid in others:
+        scene.resource.tpc_begin(xid)
+        scene.resource.tx(xid)
+        scene.resource.end(xid)
+        scene.resource.tpc_prepare(xid)
+        scene.resource.settle(xid, commit=True)
+    assert scene.coordinator.recover() == Recovery()
+    assert scene.resource.tpc_recover() == others
+
+
+def test_a_rollback_by_hand_that_is_not_finished_is_not_forgotten(scene: Scene) -> None:
+    xid = voted(scene)
+    scene.restart()
+    scene.journal.steps.at(2, lambda: setattr(scene.journal, "refusals", 1))
+    with pytest.raises(FullError):
+        scene.resource.settle(xid, commit=False)
+    assert scene.coordinator.recover() == Recovery()
     assert scene.resource.outcome(xid) is not None
+    scene.resource.finish()
+    assert scene.coordinator.recover().forgotten == [xid]
+    assert scene.agreed is False
 
 
-def test_a_transaction_that_takes_too_long_aborts(scene: Scene) -> None:
-    scene.coordinator.join(scene.manager, timeout_ms=5)
-    scene.resource.expire(START_MS + 5)
+@pytest.mark.parametrize("expire", [True, False])
+def test_a_transaction_that_takes_too_long_aborts(scene: Scene, expire: bool) -> None:
+    work = scene.work(timeout_ms=5)
+    scene.now_ms += 5
+    if expire:
+        scene.resource.expire()
     with pytest.raises(XidError) as raised:
         scene.manager.commit()
     assert raised.value.code == XaCode.RBTIMEOUT
     scene.manager.abort()
+    assert work.decision is Decision.ROLLED_BACK
+    assert scene.resource.state_of(work.xid) is None
     assert scene.agreed is False
 
 
@@ -205,21 +259,47 @@ def test_nothing_joins_a_transaction_that_is_over(scene: Scene) -> None:
         scene.coordinator.enlist(work, scene.database)
 
 
+class Store:
+    """Another store as a participant: its sessions are PEP 249's connections."""
+
+    name = "second"
+    errors: tuple[type[Exception], ...] = (XidError,)
+
+    def __init__(self, resource: XaResource) -> None:
+        self._resource = resource
+
+    def connect(self) -> Session:
+        return Session(self._resource)
+
+
+def test_a_store_whose_branch_has_failed_rolls_all_back_and_nothing_is_left(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, resource = opened(MemoryLog())
+    store = Store(resource)
+    coordinator = Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES))
+    work = coordinator.join(scene.manager)
+    coordinator.enlist(work, store)
+    other = Session(resource)
+    xid = work.xid._replace(bqual=b"second")
+    other.tpc_begin(xid, join=True)
+    other.end(failed=True)
+    with pytest.raises(XidError) as raised:
+        scene.manager.commit()
+    assert raised.value.code == XaCode.RBROLLBACK
+    scene.manager.abort()
+    assert resource.state_of(xid) is None
+    assert not caplog.records
+    assert scene.agreed is False
+
+
 def test_a_store_is_a_participant_of_another(scene: Scene) -> None:
-    """Its sessions are PEP 249's connections."""
     log = MemoryLog()
     journal, resource = opened(log)
-
-    class Store:
-        name = "second"
-        errors: tuple[type[Exception], ...] = (XidError,)
-
-        def connect(self) -> Session:
-            return Session(resource)
-
-    coordinator = Coordinator(scene.resource, "test", [Store()], instance=next(_INSTANCES))
+    store = Store(resource)
+    coordinator = Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES))
     work = coordinator.join(scene.manager)
-    session = coordinator.enlist(work, Store())
+    session = coordinator.enlist(work, store)
     assert isinstance(session, Session)
     journal.add(journal.new_id(), MESSAGE_KIND, b"there", tx=session.tx)
     scene.manager.commit()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from journal.errors import (
@@ -29,6 +31,7 @@ class Scene:
     """A journal in memory and a resource on it."""
 
     def __init__(self) -> None:
+        self.now_ms = START_MS
         self.log = MemoryLog()
         self.journal: MemoryJournal
         self.resource: XaResource
@@ -36,11 +39,11 @@ class Scene:
 
     def reopen(self) -> None:
         """As after a crash: what was not durable is gone."""
-        self.journal, self.resource = opened(self.log)
+        self.journal, self.resource = opened(self.log, clock_ms=lambda: self.now_ms)
 
-    def work(self, xid: Xid = XID, *, end: bool = True) -> int:
+    def work(self, xid: Xid = XID, *, end: bool = True, timeout_ms: float = math.inf) -> int:
         """A branch with a message, and nobody working in it any more."""
-        self.resource.tpc_begin(xid)
+        self.resource.tpc_begin(xid, timeout_ms=timeout_ms)
         tx = self.resource.tx(xid)
         self.journal.add(self.journal.new_id(), MESSAGE_KIND, xid.gtrid, tx=tx)
         if end:
@@ -215,19 +218,31 @@ def test_a_wait_past_its_deadline_leaves_open_what_became_of_the_branch_until_it
 
 
 def test_an_unprepared_branch_times_out_and_can_only_be_rolled_back(scene: Scene) -> None:
-    scene.resource.tpc_begin(XID, timeout_ms=10)
-    tx = scene.resource.tx(XID)
-    scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"late", tx=tx)
-    assert scene.resource.expire(START_MS + 9) == []
-    assert scene.resource.expire(START_MS + 10) == [XID]
-    assert scene.resource.expire(START_MS + 11) == []
+    tx = scene.work(end=False, timeout_ms=10)
+    scene.now_ms += 9
+    assert scene.resource.expire() == []
+    scene.now_ms += 1
+    assert scene.resource.expire() == [XID]
+    assert scene.resource.expire() == []
     with pytest.raises(TransactionUnknownError):
         scene.journal.prepare(tx, b"")
-    for call in (scene.resource.tx, scene.resource.tpc_prepare, scene.resource.tpc_commit):
+    for call in (scene.resource.tx, scene.resource.join):
         assert code_of(call, XID) is XaCode.RBTIMEOUT
     scene.resource.end(XID)
     scene.resource.tpc_rollback(XID)
     assert scene.resource.state_of(XID) is None
+
+
+@pytest.mark.parametrize("call", ["tx", "join", "resume", "tpc_prepare", "tpc_commit"])
+def test_a_deadline_holds_though_nobody_expires_branches(scene: Scene, call: str) -> None:
+    tx = scene.work(end=False, timeout_ms=10)
+    scene.resource.suspend(XID)
+    scene.now_ms += 10
+    more = {"one_phase": True} if call == "tpc_commit" else {}
+    assert code_of(getattr(scene.resource, call), XID, **more) is XaCode.RBTIMEOUT
+    scene.resource.expire()
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
 
 
 def test_a_prepared_branch_never_times_out(scene: Scene) -> None:
@@ -235,27 +250,57 @@ def test_a_prepared_branch_never_times_out(scene: Scene) -> None:
     scene.resource.tx(XID)
     scene.resource.end(XID)
     scene.resource.tpc_prepare(XID)
-    assert scene.resource.expire(START_MS + 10**12) == []
+    scene.now_ms += 10**12
+    assert scene.resource.expire() == []
     assert scene.resource.tpc_recover() == [XID]
 
 
 def test_a_timed_out_rollback_that_was_refused_is_tried_again(scene: Scene) -> None:
-    scene.resource.tpc_begin(XID, timeout_ms=1)
-    tx = scene.resource.tx(XID)
+    tx = scene.work(timeout_ms=1)
+    scene.now_ms += 1
     scene.journal.refusals = 1
-    assert scene.resource.expire(START_MS + 1) == [XID]
+    assert scene.resource.expire() == []
     scene.journal.prepare(scene.journal.begin(), b"nobody is refused now")
-    assert scene.resource.expire(START_MS + 2) == []
+    assert scene.resource.expire() == [XID]
     with pytest.raises(TransactionUnknownError):
         scene.journal.prepare(tx, b"")
 
 
-def test_a_failed_session_dooms_its_branch(scene: Scene) -> None:
-    scene.work(end=False)
-    scene.resource.end(XID, failed=True)
-    assert code_of(scene.resource.tpc_prepare, XID) is XaCode.RBROLLBACK
-    scene.resource.tpc_rollback(XID)
+def failed(scene: Scene, xid: Xid = XID) -> int:
+    """A branch that a failed session has doomed."""
+    tx = scene.work(xid, end=False)
+    scene.resource.end(xid, failed=True)
+    return tx
+
+
+@pytest.mark.parametrize("more", [{}, {"one_phase": True}], ids=["prepare", "one-phase"])
+def test_a_branch_that_answers_a_rollback_code_is_rolled_back_and_gone(scene: Scene, more: dict[str, bool]) -> None:
+    first_phase = scene.resource.tpc_commit if more else scene.resource.tpc_prepare
+    tx = failed(scene)
+    assert code_of(first_phase, XID, **more) is XaCode.RBROLLBACK
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+    assert code_of(scene.resource.tpc_rollback, XID) is XaCode.NOTA
+    scene.resource.tpc_begin(XID)
     assert not scene.messages
+
+
+def test_branches_that_answered_a_rollback_code_leave_room_for_others(scene: Scene) -> None:
+    resource = XaResource(scene.journal, scene.journal, scene.log.loaded(), clock_ms=lambda: START_MS, branches_max=1)
+    for xid in (XID, OTHER):
+        resource.tpc_begin(xid)
+        resource.tx(xid)
+        resource.end(xid, failed=True)
+        assert code_of(resource.tpc_commit, xid, one_phase=True) is XaCode.RBROLLBACK
+
+
+def test_a_rollback_code_is_not_heard_before_the_rollback_was_accepted(scene: Scene) -> None:
+    failed(scene)
+    scene.journal.refusals = 1
+    with pytest.raises(FullError):
+        scene.resource.tpc_prepare(XID)
+    assert scene.resource.state_of(XID) is BranchState.DOOMED
+    assert code_of(scene.resource.tpc_prepare, XID) is XaCode.RBROLLBACK
 
 
 # ---- heuristic outcomes ----------------------------------------------------------------------------------------

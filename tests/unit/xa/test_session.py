@@ -16,14 +16,23 @@ from tests.support.xa import MESSAGE_KIND, START_MS, MemoryJournal, MemoryLog, o
 
 XID = make_xid(1, "global", "one")
 OTHER = make_xid(1, "global", "two")
-ALLOWED = {("FREE", "WORKING"), ("WORKING", "FREE"), ("WORKING", "PREPARED"), ("PREPARED", "FREE")}
+ALLOWED = {
+    ("FREE", "WORKING"),
+    ("WORKING", "FREE"),
+    ("WORKING", "PREPARED"),
+    ("WORKING", "ROLLED_BACK"),
+    ("PREPARED", "FREE"),
+    ("ROLLED_BACK", "FREE"),
+    ("ROLLED_BACK", "WORKING"),
+}
 
 
 class Scene:
     def __init__(self) -> None:
+        self.now_ms = START_MS
         self.log = MemoryLog()
         self.journal: MemoryJournal
-        self.journal, self.resource = opened(self.log)
+        self.journal, self.resource = opened(self.log, clock_ms=lambda: self.now_ms)
         self.session = Session(self.resource)
 
     def work(self, session: Session | None = None) -> None:
@@ -156,17 +165,48 @@ def test_what_the_journal_refuses_leaves_the_session_in_its_branch(scene: Scene)
     scene.session.tpc_commit()
 
 
-def test_a_timed_out_session_can_only_roll_back(scene: Scene) -> None:
+@pytest.mark.parametrize("expire", [True, False])
+@pytest.mark.parametrize("call", ["tpc_prepare", "tpc_commit"])
+@pytest.mark.parametrize("rolls_back", [True, False])
+def test_a_session_that_took_too_long_is_rolled_back_whether_it_asks_for_that_or_not(
+    scene: Scene, call: str, expire: bool, rolls_back: bool
+) -> None:
     scene.session.tpc_begin(XID, timeout_ms=1)
     scene.work()
-    scene.resource.expire(START_MS + 1)
-    for call in (scene.session.tpc_prepare, scene.session.tpc_commit):
-        with pytest.raises(XidError) as raised:
-            call()
-        assert raised.value.code == XaCode.RBTIMEOUT
+    scene.now_ms += 1
+    if expire:
+        scene.resource.expire()
+    with pytest.raises(XidError) as raised:
+        getattr(scene.session, call)()
+    assert raised.value.code == XaCode.RBTIMEOUT
+    assert scene.session.state is SessionState.ROLLED_BACK
+    assert scene.resource.state_of(XID) is None
+    assert not scene.log.messages()
+    if rolls_back:
+        scene.session.tpc_rollback()
+        assert scene.session.state is SessionState.FREE
+    scene.session.tpc_begin(XID)
+
+
+def test_a_timed_out_session_can_do_nothing_but_roll_back(scene: Scene) -> None:
+    scene.session.tpc_begin(XID, timeout_ms=1)
+    scene.work()
+    scene.now_ms += 1
+    with pytest.raises(XidError) as raised:
+        scene.work()
+    assert raised.value.code == XaCode.RBTIMEOUT
     scene.session.tpc_rollback()
     assert scene.session.state is SessionState.FREE
     assert scene.resource.state_of(XID) is None
+
+
+def test_a_session_closed_late_leaves_what_it_had_suspended_doomed(scene: Scene) -> None:
+    scene.session.tpc_begin(XID, timeout_ms=1)
+    scene.work()
+    scene.session.suspend()
+    scene.now_ms += 1
+    scene.session.close()
+    assert scene.resource.expire() == [XID]
 
 
 def test_a_closed_session_dooms_what_it_worked_in_or_suspended_and_nothing_else(scene: Scene) -> None:

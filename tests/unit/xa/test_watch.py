@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.errors import InvalidOperationError, JournalError, KafkaUnavailableError, LocalStorageError
+from journal.errors import (
+    InvalidOperationError,
+    JournalError,
+    KafkaUnavailableError,
+    LocalStorageError,
+    TransactionUnknownError,
+)
 from journal.xa.outcomes import HEURISTIC_COMMIT
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
@@ -16,6 +22,7 @@ from journal.xa.xid import make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, Crash, MemoryJournal, MemoryLog, opened
 
 XID = make_xid(1, "global", "branch")
+ABANDONED = make_xid(1, "global", "abandoned")
 AGE_MS = 1000.0
 WAIT_S = 10.0
 SEVERAL_LOOKS_S = 0.35
@@ -41,7 +48,7 @@ class Scene:
 
     def activate(self, policy: InDoubtPolicy) -> None:
         self.journal = MemoryJournal(self.log)
-        self.resource = XaResource(self.journal, self.journal, self.log.loaded(), clock_ms=lambda: START_MS)
+        self.resource = XaResource(self.journal, self.journal, self.log.loaded(), clock_ms=lambda: self.now_ms)
         self.watch = InDoubtWatch(self.resource, policy, clock_ms=lambda: self.now_ms)
 
     def settled(self) -> bool:
@@ -62,6 +69,8 @@ def test_the_default_keeps_what_is_in_doubt_and_says_how_much_that_is(caplog: py
     scene.watch.start()
     assert "2 transactions are in doubt (kafka-journal tx list); on_in_doubt is keep" in caplog.text
     assert "in doubt: transaction " in caplog.text
+    assert not scene.watch.join(SEVERAL_LOOKS_S)
+    scene.watch.stop()
     assert scene.watch.join(WAIT_S)
     assert len(scene.log.prepared) == 2
 
@@ -69,8 +78,35 @@ def test_the_default_keeps_what_is_in_doubt_and_says_how_much_that_is(caplog: py
 def test_nothing_is_said_where_nothing_is_in_doubt(caplog: pytest.LogCaptureFixture) -> None:
     log = MemoryLog()
     _, resource = opened(log)
-    InDoubtWatch(resource, InDoubtPolicy(), clock_ms=lambda: START_MS).start()
+    watch = InDoubtWatch(resource, InDoubtPolicy(), clock_ms=lambda: START_MS)
+    watch.start()
+    watch.stop()
+    assert watch.join(WAIT_S)
     assert "in doubt" not in caplog.text
+
+
+@pytest.mark.parametrize("trouble", [None, KafkaUnavailableError("no broker answers")])
+@pytest.mark.parametrize("policy", [InDoubtPolicy(), COMMIT], ids=["keep", "commit"])
+def test_what_an_abandoned_branch_holds_is_given_back_when_it_times_out(
+    policy: InDoubtPolicy, trouble: JournalError | None
+) -> None:
+    scene = Scene(policy)
+    scene.resource.tpc_begin(ABANDONED, timeout_ms=10)
+    tx = scene.resource.tx(ABANDONED)
+
+    def fail() -> None:
+        if trouble is not None:
+            raise trouble
+
+    scene.journal.steps.at(0, fail)
+    scene.watch.start()
+    scene.now_ms += 10
+    wait_until(lambda: "rollback accepted" in scene.journal.steps.names)
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+    assert len(scene.log.prepared) == 2
 
 
 def test_what_becomes_old_enough_is_settled_then_and_every_branch_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -138,7 +174,7 @@ def test_a_fenced_journal_ends_it(caplog: pytest.LogCaptureFixture) -> None:
     scene.now_ms += AGE_MS
     scene.watch.start()
     assert scene.watch.join(WAIT_S)
-    assert "on_in_doubt settles nothing more in this activation: another node is active" in caplog.text
+    assert "nothing in doubt is settled or timed out any more in this activation: another node is" in caplog.text
     assert len(scene.log.prepared) == 2
 
 
@@ -155,6 +191,7 @@ def test_a_rollback_that_a_crash_cut_off_is_finished_whatever_the_policy() -> No
     assert len(scene.log.prepared) == 2
     scene.activate(InDoubtPolicy())
     scene.watch.start()
+    wait_until(lambda: len(scene.log.prepared) == 1)
+    scene.watch.stop()
     assert scene.watch.join(WAIT_S)
-    assert len(scene.log.prepared) == 1
     assert scene.log.messages() == set()

@@ -33,6 +33,7 @@ from journal.runtime import wall_ms
 from journal.store.model import Message
 from journal.v1.store_pb2 import Outcome
 from journal.xa.resource import XaResource
+from journal.xa.xid import encode_xid, make_xid
 from tests.support.sockets import NodeUnderTest, peer, until
 from tests.support.stores import bodies, declare, infos, send
 
@@ -163,7 +164,7 @@ def test_a_transaction_with_an_xid_is_shown_and_settled_and_its_coordinator_is_t
     resource.end(xid)
     resource.tpc_prepare(xid)
     with node.client() as client:
-        (line,) = client.in_doubt()
+        (line,) = client.transactions().in_doubt
         assert (line["tx"], line["text"], line["queues"]) == (
             tx,
             "7:payment:store",
@@ -173,12 +174,31 @@ def test_a_transaction_with_an_xid_is_shown_and_settled_and_its_coordinator_is_t
         assert found.references == [{"queue": "q", "message": kept, "does": "acknowledges"}]
         assert [op["id"] for op in found.held] == [kept]
         client.settle(tx, commit=True, operator="me")
-        assert client.in_doubt() == []
+        in_doubt, (outcome,) = client.transactions()
+        assert in_doubt == []
+        assert (outcome["text"], outcome["decision"]) == ("7:payment:store", "heuristic commit")
         with pytest.raises(TransactionUnknownError):
             client.transaction(tx)
     assert bodies(store) == []
     with pytest.raises(XidError, match="was committed without its coordinator"):
         resource.tpc_rollback(xid)
+    with node.client() as client:
+        assert client.forget("7:payment:store", operator="me") == 1
+        assert client.transactions().outcomes == []
+        with pytest.raises(XidError, match=r"no outcome of xid 7:payment:store is kept: .* tx list -j orders"):
+            client.forget("7:payment:store", operator="me")
+    assert not resource.outcomes()
+
+
+def test_an_outcome_kept_since_the_load_of_a_broker_without_a_resource_is_forgotten(node: NodeUnderTest) -> None:
+    store = node.store_node.store
+    tx = store.begin()
+    store.prepare(tx, encode_xid(make_xid(7, b"payment", b"store"))).wait()
+    with node.client() as client:
+        client.settle(tx, commit=True, operator="me")
+        (line,) = client.transactions().outcomes
+        client.forget(line["text"], operator="me")
+        assert client.transactions().outcomes == []
 
 
 def test_a_transaction_that_a_load_found_is_settled_and_its_outcome_kept(node: NodeUnderTest) -> None:
@@ -198,6 +218,11 @@ def test_a_transaction_that_a_load_found_is_settled_and_its_outcome_kept(node: N
         node.store_node.store, node.store_node.journal, node.store_node.loader.loaded, clock_ms=wall_ms
     ).outcomes()
     assert (outcome.xid, outcome.decision) == (xid, Outcome.HEURISTIC_ROLLBACK)
+    with node.client() as client:
+        (line,) = client.transactions().outcomes
+        assert (line["record"], line["decision"]) == (outcome.record_id, "heuristic rollback")
+        client.forget(line["text"], operator="me")
+        assert client.transactions().outcomes == []
 
 
 def test_a_message_of_a_store_at_work_is_explained(node: NodeUnderTest) -> None:
@@ -225,7 +250,12 @@ def test_a_message_of_a_store_at_work_is_explained(node: NodeUnderTest) -> None:
 def test_a_standby_says_who_is_active_and_answers_for_itself(node: NodeUnderTest) -> None:
     node.role, node.active_node = Role.STANDBY, "other"
     with node.client() as client:
-        for ask in (client.queues, client.in_doubt, lambda: client.receiving("q", "me"), lambda: client.send(ORDER)):
+        for ask in (
+            client.queues,
+            client.transactions,
+            lambda: client.receiving("q", "me"),
+            lambda: client.send(ORDER),
+        ):
             with pytest.raises(NotActiveError, match="node one of journal orders is standby, not active; other is"):
                 ask()
         assert client.hello() == "one"

@@ -1,0 +1,86 @@
+"""Kept outcomes of global transactions: found in a state's rows, as `--json` prints them, and forgotten by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from journal.activation import Progress
+from journal.cli.operations.in_doubt import xid_line
+from journal.cli.operations.ports import Json
+from journal.engine import Base
+from journal.errors import RowError, XidError
+from journal.runtime import no_progress
+from journal.v1.journal_pb2 import Record
+from journal.v1.store_pb2 import OUTCOME, Outcome
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG
+from journal.xa.codes import XaCode
+from journal.xa.loading import OutcomeFound
+from journal.xa.outcomes import COMMITTED, KeptOutcome, decode_outcome
+from journal.xa.resource import XaResource
+from journal.xa.xid import text
+
+_PROGRESS_ROWS = 4096
+
+
+def kept_outcomes(base: Base, progress: Progress) -> list[KeptOutcome]:
+    """Those of a state, in order of record: all records are looked at."""
+    found = []
+    for count, (key, value) in enumerate(base.scan(RECORD_TAG)):
+        if count % _PROGRESS_ROWS == 0:
+            progress("records", count, 0)
+        if len(key) != RECORD_KEY_BYTES:
+            continue
+        record = Record.FromString(value)
+        if record.kind == OUTCOME:
+            with suppress(RowError):  # any journal may have records of that kind
+                found.append(decode_outcome(record.id, record.data))
+    return found
+
+
+def outcome_rows(base: Base) -> list[OutcomeFound]:
+    """The same as a load finds them."""
+    return [OutcomeFound(kept.record_id, kept.encoded()) for kept in kept_outcomes(base, no_progress)]
+
+
+def decision_word(decision: Outcome.Decision.ValueType) -> str:
+    """What it is called."""
+    return Outcome.Decision.Name(decision).lower().replace("_", " ")
+
+
+def outcome_line(kept: KeptOutcome, now_ms: float) -> Json:
+    """One outcome as `--json` prints it."""
+    return {
+        "xid": xid_line(kept.xid),
+        "text": text(kept.xid),
+        "decision": decision_word(kept.decision),
+        "age_seconds": round(max(0.0, now_ms - kept.timestamp) / 1000, 3),
+        "record": kept.record_id,
+    }
+
+
+def forgettable(lines: Sequence[Json], xid: str, journal: str) -> Json:
+    """The outcome of an xid, called as its line says. Raises XidError for one that nobody may forget by hand."""
+    found = [line for line in lines if line["text"] == xid]
+    if not found:
+        raise XidError(
+            f"no outcome of xid {xid} is kept: kafka-journal tx list -j {journal} shows those that are",
+            code=XaCode.NOTA,
+        )
+    if len(found) > 1:
+        raise XidError(f"{len(found)} xids are called {xid}: their coordinator has to forget them", code=XaCode.INVAL)
+    (line,) = found
+    if line["decision"] == decision_word(COMMITTED):
+        raise XidError(
+            f"xid {xid} has still to commit, as its transaction is committed: without this outcome a recovery rolls it "
+            "back. Have its coordinator recover",
+            code=XaCode.PROTO,
+        )
+    return line
+
+
+def forget(resource: XaResource, xid: str, journal: str) -> None:
+    """Durable when it returns. Raises as `forgettable`."""
+    kept = {outcome.record_id: outcome for outcome in resource.outcomes()}
+    line = forgettable([outcome_line(outcome, 0.0) for outcome in kept.values()], xid, journal)
+    resource.forget(kept[line["record"]].xid)
