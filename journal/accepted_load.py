@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.acceptance import Acceptance, Append
@@ -11,6 +12,8 @@ from journal.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, 
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.ids import shard_of
+
+log = logging.getLogger(__name__)
 
 _CHUNK = 4096
 
@@ -43,9 +46,17 @@ def load_with_acceptance(
 
 
 def accept_prepared(
-    acceptance: Acceptance, shards: int, tx: int, operations: Iterable[Operation], parts: Iterable[LoadedPart]
+    acceptance: Acceptance, shards: int, tx: int, operations: Iterable[Operation], parts: Sequence[LoadedPart]
 ) -> None:
     """Take the locks of a transaction in doubt again; `acceptance` has all records."""
+    if len(parts) < parts[0].prepared_in:
+        log.warning(
+            "transaction %d was prepared in %d shards and is left in shard %s, as something was skipped: settle it as "
+            "its coordinator decided",
+            tx,
+            parts[0].prepared_in,
+            ", ".join(str(part.shard) for part in parts),
+        )
     appends = [
         Append(shard_of(op.id, shards), op.type, op.id, op.kind, op.data, op.replaceable, op.subject, tx)
         for op in operations

@@ -35,7 +35,7 @@ from journal.errors import (
     OutcomeUnknownError,
     StateError,
 )
-from journal.fencing import Claim, Fence, Standing, Timing
+from journal.fencing import Claim, Fence, RequireOpen, Standing, Timing, always_open
 from journal.following import Following
 from journal.gate import Gate
 from journal.group import FrameNumbers, Group, Origin
@@ -119,10 +119,11 @@ class Activation:
         wall_ms: Callable[[], float],
         progress: Progress,
         beside: InBackground = at_once,
+        require_open: RequireOpen = always_open,
     ) -> None:
         """`claim_as` makes the claim for an epoch, with a nonce of its own. `require_same_table` raises an
         OperatingError unless `replica` is known to be a copy of the table that is there now. `beside` runs what need
-        not be waited for before the next thing is asked."""
+        not be waited for before the next thing is asked. What `require_open` raises ends the activation."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -133,8 +134,9 @@ class Activation:
         self._require_same_table = require_same_table
         self._gate_s = gate_s
         self._wall_ms = wall_ms
-        self._progress = progress
+        self._told = progress
         self._beside = beside
+        self._require_open = require_open
         self._fence = Fence(kafka, config.journal, timing)
         self.report = ActivationReport()
 
@@ -146,7 +148,7 @@ class Activation:
         clock, report = self._timing.clock, self.report
         self._progress(FENCE_STEP, 0, 0)
         times = [clock()]
-        producer = self._fence.initialise(clock() + self._timing.recovery_s)
+        producer = self._fence.initialise(clock() + self._timing.recovery_s, self._require_open)
         times.append(clock())
         writer = self._claim(producer)
         report.epoch = writer.claim.epoch
@@ -174,6 +176,11 @@ class Activation:
         report.fence_s, report.claim_s, report.gate_s, report.load_s, report.ready_s = parts
         issued = max(mark.issued for mark in self._replica.marks().values())
         return Activated(writer, acceptance, issued, report)
+
+    def _progress(self, step: str, done: int, total: int) -> None:
+        """Whoever closes the journal meanwhile waits for this: no step is begun, and none goes on."""
+        self._require_open()
+        self._told(step, done, total)
 
     # ---- claim -----------------------------------------------------------------------------------------------------
 
@@ -207,14 +214,16 @@ class Activation:
                 # every frame is a stranger's, and the search for this journal's last one goes back to the start
                 if rows.identity is not None and rows.identity.journal != config.uuid:
                     raise StateError(f"journal {config.journal} was made anew: close this one, and start another")
-                return self._claim_as(rows.epoch.epoch + 1), tailing.result()
+                claim, tails = self._claim_as(rows.epoch.epoch + 1), tailing.result()
             except BaseException:
                 both: list[Future[Any]] = [reading, tailing]
                 wait(both, self._timing.request_s)  # neither runs on into the next try
                 raise
+            self._require_open()
         except BaseException:
             producer.close()
             raise
+        return claim, tails
 
     def _read_tails(self) -> list[Tail]:
         config, timing = self._config, self._timing
@@ -247,7 +256,7 @@ class Activation:
         """Whose the counter is now, with a new producer. Raises FencedError if it is another activation's."""
         log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
         producer.close()
-        renewed, standing = self._fence.check_init_check(claim, until)
+        renewed, standing = self._fence.check_init_check(claim, until, self._require_open)
         if renewed is None:
             raise FencedError("another node activated at the same time", epoch=claim.epoch)
         return renewed, standing
@@ -316,6 +325,7 @@ class Activation:
         """In one shard, whichever: what it proves is proved by the coordinator, when it ends the transaction."""
         group = Group(self._config.shards, self._limits.frame_bytes_max)
         group.put_heartbeat(_READY_SHARD)
+        self._require_open()
         try:
             writer.write_ready(group)
         except OperatingError as error:

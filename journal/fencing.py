@@ -32,6 +32,14 @@ broker says "concurrent transactions": librdkafka then waits half a second befor
 once. A try that is given up may still take effect, as any init that times out may."""
 
 
+RequireOpen = Callable[[], None]
+"""Raises ClosedError once a journal is being closed: asked before whatever other nodes would notice."""
+
+
+def always_open() -> None:
+    """For whoever brings what it has begun to an end, also while it is closed."""
+
+
 class Claim(NamedTuple):
     """One activation: its epoch, its node, and a nonce that no other activation has."""
 
@@ -84,9 +92,10 @@ class Fence:
         self._journal = journal
         self._timing = timing
 
-    def initialise(self, until: float) -> TransactionalProducer:
+    def initialise(self, until: float, require_open: RequireOpen = always_open) -> TransactionalProducer:
         """A new instance: fences every older one and settles what it left open. Raises OperatingError after `until`."""
         for limit_s in self._limits():
+            require_open()
             try:
                 return self._initialised(limit_s)
             except OperatingError as error:
@@ -128,7 +137,9 @@ class Fence:
         """The epoch counter. Raises DeadlineError: then the check has not been made."""
         return self.rows().epoch
 
-    def check_init_check(self, claim: Claim, until: float) -> tuple[TransactionalProducer | None, Standing]:
+    def check_init_check(
+        self, claim: Claim, until: float, require_open: RequireOpen = always_open
+    ) -> tuple[TransactionalProducer | None, Standing]:
         """A new producer and what the counter says after its init; None if a newer activation is there.
 
         Raises DeadlineError if the outcome could not be had by `until`.
@@ -137,6 +148,7 @@ class Fence:
         for limit_s in self._limits():
             if timing.clock() >= until:
                 break
+            require_open()
             try:
                 if standing_of(claim, self.counter()) is Standing.NEWER:
                     return None, Standing.NEWER

@@ -80,7 +80,10 @@ class Journal(JournalRuntime, Appends):
         return cls(settings, on_critical=on_critical, copy=copy, copy_name=copy_name, progress=progress)
 
     async def activate(self, loader: Loader | None = None) -> ActivationReport:
-        """Become the active node, off the event loop; see `BlockingJournal.activate`."""
+        """Become the active node, off the event loop; see `BlockingJournal.activate`.
+
+        What a cancelled call has begun goes on in its thread; `close` (the end of `async with`) ends it, and waits.
+        """
         return await asyncio.to_thread(self.run_activation, loader)
 
     async def __aenter__(self) -> Journal:

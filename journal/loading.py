@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 from journal.engine import Base
 from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Staged, Transaction, Update, Updates
-from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, staged_prefix
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, staged_prefix
 from journal.wire.rows import only_update, plain_record, unstaged
 
 
@@ -34,10 +34,14 @@ _NO_KEY = b"\xff"
 
 
 class LoadedPart(NamedTuple):
-    """How many operations of a prepared transaction a shard holds."""
+    """How many operations of a prepared transaction a shard holds, and in how many shards it was prepared.
+
+    There are fewer parts than that where an operator had a PREPARE, COMMIT or ROLLBACK of a shard skipped.
+    """
 
     shard: int
     covers: int
+    prepared_in: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,8 @@ def _position(at: Position) -> tuple[int, int, int]:
 def prepared_transactions(base: Base) -> Iterator[tuple[int, bytes, list[Operation], list[LoadedPart]]]:
     """Prepared transactions in order of tx: data, operations by shard, and their parts.
 
-    Raises RowError for one of which a shard's part is missing.
+    Raises RowError for one of which a shard's part is missing, unless something was skipped: then what is left is in
+    doubt, and whoever settles it settles that.
     """
     parts: list[Transaction] = []
     for _, value in base.scan(b"t"):
@@ -219,8 +224,12 @@ def _whole(base: Base, parts: list[Transaction]) -> Iterator[tuple[int, bytes, l
     if not prepared:
         return
     tx = parts[0].tx
-    if len(prepared) != prepared[0].shards:
-        raise RowError(f"transaction {tx} is prepared in {prepared[0].shards} shards and found in {len(prepared)}")
+    prepared_in = prepared[0].shards
+    if len(prepared) > prepared_in or (len(prepared) < prepared_in and not _has_skipped(base)):
+        raise RowError(
+            f"transaction {tx} is prepared in {prepared_in} shards and found in {len(prepared)}: the tables are not "
+            "what the WAL says, and `kafka-journal verify` names where"
+        )
     data = b"".join(part.data for part in prepared)
     operations: list[Operation] = []
     for part in prepared:
@@ -228,4 +237,8 @@ def _whole(base: Base, parts: list[Transaction]) -> Iterator[tuple[int, bytes, l
         if len(found) != part.staged:
             raise RowError(f"transaction {tx} has {len(found)} of {part.staged} operations in shard {part.shard}")
         operations += found
-    yield tx, data, operations, [LoadedPart(part.shard, part.staged) for part in prepared]
+    yield tx, data, operations, [LoadedPart(part.shard, part.staged, prepared_in) for part in prepared]
+
+
+def _has_skipped(base: Base) -> bool:
+    return next(iter(base.scan(SKIPPED_PREFIX)), None) is not None

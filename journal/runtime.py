@@ -17,7 +17,7 @@ from journal.config import Settings
 from journal.connecting import kafka_of, open_replica, wall_ms
 from journal.copy import TableCopy
 from journal.core import Core
-from journal.errors import FencedError, JournalError, StateError
+from journal.errors import ClosedError, FencedError, JournalError, StateError
 from journal.fencing import Claim, Timing
 from journal.following import Following
 from journal.kafka.control import RELEASED_KEY, ControlRows, control_row
@@ -81,6 +81,10 @@ class JournalRuntime:
         """Whether the copy is lent to this journal."""
         self._lookup: Lookup | None = None
         self._writer_thread: threading.Thread | None = None
+        self._activating = threading.Lock()
+        """Held by an activation, and by `close`: whoever has it owns the copy."""
+        self._activating_in: threading.Thread | None = None
+        self._closing = threading.Event()
         self._closed = False
         self.loader: Loader | None = None
         """The one that the activation filled."""
@@ -131,6 +135,16 @@ class JournalRuntime:
         core, identity = self._core, self._identity
         if core is None or identity is None:
             raise StateError(f"the journal is {self.state.value}: start it first")
+        if not self._activating.acquire(blocking=False):
+            raise StateError("the journal is being activated, or closed")
+        try:
+            self._activating_in = threading.current_thread()
+            return self._run_activation(core, identity, loader)
+        finally:
+            self._activating_in = None
+            self._activating.release()
+
+    def _run_activation(self, core: Core, identity: Identity, loader: Loader | None) -> ActivationReport:
         core.become(JournalState.LOADING)
         try:
             activated = self._activate_with(identity, loader)
@@ -190,7 +204,12 @@ class JournalRuntime:
             wall_ms=wall_ms,
             progress=self._progress,
             beside=in_thread,
+            require_open=self._require_open,
         )
+
+    def _require_open(self) -> None:
+        if self._closing.is_set():
+            raise ClosedError("the journal was closed while it was being activated")
 
     def _write(self) -> None:
         core = self.require_core()
@@ -214,8 +233,17 @@ class JournalRuntime:
     def close(self, *, to: str = "") -> None:
         """Write what was accepted, say in the control rows that this node left, and let everything go.
 
-        `to` is the standby that is to follow; the row names it, and it acts on that at once.
+        `to` is the standby that is to follow; the row names it, and it acts on that at once. An activation that is
+        under way ends first, with ClosedError, when what it waits for just then is answered or the loader returns;
+        raises StateError if it is the activation that calls this, in a callback.
         """
+        self._closing.set()
+        if self._activating_in is threading.current_thread():
+            raise StateError("an activation does not close its own journal: raise an error to end it, then close")
+        with self._activating:
+            self._close(to)
+
+    def _close(self, to: str) -> None:
         core = self._core
         if core is None or self._closed:
             self._closed = True

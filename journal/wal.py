@@ -1,21 +1,27 @@
-"""Reading the WAL: a shard's last frame, and frames between two offsets. Committed records only."""
+"""Reading the WAL: a shard's last frame, and frames between two offsets. Committed records only.
+
+Whoever must see all that is committed by now reads to the high watermark: below the last stable offset, which anybody's
+open transaction holds back, newer frames may be missing. The read waits for that transaction to end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from journal.errors import DeadlineError, FrameError, GapError
+from journal.errors import DeadlineError, FrameError, GapError, HangingTransactionError, OperatingError
 from journal.kafka.control import wal_topic
-from journal.kafka.ports import READ_MS, Clock, Kafka, LogRecord
+from journal.kafka.ports import LOOK_MS, READ_MS, Clock, Kafka, LogRecord
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
 
 _TAIL_OFFSETS = 4
+_WHY_S = 1.0
+"""How long it may take to learn why a read was not done in time."""
 
 
 class Tail(NamedTuple):
-    """Where a shard's WAL stands: its last frame (number and group 0 if there is none) and its committed end."""
+    """Where a shard's WAL stands: its last frame (number and group 0 if there is none) and the end it was read to."""
 
     number: int
     group: int
@@ -29,6 +35,7 @@ class WalReader:
         self, kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock, *, wait_ms: int = READ_MS
     ) -> None:
         """`wait_ms` as of `Kafka.reader`."""
+        self._kafka = kafka
         self._topic = wal_topic(journal)
         self._reader = kafka.reader(self._topic, wait_ms=wait_ms)
         self._uuid = uuid
@@ -39,11 +46,20 @@ class WalReader:
         """First offset and committed end."""
         return self._reader.start_and_end(shard, timeout_s)
 
+    def high_watermarks(self, shards: Iterable[int], timeout_s: float) -> dict[int, int]:
+        """Ends before which everything lies that is committed by now, whoever has a transaction open."""
+        unfiltered = self._kafka.reader(self._topic, committed=False, wait_ms=LOOK_MS)
+        try:
+            return unfiltered.ends(tuple(shards), timeout_s)
+        finally:
+            unfiltered.close()
+
     def frames(
         self, shard: int, start: int, end: int, timeout_s: float, *, strict: bool = False
     ) -> Iterator[tuple[LogRecord, Frame]]:
-        """Frames of one shard from offset `start` to before `end`. Raises DeadlineError if that takes longer.
+        """Frames of one shard from offset `start` to before `end`.
 
+        Raises DeadlineError if that takes longer, HangingTransactionError if a transaction that is still open is why.
         With `strict`, FrameError for the first record that is no frame.
         """
         until = self._clock() + timeout_s
@@ -51,7 +67,7 @@ class WalReader:
         while self._reader.position(shard) < end:
             left = until - self._clock()
             if left <= 0:
-                raise DeadlineError(f"shard {shard} of the WAL could not be read to offset {end} in time")
+                raise self._late({shard: end})
             for record in self._reader.poll(left):
                 if record.offset >= end:
                     return
@@ -60,10 +76,12 @@ class WalReader:
                     yield record, frame
 
     def tails(self, timeout_s: float) -> list[Tail]:
-        """The last committed frame of every shard. All shards are read at once; one whose last offsets hold no frame
-        (markers and aborted groups alone) is then looked at on its own."""
+        """The last committed frame of every shard as of now. Raises as `frames` does.
+
+        All shards are read at once; one whose last offsets hold no frame (markers and aborted groups alone) is then
+        looked at on its own."""
         until = self._clock() + timeout_s
-        ends = self._reader.ends(range(self._shards), timeout_s)
+        ends = self.high_watermarks(range(self._shards), timeout_s)
         try:
             newest = self._newest_of({shard: max(0, end - _TAIL_OFFSETS) for shard, end in ends.items()}, ends, until)
         except GapError:  # a log was trimmed nearly to its end
@@ -82,7 +100,7 @@ class WalReader:
         while any(self._reader.position(shard) < end for shard, end in ends.items()):
             left = until - self._clock()
             if left <= 0:
-                raise DeadlineError("the last frames of the WAL could not be read in time")
+                raise self._late(ends)
             for record in self._reader.poll(left):
                 shard = record.partition
                 frame = self._decode(record) if record.offset < ends[shard] else None
@@ -109,6 +127,18 @@ class WalReader:
             if last is not None or since == start:
                 return last
             back *= 16
+
+    def _late(self, ends: Mapping[int, int]) -> OperatingError:
+        """Why a read to these ends was not done in time."""
+        for shard, stable in self._reader.ends(tuple(ends), _WHY_S).items():
+            if stable < ends[shard]:
+                return HangingTransactionError(
+                    f"{self._topic}[{shard}] holds a transaction that nobody ends, and what may be committed behind it "
+                    f"cannot be read: `kafka-transactions.sh find-hanging --topic {self._topic}` finds it, and `abort` "
+                    "ends it"
+                )
+        left = ", ".join(f"shard {shard} to offset {end}" for shard, end in ends.items())
+        return DeadlineError(f"the WAL could not be read in time: {left}")
 
     def _decode(self, record: LogRecord, *, strict: bool = False) -> Frame | None:
         """The record's frame; for one that is none, None or (`strict`) FrameError with its place."""

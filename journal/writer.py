@@ -279,7 +279,7 @@ class Writer:
         """
         timing, places = self._timing, transaction.places
         try:
-            there = self._read_back({place.shard for place in places})
+            there = self._read_back(places)
             missing = [n for n, place in enumerate(places) if place not in there.own]
             once_only = transaction.consumed is not None and there.own.isdisjoint(places)
             if missing and not once_only:
@@ -304,7 +304,7 @@ class Writer:
         touched = {place.shard for place in places}
         while timing.clock() < until:
             try:
-                there = self._read_back(touched)
+                there = self._read_back(places)
             except OperatingError as error:
                 log.warning("fenced; the group's fate cannot be read yet: %s", error)
                 timing.pause(0.1)
@@ -316,20 +316,25 @@ class Writer:
             timing.pause(0.1)
         raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
 
-    def _read_back(self, shards: set[int]) -> _ReadBack:
-        """This epoch's frames in the committed WAL behind what was known, up to the first newer marker or the end."""
+    def _read_back(self, places: Sequence[Place]) -> _ReadBack:
+        """This epoch's frames in the committed WAL behind what was known, in each shard that a group touches: up to the
+        last of its own, the first newer marker, or the end as of now."""
         config, timing = self._config, self._timing
         reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
         there = _ReadBack(set(), set())
         try:
-            for shard in sorted(shards):
-                _, end = reader.bounds(shard, timing.request_s)
+            shards = sorted({place.shard for place in places})
+            for shard, end in reader.high_watermarks(shards, timing.request_s).items():
+                missing = {place for place in places if place.shard == shard}
                 for _, frame in reader.frames(shard, self._ends[shard], end, timing.request_s):
                     if frame.epoch > self.claim.epoch and frame.operations and frame.operations[0].type == MARKER:
                         there.newer.add(shard)
                         break
                     if frame.epoch == self.claim.epoch:
                         there.own.add(Place(shard, frame.number))
+                        missing.discard(Place(shard, frame.number))
+                    if not missing:
+                        break
         finally:
             reader.close()
         return there

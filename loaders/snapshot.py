@@ -95,27 +95,19 @@ def _fold_wal(
     try:
         group = max(mark.group for mark in marks.values())
         if now:
-            group = max(group, _highest_group(kafka, wal, settings.journal, marks, timeout_s))
+            group = max(group, _highest_group(wal, marks, timeout_s))
         size = 0
-        for shard, end in _high_watermarks(kafka, settings.journal, identity.shards, timeout_s).items():
+        for shard, end in wal.high_watermarks(range(identity.shards), timeout_s).items():
             size += _fold_to(wal, folds[shard], settings.journal, group, end, timeout_s, OVERLAY_BYTES_MAX - size)
     finally:
         wal.close()
     return group
 
 
-def _high_watermarks(kafka: Kafka, journal: str, shards: int, timeout_s: float) -> dict[int, int]:
-    reader = kafka.reader(wal_topic(journal), committed=False)
-    try:
-        return {shard: reader.start_and_end(shard, timeout_s)[1] for shard in range(shards)}
-    finally:
-        reader.close()
-
-
-def _highest_group(kafka: Kafka, wal: WalReader, journal: str, marks: Mapping[int, Mark], timeout_s: float) -> int:
+def _highest_group(wal: WalReader, marks: Mapping[int, Mark], timeout_s: float) -> int:
     """The highest group that is committed somewhere, as of now."""
     highest = 0
-    for shard, end in _high_watermarks(kafka, journal, len(marks), timeout_s).items():
+    for shard, end in wal.high_watermarks(marks, timeout_s).items():
         highest = max(highest, wal.tail_until(shard, end, timeout_s).group)
     return highest
 

@@ -104,6 +104,7 @@ class AheadClients:
         self._plain = _Kept(kafka.plain_producer, lambda producer, timeout_s: producer.connect(topics, timeout_s))
         self._readers = {
             (wal, True): self._reader(wal, shards),
+            (wal, False): self._reader(wal, shards, committed=False),
             (control, True): self._reader(control, lambda: (0,)),
             (control, False): self._reader(control, lambda: (0,), committed=False),
         }

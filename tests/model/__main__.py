@@ -42,7 +42,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     """Without any bound: all runs."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     for bound in ("nodes", "shards", "groups", "activations", *Faults._fields):
-        parser.add_argument(f"--{bound}", type=int, metavar="N")
+        parser.add_argument(f"--{bound.replace('_', '-')}", type=int, metavar="N")
     parser.add_argument("--nobody-active", action="store_true", help="begin without an active node")
     parser.add_argument("--same-name", action="store_true", help="all processes run under one node name")
     parser.add_argument("--without", choices=[removal.name for removal in Removal], help="the step to remove")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
-from .coordinator import control_row
+from .coordinator import control_row, visible, wal_as_of_now
 from .removals import Removal
 from .requests import Answer, end_transaction, init, produce
-from .state import READY_SHARD, At, Config, Frame, Kind, Node, Request, Steps, World
+from .state import READY_SHARD, At, Config, Frame, Kind, Log, Node, Request, Steps, World
 
 
 def become_leader(config: Config, world: World, n: int) -> Steps:
@@ -19,7 +19,7 @@ def become_leader(config: Config, world: World, n: int) -> Steps:
     if config.lacks(Removal.CONTROL_AFTER_INIT):
         changes["epoch"] = (broker.foreign or broker.control).epoch + 1
     if config.lacks(Removal.TAILS_AFTER_INIT):
-        changes["numbers"] = last_numbers(world)
+        changes["numbers"] = last_numbers(visible(broker))
     yield f"node {n}: starts activation {node.activation + 1}", world.node(n, **changes)
 
 
@@ -32,11 +32,12 @@ def first_init(config: Config, world: World, n: int) -> Steps:
 def read_control_and_tails(config: Config, world: World, n: int) -> Steps:
     """The counter gives the epoch to take, each shard's last frame the number to go on from."""
     row = control_row(world.broker, to_high_watermark=not config.lacks(Removal.HIGH_WATERMARK))
-    if row is None:
+    wal = wal_as_of_now(world.broker, to_high_watermark=not config.lacks(Removal.TAILS_TO_HIGH_WATERMARK))
+    if row is None or wal is None:
         return
     node = world.nodes[n]
     epoch = node.epoch if config.lacks(Removal.CONTROL_AFTER_INIT) else row.epoch + 1
-    numbers = node.numbers if config.lacks(Removal.TAILS_AFTER_INIT) else last_numbers(world)
+    numbers = node.numbers if config.lacks(Removal.TAILS_AFTER_INIT) else last_numbers(wal)
     after = world.node(n, at=At.COUNTER, epoch=epoch, numbers=numbers, produced=0)
     yield f"node {n}: reads the control rows and tails, takes epoch {epoch}", after
 
@@ -82,7 +83,7 @@ def pass_gate(config: Config, world: World, n: int) -> Steps:
     """A shard passes only at mark epoch = E. The worker's mark may stand at any committed prefix of its shard."""
     node = world.nodes[n]
     at_least = config.lacks(Removal.GATE_EXACT)
-    marks = [_marks(log) for log in world.broker.wal]
+    marks = [_marks(log) for log in visible(world.broker)]
     passing = [
         {groups for epoch, groups in shard if epoch == node.epoch or (at_least and epoch > node.epoch)}
         for shard in marks
@@ -94,7 +95,7 @@ def pass_gate(config: Config, world: World, n: int) -> Steps:
         yield f"node {n}: meets a larger mark: FENCED", idle(world, n)
 
 
-def _marks(log: tuple[Frame, ...]) -> set[tuple[int, frozenset[int]]]:
+def _marks(log: Log) -> set[tuple[int, frozenset[int]]]:
     """Every mark the worker may show: its epoch, and the groups a load at it finds. Older frames are skipped."""
     marks = set()
     epoch, groups = 0, frozenset[int]()
@@ -156,9 +157,9 @@ def idle(world: World, n: int) -> World:
     return world.node(n, **Node(activation=world.nodes[n].activation)._asdict())
 
 
-def last_numbers(world: World) -> tuple[int, ...]:
-    """Per shard the number of the last committed frame."""
-    return tuple(log[-1].previous + 1 if log else 0 for log in world.broker.wal)
+def last_numbers(wal: tuple[Log, ...]) -> tuple[int, ...]:
+    """Per shard the number of the last frame."""
+    return tuple(log[-1].previous + 1 if log else 0 for log in wal)
 
 
 def _names(loaded: tuple[frozenset[int], ...]) -> str:

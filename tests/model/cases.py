@@ -36,6 +36,8 @@ BROKEN: dict[Removal, Shown] = {
     Removal.LAPSED_IS_NOT_FAILED: Shown(Config(nodes=1, faults=Faults(lost=1, lapses=1)), "outcome"),
     Removal.COUNTER_NOT_REWRITTEN: Shown(Config(nodes=1, starts_active=False, faults=Faults(lost=2)), "one epoch once"),
     Removal.HIGH_WATERMARK: Shown(Config(faults=Faults(lost=1, foreign=1)), "one epoch once"),
+    Removal.TAILS_TO_HIGH_WATERMARK: Shown(Config(faults=Faults(foreign_wal=1)), "chain"),
+    Removal.READ_BACK_TO_HIGH_WATERMARK: Shown(Config(nodes=1, faults=Faults(lost=1, foreign_wal=1)), "exactly once"),
     Removal.CHECK_AFTER_DOUBT: Shown(Config(nodes=1, shards=2, groups=2, faults=Faults(lost=1)), "atomic"),
 }
 
@@ -65,6 +67,10 @@ SHORT: dict[str, Config] = {
     "somebody_else_holds_a_transaction_open_in_the_control_partition": Config(
         faults=Faults(lost=1, timeouts=1, crashes=1, lapses=1, foreign=1)
     ),
+    "somebody_else_holds_a_transaction_open_in_the_wal": Config(
+        faults=Faults(lost=1, timeouts=1, crashes=1, lapses=1, foreign_wal=1)
+    ),
+    "groups_span_two_shards_and_somebody_else_holds_one_open": Config(shards=2, faults=Faults(lost=1, foreign_wal=1)),
     "groups_span_two_shards": Config(shards=2, groups=2, faults=Faults(lost=1, timeouts=1)),
     "groups_span_two_shards_and_nodes_crash_or_step_down": Config(
         shards=2, faults=Faults(lost=1, timeouts=1, crashes=1, lapses=1)
@@ -80,6 +86,9 @@ LONG: dict[str, Config] = {
     "two nodes, twice each, everything goes wrong once": Config(activations=2, faults=Faults(1, 1, 1, 1)),
     "two nodes, twice each, two requests lost": Config(activations=2, faults=Faults(lost=2, timeouts=1)),
     "two nodes, twice each, a foreign transaction": Config(activations=2, faults=Faults(lost=1, timeouts=1, foreign=1)),
+    "two nodes, twice each, a foreign transaction in the WAL": Config(
+        activations=2, faults=Faults(lost=1, timeouts=1, foreign_wal=1)
+    ),
     "two shards, two groups, everything goes wrong once": Config(shards=2, groups=2, faults=Faults(2, 1, 1, 1, 1)),
     "two shards, twice each": Config(shards=2, activations=2, faults=Faults(lost=1, lapses=1)),
     "three nodes": Config(nodes=3, faults=Faults(lost=1, timeouts=1)),

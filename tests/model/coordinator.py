@@ -7,7 +7,7 @@ next produce or init waits; a produce is verified to belong to the open transact
 
 from __future__ import annotations
 
-from .state import Broker, Config, Frame, Request, Row, Step, Steps, Transaction, World
+from .state import Broker, Config, Hidden, Log, Request, Row, Steps, Transaction, World
 
 
 def is_open(broker: Broker) -> bool:
@@ -39,7 +39,7 @@ def ended(broker: Broker) -> Broker:
     return broker._replace(transaction=broker.transaction._replace(committed=True))
 
 
-def committed(broker: Broker) -> tuple[tuple[Frame, ...], ...]:
+def committed(broker: Broker) -> tuple[Log, ...]:
     """Per shard the committed WAL, visible to everybody yet or not."""
     if not is_settling(broker) or broker.transaction is None:
         return broker.wal
@@ -58,6 +58,21 @@ def control_row(broker: Broker, to_high_watermark: bool) -> Row | None:
     if to_high_watermark and (broker.foreign is not None or (broker.transaction and broker.transaction.row)):
         return None
     return broker.foreign or broker.control
+
+
+def visible(broker: Broker) -> tuple[Log, ...]:
+    """Per shard what read_committed readers find: it ends where somebody else's transaction stands open."""
+    if broker.hidden is None:
+        return broker.wal
+    shard, behind = broker.hidden
+    return (*broker.wal[:shard], broker.wal[shard][:behind], *broker.wal[shard + 1 :])
+
+
+def wal_as_of_now(broker: Broker, to_high_watermark: bool) -> tuple[Log, ...] | None:
+    """The WAL as a reader finds it; None while one that wants to have read up to the high watermark has to wait."""
+    if to_high_watermark and (broker.hidden is not None or (broker.transaction and any(broker.transaction.frames))):
+        return None
+    return visible(broker)
 
 
 def broker_steps(config: Config, world: World) -> Steps:
@@ -80,8 +95,11 @@ def broker_steps(config: Config, world: World) -> Steps:
     if faults.foreign and broker.foreign is None:
         stuck = broker._replace(foreign=broker.control)
         yield "kafka: somebody else opens a transaction in control", world.spend("foreign").kafka(stuck)
-    if broker.foreign is not None:
-        yield foreign_ends(world)
+    if faults.foreign_wal and broker.hidden is None:
+        for shard, log in enumerate(broker.wal):
+            stuck = broker._replace(hidden=Hidden(shard, len(log)))
+            yield f"kafka: somebody else opens a transaction in shard {shard}", world.spend("foreign_wal").kafka(stuck)
+    yield from foreign_steps(world)
 
 
 def marker_steps(world: World) -> Steps:
@@ -103,9 +121,12 @@ def marker_steps(world: World) -> Steps:
             yield f"kafka: shard {shard} shows the transaction", world.kafka(broker._replace(wal=wal, transaction=left))
 
 
-def foreign_ends(world: World) -> Step:
-    """The foreign transaction ends by itself, if only by its time-out."""
-    return "kafka: the foreign transaction ends", world.kafka(world.broker._replace(foreign=None))
+def foreign_steps(world: World) -> Steps:
+    """A foreign transaction ends by itself, if only by its time-out."""
+    if world.broker.foreign is not None:
+        yield "kafka: the foreign transaction in control ends", world.kafka(world.broker._replace(foreign=None))
+    if world.broker.hidden is not None:
+        yield "kafka: the foreign transaction in the WAL ends", world.kafka(world.broker._replace(hidden=None))
 
 
 def _left(transaction: Transaction) -> Transaction | None:

@@ -22,7 +22,7 @@ from .activation import (
     read_control_and_tails,
     take_late_ready,
 )
-from .coordinator import broker_steps, foreign_ends, initialised, is_open, marker_steps
+from .coordinator import broker_steps, foreign_steps, initialised, is_open, marker_steps
 from .properties import broken_state, broken_step
 from .state import NO_FAULTS, At, Config, Steps, World
 from .writing import (
@@ -164,8 +164,8 @@ class Liveness:
 
         What an absent node left open holds a check up, until the coordinator times it out.
         """
-        if world.broker.foreign is not None:
-            return foreign_ends(world)[1]
+        for _, after in foreign_steps(world):
+            return after
         for _, after in marker_steps(world):
             return after
         for _, after in NODE_STEPS[world.nodes[n].at](self.config, world, n):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from .coordinator import committed
-from .state import Frame, Kind, Outcome, World
-
-Log = tuple[Frame, ...]
+from .state import Kind, Log, Outcome, World
 
 
 def broken_state(world: World) -> str | None:

@@ -26,6 +26,8 @@ class Removal(Enum):
     LAPSED_IS_NOT_FAILED = "a node's own clock says nothing about what the coordinator has committed"
     COUNTER_NOT_REWRITTEN = "without an init in between, the first try may still arrive: the epoch is begun twice"
     HIGH_WATERMARK = "another writer's open transaction holds the LSO back: the counter read below it is old"
+    TAILS_TO_HIGH_WATERMARK = "another writer's open transaction hides committed frames: tails below the LSO are old"
+    READ_BACK_TO_HIGH_WATERMARK = "a group that such a transaction hides is not missing: resent, it is there twice"
     CHECK_AFTER_DOUBT = "the first of two EndTxn may still arrive, and commit half of the next group"
     CHECK_BEFORE_INIT = "a node that finds itself replaced does not fence its successor"
     EVERY_MARKER = "a group is called failed only once the newer marker has been seen in every shard it touches"

@@ -30,6 +30,9 @@ class Frame(NamedTuple):
     previous: int
 
 
+Log: TypeAlias = tuple[Frame, ...]
+
+
 class Row(NamedTuple):
     """The epoch counter in the control partition: who took the newest epoch. The nonce is of one activation."""
 
@@ -57,17 +60,25 @@ class Request(NamedTuple):
     row: Row | None
 
 
+class Hidden(NamedTuple):
+    """A shard, and how many of its committed frames are below the LSO."""
+
+    shard: int
+    behind: int
+
+
 class Broker(NamedTuple):
     """Kafka, as far as the journal's transactional id, its WAL and its control partition go."""
 
     newest: int | None  # the node whose init is the newest; None once the coordinator or a late init bumped it
-    wal: tuple[tuple[Frame, ...], ...]  # per shard what read_committed readers see
+    wal: tuple[Log, ...]  # per shard what read_committed readers see, but for what is hidden
     control: Row
     transaction: Transaction | None = None
     late_end: bool = False  # an EndTxn of the newest producer is still under way
     late_produce: Request | None = None
     late_inits: int = 0
     foreign: Row | None = None  # what is below the LSO while somebody else's transaction stands open in control
+    hidden: Hidden | None = None  # what somebody else's transaction that stands open in the WAL holds back
 
 
 class At(StrEnum):
@@ -131,6 +142,7 @@ class Faults(NamedTuple):
     crashes: int = 0
     lapses: int = 0  # an active node's membership lapses, or its replica shows a newer mark
     foreign: int = 0  # transactions that somebody else opens in the control partition
+    foreign_wal: int = 0  # and in a shard of the WAL
 
 
 NO_FAULTS = Faults()

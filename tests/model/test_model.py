@@ -55,8 +55,12 @@ def test_every_removal_is_either_shown_to_break_the_protocol_or_called_courtesy(
 
 @pytest.mark.parametrize(
     "config",
-    [Config(faults=Faults(1, 1, 1, 1, 1)), Config(shards=2, faults=Faults(lost=1, timeouts=1))],
-    ids=["one_shard_and_every_fault", "two_shards"],
+    [
+        Config(faults=Faults(1, 1, 1, 1, 1)),
+        Config(faults=Faults(lost=1, timeouts=1, foreign_wal=1)),
+        Config(shards=2, faults=Faults(lost=1, timeouts=1)),
+    ],
+    ids=["one_shard_and_every_fault", "somebody_elses_transaction_in_the_wal", "two_shards"],
 )
 def test_every_node_left_alone_becomes_active_from_every_state(config: Config) -> None:
     result = explore(config, also=Liveness(config))

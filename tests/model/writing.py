@@ -5,10 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 
 from .activation import after_doubt, idle, passed_counter
-from .coordinator import control_row
+from .coordinator import control_row, visible, wal_as_of_now
 from .removals import Removal
 from .requests import Answer, end_transaction, init, produce
-from .state import At, Config, Frame, Kind, Node, Outcome, Request, Row, Steps, World
+from .state import At, Config, Frame, Kind, Log, Node, Outcome, Request, Row, Steps, World
 
 
 def take_group(config: Config, world: World, n: int) -> Steps:
@@ -109,7 +109,7 @@ def check_before_init(config: Config, world: World, n: int) -> Steps:
     if what is Finding.NEWER:
         yield f"{label}: FENCED", fenced(world, n)
         return
-    found = config.lacks(Removal.READ_BACK_AFTER_INIT) and _is_written(world, node.group)
+    found = config.lacks(Removal.READ_BACK_AFTER_INIT) and _is_written(visible(world.broker), node.group)
     yield label, world.node(n, at=At.REINIT, found=found)
 
 
@@ -144,7 +144,10 @@ def read_back(config: Config, world: World, n: int) -> Steps:
     if group is None:
         yield f"node {n}: goes on", world.node(n, at=At.ACTIVE)
         return
-    written = _is_written(world, group)
+    wal = wal_as_of_now(world.broker, to_high_watermark=not config.lacks(Removal.READ_BACK_TO_HIGH_WATERMARK))
+    if wal is None:
+        return
+    written = _is_written(wal, group)
     if config.lacks(Removal.READ_BACK):
         written = False
     if config.lacks(Removal.READ_BACK_AFTER_INIT):
@@ -155,8 +158,8 @@ def read_back(config: Config, world: World, n: int) -> Steps:
         yield f"node {n}: takes group {group} for missing", world.node(n, at=At.GROUP, found=False)
 
 
-def _is_written(world: World, group: int | None) -> bool:
-    return group is not None and all(any(frame.group == group for frame in log) for log in world.broker.wal)
+def _is_written(wal: tuple[Log, ...], group: int | None) -> bool:
+    return group is not None and all(any(frame.group == group for frame in log) for log in wal)
 
 
 # ---- stepping down -----------------------------------------------------------------------------------------
@@ -172,8 +175,9 @@ def settle_fenced(config: Config, world: World, n: int) -> Steps:
     node = world.nodes[n]
     group = node.group
     assert group is not None
-    logs = [_up_to_newer_marker(log, node.epoch) for log in world.broker.wal]
-    stopped = [len(log) < len(whole) for log, whole in zip(logs, world.broker.wal, strict=True)]
+    wal = visible(world.broker)
+    logs = [_up_to_newer_marker(log, node.epoch) for log in wal]
+    stopped = [len(log) < len(whole) for log, whole in zip(logs, wal, strict=True)]
     if any(frame.group == group for log in logs for frame in log):
         yield f"node {n}: finds group {group} before the newer marker: done", idle(world, n).said(group, Outcome.DONE)
     elif all(stopped) or (any(stopped) and config.lacks(Removal.EVERY_MARKER)):
@@ -182,7 +186,7 @@ def settle_fenced(config: Config, world: World, n: int) -> Steps:
         yield f"node {n}: its deadline passes: group {group} unknown", idle(world, n).said(group, Outcome.UNKNOWN)
 
 
-def _up_to_newer_marker(log: tuple[Frame, ...], epoch: int) -> tuple[Frame, ...]:
+def _up_to_newer_marker(log: Log, epoch: int) -> Log:
     for place, frame in enumerate(log):
         if frame.kind is Kind.MARKER and frame.epoch > epoch:
             return log[:place]

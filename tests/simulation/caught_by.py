@@ -15,17 +15,19 @@ from tests.simulation.runner import run_some
 SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, int] = {
-    "doubtful_ready_is_trusted": 490,
-    "end_is_captured_once": 186,
-    "fenced_is_failed": 103,
-    "kept_shard_is_fenced_and_not_read": 202,
-    "late_ready_is_accepted": 213,
-    "marks_of_a_compacted_log_are_states": 53,
+    "control_is_read_to_the_last_stable_offset": 34,
+    "doubtful_ready_is_trusted": 28,
+    "end_is_captured_once": 656,
+    "fenced_is_failed": 132,
+    "gate_at_least": 26,
+    "kept_shard_is_fenced_and_not_read": 58,
+    "late_ready_is_accepted": 28,
+    "marks_of_a_compacted_log_are_states": 152,
     "no_ready": 32,
-    "position_is_written_before_its_rows": 86,
+    "position_is_written_before_its_rows": 68,
     "read_back_before_init": 47,
-    "repeated_commit_is_trusted": 28,
-    "taken_in_is_sent_again": 108,
+    "read_back_ends_at_the_last_stable_offset": 175,
+    "repeated_commit_is_trusted": 62,
 }
 
 _SOON = 25

@@ -162,12 +162,13 @@ class Events:
         self._chaos.force(self._active().process.name, Forced("end_transaction", 1, fault, None, None, cut_off))
 
     def foreign_transaction(self) -> None:
-        """Somebody else opens a transaction in the control partition and goes away."""
+        """Somebody else opens a transaction in the control partition or in a shard of the WAL, and goes away."""
         broker = self._cast.broker
         epoch = broker.init_producer("foreign")
         if not isinstance(epoch, int):
             return
-        partition = control_topic(JOURNAL), 0
+        wal = wal_topic(JOURNAL), self._chance.randrange(self._cast.setting.shards)
+        partition = self._chance.choice([(control_topic(JOURNAL), 0), wal])
         timeout_s = TRANSACTION_TIMEOUT_S * self._chance.choice((0.1, 1))
         broker.add_partitions("foreign", epoch, [partition], timeout_s)
         broker.produce("foreign", epoch, *partition, [(b"foreign", b"row")])

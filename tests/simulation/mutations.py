@@ -1,7 +1,8 @@
 """Faulty variants of the product, one step each: the simulation must catch every one.
 
 A mutation replaces functions in the running process, never a file; `applied` puts them back. Each says in one line what
-is wrong with it. `mutations_writing` has those of the active node, `mutations_tables` those of workers and copies.
+is wrong with it. `mutations_writing` has those of the active node, `mutations_tables` those of workers and copies,
+`mutations_reading` those of how far the WAL is read.
 """
 
 from __future__ import annotations

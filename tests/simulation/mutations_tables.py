@@ -342,17 +342,6 @@ def read_only_load_is_not_cut_at_a_group() -> list[Patch]:
     return [(loaders.snapshot, "_fold_to", folding)]
 
 
-@mutation
-def read_only_load_ends_at_the_last_stable_offset() -> list[Patch]:
-    """A read-only load reads shards only so far as the group's frames are visible already."""
-
-    def ends(kafka: Any, name: str, shards: int, timeout_s: float) -> dict[int, int]:
-        reader = kafka.reader(wal_topic(name))
-        return {shard: reader.start_and_end(shard, timeout_s)[1] for shard in range(shards)}
-
-    return [(loaders.snapshot, "_high_watermarks", ends)]
-
-
 # ---- the followed state ------------------------------------------------------------------------------------------
 
 

@@ -127,7 +127,10 @@ class SimulatedTransactionalProducer:
         for partition in list(sending.batches):
             self._produce(sending, partition, added, deadline)
         if sending.refused:
-            raise self._died_of("send", next(iter(sending.refused.values())))
+            (topic, _), answer = next(iter(sending.refused.items()))
+            died = self._died_of("send", answer)
+            died.refused_topic = topic if answer is Answer.TOO_LARGE else ""
+            raise died
         return sending.offsets
 
     def send_rows(
@@ -139,7 +142,12 @@ class SimulatedTransactionalProducer:
         *,
         before: Iterable[Sent] = (),
     ) -> int:
-        return self.send(chain(before, (Sent(topic, partition, key, value) for key, value in rows)), timeout_s)[-1]
+        records = chain(before, (Sent(topic, partition, key, value) for key, value in rows))
+        try:
+            return self.send(records, timeout_s)[-1]
+        except FatalProducerError as error:
+            error.refused_topic = ""  # nobody is told of what becomes of each
+            raise
 
     def _produce(self, sending: Sending, partition: Partition, added: set[Partition], deadline: float) -> None:
         """One Produce request, after the coordinator has all partitions that are known to be in the transaction."""

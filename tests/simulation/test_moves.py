@@ -6,7 +6,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from streams.shard import ShardState
+from journal.errors import CorruptionError
+from streams.shard import UNREADABLE_RETRY_S, ShardState
 from streams.worker import RECOVERING_TICK_S, Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.node import Node, identity_of_copy
@@ -185,3 +186,44 @@ def test_a_shard_that_recovers_between_two_rebalances_goes_on_from_there() -> No
         assert worker.seeks().keys() == {1}
 
     drive(Stage(shards=2), steps)
+
+
+def test_a_worker_that_stops_begins_no_recovery_that_waits_for_its_turn() -> None:
+    def steps(worker: Worker, held: Held) -> None:
+        worker.assigned({0, 1})
+        held.finish_next()
+        worker.tick()
+        before = stage.script.asked.count(("driven", "init"))
+        worker.stop()
+        assert stage.script.asked.count(("driven", "init")) == before
+        assert worker.states() == {}
+
+    stage = Stage(shards=2)
+    drive(stage, steps)
+
+
+# ---- a WAL that cannot be read ---------------------------------------------------------------------------------------
+
+
+def test_a_shard_that_cannot_be_read_stops_alone_and_is_tried_again() -> None:
+    def steps(worker: Worker, held: Held) -> None:
+        worker.assigned({0, 1})
+        held.finish_next()
+        held.finish_next()
+        worker.tick()
+        assert worker.seeks().keys() == {0, 1}
+        error = CorruptionError("damaged", topic="sim.wal", partition=1, offset=7)
+        worker.unreadable(1, error)
+        assert worker.states() == {0: ShardState.RUNNING, 1: ShardState.STOPPED}
+        assert worker.stopped() == {1: error}
+        worker.tick()
+        assert worker.seeks() == {}
+        stage.scheduler.pause(UNREADABLE_RETRY_S)
+        worker.tick()
+        held.finish_next()
+        worker.tick()
+        assert worker.seeks().keys() == {1}
+        assert worker.stopped() == {}
+
+    stage = Stage(shards=2)
+    drive(stage, steps)

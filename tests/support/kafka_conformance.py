@@ -227,6 +227,18 @@ def the_position_stands_at_an_open_transaction(env: Environment) -> None:
     assert values(reader.poll(LIMIT_S)) == [b"b"]
 
 
+def a_position_behind_an_open_transaction_waits_for_its_end(env: Environment) -> None:
+    topic, producer = env.topic(1, {}), env.producer()
+    producer.send([record(topic, b"a"), record(topic, b"b"), record(topic, b"c")], LIMIT_S)
+    reader = env.kafka.reader(topic)
+    reader.seek({0: 1})
+    assert reader.poll(GLANCE_S) == []
+    assert reader.position(0) == 1
+    producer.commit_transaction(LIMIT_S)
+    wait_for_end(env, topic, 4)
+    assert values(read(env, reader)) == [b"b", b"c"]
+
+
 def a_seek_reads_these_partitions_from_there_and_no_others(env: Environment) -> None:
     topic, plain = env.topic(2, {}), env.kafka.plain_producer()
     plain.send([record(topic, b"%d" % i, i % 2) for i in range(8)], LIMIT_S)
@@ -314,6 +326,7 @@ READING: list[Callable[[Environment], None]] = [
     the_bounds_of_many_partitions_are_those_of_each,
     the_position_passes_markers_and_aborted_tails,
     the_position_stands_at_an_open_transaction,
+    a_position_behind_an_open_transaction_waits_for_its_end,
     a_seek_reads_these_partitions_from_there_and_no_others,
     runs_are_the_same_records_as_columns,
     a_position_behind_the_end_is_a_gap,

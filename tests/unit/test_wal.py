@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
+from journal.errors import HangingTransactionError
 from journal.kafka.control import wal_topic
-from journal.kafka.ports import Sent
+from journal.kafka.ports import Sent, TransactionalProducer
 from journal.wal import Tail, WalReader
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
@@ -29,6 +30,13 @@ class Log:
         self._kafka = SimulatedKafka(self.broker)
         self._producer = self._kafka.transactional_producer("writer")
         self._producer.init(LIMIT_S)
+
+    def open_foreign(self, shard: int) -> TransactionalProducer:
+        """Somebody else's transaction, which whoever calls this may end."""
+        producer = self._kafka.transactional_producer("foreign")
+        producer.init(LIMIT_S)
+        producer.send([Sent(WAL, shard, None, b"foreign")], LIMIT_S)
+        return producer
 
     def write(self, shard: int, *values: bytes, commit: bool = True) -> None:
         self._producer.send([Sent(WAL, shard, None, value) for value in values], LIMIT_S)
@@ -72,3 +80,12 @@ def test_a_log_that_was_trimmed_nearly_to_its_end_says_what_it_has(log: Log) -> 
     log.write(1, frame(1, marker(), group=1).SerializeToString())
     log.trim(0, log.end(0) - 2)
     assert log.tails() == [Tail(9, 12, log.end(0)), Tail(1, 1, log.end(1))]
+
+
+def test_what_an_open_transaction_hides_is_waited_for_and_not_passed_over(log: Log) -> None:
+    foreign = log.open_foreign(0)
+    log.write(0, frame(10, add(10 << 10), group=13).SerializeToString())
+    with pytest.raises(HangingTransactionError, match=r"j\.wal\[0\] holds a transaction that nobody ends"):
+        log.tails()
+    assert foreign.commit_transaction(LIMIT_S)
+    assert log.tails() == [Tail(10, 13, log.end(0)), Tail(0, 0, 0)]

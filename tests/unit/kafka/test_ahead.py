@@ -71,12 +71,12 @@ def test_what_was_made_ahead_is_given_out_once() -> None:
     kafka = Kafka()
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)
-    assert (len(kafka.producers), len(kafka.readers)) == (1, 3)
+    assert (len(kafka.producers), len(kafka.readers)) == (1, 4)
     assert clients.transactional_producer(WRITER) is kafka.producers[0]
     assert clients.transactional_producer(WRITER) is not kafka.producers[0]
     reader = clients.reader(WAL, wait_ms=LOOK_MS)
-    assert reader in kafka.readers[:3]
-    assert clients.reader(WAL, wait_ms=LOOK_MS) not in kafka.readers[:3]
+    assert reader in kafka.readers[:4]
+    assert clients.reader(WAL, wait_ms=LOOK_MS) not in kafka.readers[:4]
 
 
 def test_a_producer_that_waits_is_not_initialised() -> None:
@@ -96,8 +96,8 @@ def test_what_is_asked_for_otherwise_is_made_for_it() -> None:
     clients = clients_of(kafka)
     clients.keep(LIMIT_S)
     assert clients.transactional_producer("another") is not kafka.producers[0]
-    assert clients.reader(WAL) not in kafka.readers[:3]
-    assert clients.reader("j.table", wait_ms=LOOK_MS) not in kafka.readers[:3]
+    assert clients.reader(WAL) not in kafka.readers[:4]
+    assert clients.reader("j.table", wait_ms=LOOK_MS) not in kafka.readers[:4]
 
 
 def test_connections_are_used_so_that_they_stay_and_nothing_is_made_twice() -> None:
@@ -105,7 +105,7 @@ def test_connections_are_used_so_that_they_stay_and_nothing_is_made_twice() -> N
     clients = clients_of(kafka)
     for _ in range(3):
         clients.keep(LIMIT_S)
-    assert (len(kafka.producers), [reader.asked for reader in kafka.readers]) == (1, [3, 3, 3])
+    assert (len(kafka.producers), [reader.asked for reader in kafka.readers]) == (1, [3, 3, 3, 3])
 
 
 def test_a_client_that_no_broker_answers_is_thrown_away() -> None:

@@ -1,0 +1,36 @@
+"""Mutations of how far the WAL is read: to its last stable offset only, which anybody's open transaction holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import journal.activation
+import journal.writer
+import loaders.snapshot
+from journal.wal import WalReader
+from tests.simulation.mutations import Patch, mutation
+
+
+class _StableWalReader(WalReader):
+    """One that looks for nothing behind an open transaction."""
+
+    def high_watermarks(self, shards: Iterable[int], timeout_s: float) -> dict[int, int]:
+        return self._reader.ends(tuple(shards), timeout_s)
+
+
+@mutation
+def tails_end_at_the_last_stable_offset() -> list[Patch]:
+    """An activation goes on from the last frame that is visible already."""
+    return [(journal.activation, "WalReader", _StableWalReader)]
+
+
+@mutation
+def read_back_ends_at_the_last_stable_offset() -> list[Patch]:
+    """A group that is not visible yet is taken for missing, and sent again."""
+    return [(journal.writer, "WalReader", _StableWalReader)]
+
+
+@mutation
+def read_only_load_ends_at_the_last_stable_offset() -> list[Patch]:
+    """A read-only load reads shards only so far as the group's frames are visible already."""
+    return [(loaders.snapshot, "WalReader", _StableWalReader)]

@@ -1,0 +1,264 @@
+"""A journal that is closed while it activates: the activation ends first, and does nothing more that others see."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from journal.activation import FENCE_STEP, ActivationReport
+from journal.config import Settings
+from journal.copy import TableCopy
+from journal.errors import ClosedError, StateError
+from journal.journal import BlockingJournal, Journal
+from journal.kafka.control import (
+    EPOCH_KEY,
+    IDENTITY_KEY,
+    control_row,
+    control_topic,
+    read_control,
+    table_topic,
+    wal_topic,
+    writer_id,
+)
+from journal.kafka.ports import Sent
+from journal.kafka.topics import topic_configs
+from journal.loading import NullLoader
+from journal.state import JournalState
+from journal.v1.journal_pb2 import Epoch, Identity, Mark
+from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.keys import mark_key
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+LIMIT_S = 10.0
+SOON_S = 0.1
+IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
+KEPT = [Sent(wal_topic("j"), 0, None, b"kept")]
+
+
+class Held(Faults):
+    """Lets a request wait: the nth such one of a node, until it is released."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()
+        self.released = threading.Event()
+        self._request = ""
+        self._left = 0
+
+    def hold(self, request: str, nth: int = 1) -> None:
+        self._request, self._left = request, nth
+
+    def here(self) -> None:
+        self.reached.set()
+        assert self.released.wait(LIMIT_S)
+
+    def at(self, request: str, node: str) -> Fault:
+        if request == self._request and self._left:
+            self._left -= 1
+            if not self._left:
+                self.here()
+        return Fault.NONE
+
+
+class Scene:
+    """A journal of one shard, whose mark stands at epoch 1, and a copy of its table."""
+
+    def __init__(self, directory: Path) -> None:
+        self.settings = Settings(
+            journal="j", bootstrap_servers="b:1", shards=1, replication=1, min_insync=1, directory=directory
+        )
+        self.held = Held()
+        self.broker = SimulatedBroker(Timeline(), self.held)
+        self.kafka = SimulatedKafka(self.broker)
+        for topic, config in topic_configs(self.settings).items():
+            self.broker.create_topic(topic, 1, 1, config)
+        self._row(IDENTITY_KEY, IDENTITY)
+        self.broker.write(table_topic("j"), 0, [(mark_key(0), Mark(shard=0, epoch=1).SerializeToString())])
+        self.copy = TableCopy(self.settings, kafka=self.kafka)
+        self.copy.open()
+
+    def _row(self, key: bytes, row: Identity | Epoch) -> None:
+        sent = control_row("j", key, row)
+        self.broker.write(control_topic("j"), 0, [(sent.key, sent.value)])
+
+    def wait_at_the_gate(self) -> None:
+        """The next activation takes epoch 2, which no worker will ever mark."""
+        self._row(EPOCH_KEY, Epoch(epoch=1, node="before"))
+
+    @property
+    def written(self) -> int:
+        """WAL offsets that are taken."""
+        log = self.broker.log(wal_topic("j"), 0)
+        assert log is not None
+        return log.end
+
+    @property
+    def released_by(self) -> str:
+        released = read_control(self.kafka, "j", self.broker.timeline.now, LIMIT_S).released
+        return "" if released is None else released.node
+
+    def close_amid(
+        self, journal: BlockingJournal, activate: Callable[[], ActivationReport]
+    ) -> tuple[Future[ActivationReport], Future[None]]:
+        """An activation that has come to where it is held, and a close that waits for it; both in their threads."""
+        pool = ThreadPoolExecutor(2)
+        activating = pool.submit(activate)
+        assert self.held.reached.wait(LIMIT_S)
+        closing = pool.submit(journal.close)
+        pool.shutdown(wait=False)
+        with pytest.raises(TimeoutError):
+            closing.result(SOON_S)
+        assert not activating.done()
+        self.held.released.set()
+        return activating, closing
+
+    def require_given_back(self) -> None:
+        self.copy.lend()
+        self.copy.give_back()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.copy.close()
+
+
+def test_a_journal_that_is_closed_before_it_fences_fences_nobody(scene: Scene) -> None:
+    active = scene.kafka.transactional_producer(writer_id("j"))
+    active.init(LIMIT_S)
+    active.send(KEPT, LIMIT_S)
+
+    def hold(step: str, done: int, total: int) -> None:
+        if step == FENCE_STEP:
+            scene.held.here()
+
+    journal = BlockingJournal(scene.settings, copy=scene.copy, progress=hold)
+    journal.start()
+    activating, closing = scene.close_amid(journal, journal.activate)
+    with pytest.raises(ClosedError, match="while it was being activated"):
+        activating.result(LIMIT_S)
+    closing.result(LIMIT_S)
+    assert active.commit_transaction(LIMIT_S)
+    assert journal.state is JournalState.CLOSED
+    scene.require_given_back()
+
+
+def test_a_journal_that_is_closed_before_it_claims_takes_no_epoch(scene: Scene) -> None:
+    journal = BlockingJournal(scene.settings, copy=scene.copy)
+    journal.start()
+    scene.held.hold("init")
+    activating, closing = scene.close_amid(journal, journal.activate)
+    with pytest.raises(ClosedError):
+        activating.result(LIMIT_S)
+    closing.result(LIMIT_S)
+    assert scene.written == 0
+    scene.require_given_back()
+
+
+def test_a_journal_that_is_closed_at_the_gate_waits_there_no_longer(scene: Scene) -> None:
+    scene.wait_at_the_gate()
+    at_gate = threading.Event()
+    journal = BlockingJournal(
+        scene.settings, copy=scene.copy, progress=lambda step, done, total: at_gate.set() if step == "gate" else None
+    )
+    journal.start()
+    with ThreadPoolExecutor(1) as pool:
+        activating = pool.submit(journal.activate)
+        assert at_gate.wait(LIMIT_S)
+        journal.close()
+        with pytest.raises(ClosedError):
+            activating.result(LIMIT_S)
+    assert journal.state is JournalState.CLOSED
+    scene.require_given_back()
+
+
+def test_a_journal_that_is_closed_while_it_loads_writes_no_ready(scene: Scene) -> None:
+    class Slow(NullLoader):
+        def begin(self, marks: object) -> None:
+            scene.held.here()
+
+    journal = BlockingJournal(scene.settings, copy=scene.copy)
+    journal.start()
+    activating, closing = scene.close_amid(journal, lambda: journal.activate(Slow()))
+    with pytest.raises(ClosedError):
+        activating.result(LIMIT_S)
+    closing.result(LIMIT_S)
+    assert scene.written == 2  # the epoch's marker, and its transaction's
+    assert scene.released_by == ""
+
+
+def test_a_journal_that_becomes_active_while_it_is_closed_is_closed_as_an_active_one(scene: Scene) -> None:
+    journal = BlockingJournal(scene.settings, copy=scene.copy)
+    journal.start()
+    scene.held.hold("end_transaction", nth=2)
+    activating, closing = scene.close_amid(journal, journal.activate)
+    assert activating.result(LIMIT_S).epoch == 1
+    closing.result(LIMIT_S)
+    assert journal.state is JournalState.CLOSED
+    assert scene.released_by == scene.settings.node
+    scene.require_given_back()
+
+
+def test_what_a_cancelled_activation_has_begun_is_over_when_the_journal_is_closed(scene: Scene) -> None:
+    scene.wait_at_the_gate()
+    steps: list[str] = []
+
+    def noted(step: str, done: int, total: int) -> None:
+        steps.append(step)
+
+    async def leave_at_the_gate() -> None:
+        async with Journal.open(scene.settings, copy=scene.copy, progress=noted) as journal:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(journal.activate(), SOON_S)
+            assert journal.state is JournalState.LOADING
+        assert journal.state is JournalState.CLOSED
+        seen = len(steps)
+        await asyncio.sleep(SOON_S)
+        assert len(steps) == seen
+
+    asyncio.run(leave_at_the_gate())
+    assert steps[-1] == "gate"
+    scene.require_given_back()
+
+
+def test_an_activation_does_not_close_its_own_journal_and_ends_all_the_same(scene: Scene) -> None:
+    refused: list[StateError] = []
+
+    def close(step: str, done: int, total: int) -> None:
+        try:
+            journal.close()
+        except StateError as error:
+            refused.append(error)
+
+    journal = BlockingJournal(scene.settings, copy=scene.copy, progress=close)
+    journal.start()
+    with pytest.raises(ClosedError):
+        journal.activate()
+    assert len(refused) == 1
+    assert scene.written == 0
+    journal.close()
+    assert journal.state is JournalState.CLOSED
+
+
+def test_a_second_activation_is_refused_while_one_is_under_way(scene: Scene) -> None:
+    journal = BlockingJournal(scene.settings, copy=scene.copy)
+    journal.start()
+    scene.held.hold("init")
+    with ThreadPoolExecutor(1) as pool:
+        activating = pool.submit(journal.activate)
+        assert scene.held.reached.wait(LIMIT_S)
+        with pytest.raises(StateError, match="being activated"):
+            journal.activate()
+        scene.held.released.set()
+        assert activating.result(LIMIT_S).epoch == 1
+    journal.close()
+    with pytest.raises(StateError):
+        journal.activate()
