@@ -50,6 +50,15 @@ class Append(NamedTuple):
         return len(self.data) + OPERATION_OVERHEAD_BYTES
 
 
+class Staged(NamedTuple):
+    """How much is staged in the WAL: operations, and an upper bound of their bytes there."""
+
+    operations: int
+    bytes: int
+
+
+NOTHING_STAGED = Staged(0, 0)
+
 PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]
 """An add, update or delete outside of transactions: type, id, kind, data, replaceable, subject."""
 
@@ -82,6 +91,7 @@ class Acceptance:
         self._open: dict[int, OpenTransaction] = {}
         self._staged_operations = 0
         self._staged_bytes = 0
+        self._buffered_bytes = 0
 
     # ---- what a load tells ---------------------------------------------------------------------------------------
 
@@ -225,8 +235,12 @@ class Acceptance:
         if opened.staged:
             return self._stage(opened, ops)
         opened.buffered += ops
-        over_count = opened.operations > limits.transaction_buffer_operations_max
-        if over_count or opened.bytes > limits.transaction_buffer_bytes_max:
+        self._buffered_bytes += sum([op.size for op in ops])
+        if (
+            opened.operations > limits.transaction_buffer_operations_max
+            or opened.bytes > limits.transaction_buffer_bytes_max
+            or self._buffered_bytes > limits.transaction_buffers_total_bytes_max
+        ):
             return self._stage_buffered(opened)
         return []
 
@@ -238,8 +252,9 @@ class Acceptance:
         known = self.is_open(tx)
         opened = self.begin(tx)
         try:
+            self._check_bounds(opened, ())
             self.all_of(then)
-        except CallerError:
+        except (CallerError, FullError):
             if not known:
                 del self._open[tx]
             raise
@@ -306,6 +321,17 @@ class Acceptance:
         buffered = 0 if opened.staged else opened.bytes
         return len(opened.buffered) + settling, buffered + settling * OPERATION_OVERHEAD_BYTES
 
+    def rollback_size_of(self, tx: int) -> tuple[int, int]:
+        """The same of rolling it back: what is buffered is never appended."""
+        opened = self._open.get(tx)
+        settling = 0 if opened is None else len(opened.covers)
+        return settling, settling * OPERATION_OVERHEAD_BYTES
+
+    def settled_by(self, tx: int) -> Staged:
+        """What committing `tx`, or rolling it back, settles."""
+        opened = self._open.get(tx)
+        return NOTHING_STAGED if opened is None or not opened.staged else Staged(opened.operations, opened.bytes)
+
     # ---- inside --------------------------------------------------------------------------------------------------
 
     def _plain(self, operations: Sequence[PlainOperation]) -> list[Append]:
@@ -336,7 +362,7 @@ class Acceptance:
             )
         newly = operations if opened.staged else opened.operations + operations
         newly_bytes = size if opened.staged else opened.bytes + size
-        if (
+        if newly and (
             self._staged_operations + newly > limits.staged_total_operations_max
             or self._staged_bytes + newly_bytes > limits.staged_total_bytes_max
         ):
@@ -365,6 +391,7 @@ class Acceptance:
 
     def _stage_buffered(self, opened: OpenTransaction) -> list[Append]:
         opened.staged = True
+        self._buffered_bytes -= opened.bytes
         ops, opened.buffered = opened.buffered, []
         return self._stage(opened, ops)
 
@@ -376,6 +403,8 @@ class Acceptance:
         if opened.staged:
             self._staged_operations -= opened.operations
             self._staged_bytes -= opened.bytes
+        else:
+            self._buffered_bytes -= opened.bytes
         return opened
 
 

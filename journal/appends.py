@@ -87,8 +87,8 @@ class Appends(ABC):
     def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
 
-        Plain operations `then` are in the same group, and take effect at once. Raises TransactionPreparedError, or what
-        refuses one of `then` (LockedError for what `tx` itself holds); then nothing was changed.
+        Plain operations `then` are in the same group, and take effect at once. Raises TransactionPreparedError,
+        FullError, or what refuses one of `then` (LockedError for what `tx` itself holds); then nothing was changed.
         """
         return self.require_core().prepare(tx, data, then)
 
@@ -119,12 +119,12 @@ class Appends(ABC):
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make the operations of `tx` take effect, and plain operations behind them in the same group.
 
-        Raises TransactionUnknownError, or what refuses one of `then`; then nothing was changed.
+        Raises TransactionUnknownError, FullError, or what refuses one of `then`; then nothing was changed.
         """
         return self.require_core().commit(tx, then)
 
     def rollback(self, tx: int) -> Completion:
-        """Drop the operations of `tx`. Raises TransactionUnknownError."""
+        """Drop the operations of `tx`. Raises TransactionUnknownError, and FullError if they are in the WAL."""
         return self.require_core().rollback(tx)
 
     def read(self, record_id: int) -> bytes | None:

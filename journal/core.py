@@ -13,15 +13,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from journal.acceptance import Acceptance, Append, PlainOperation
+from journal.acceptance import NOTHING_STAGED, Acceptance, Append, PlainOperation, Staged
 from journal.activation import Activated
 from journal.completion import Completion, completed
 from journal.errors import (
     ClosedError,
     FencedError,
-    FullError,
     InvalidOperationError,
     JournalError,
+    QueueFullError,
     RolledBackError,
     StateError,
 )
@@ -212,8 +212,8 @@ class Core:
         Its completion may be told NotTakenInError: then none of it is there, and it is as if they had never been
         appended. Until it is done nobody else may append to their records, and nothing more can be taken in.
 
-        Raises FullError when so much waits that the group would not fit, StateError before the last one is done, and
-        what `append_all` raises.
+        Raises QueueFullError when so much waits that the group would not fit, StateError before the last one is done,
+        and what `append_all` raises.
         """
         with self._lock:
             acceptance = self._require_active()
@@ -275,14 +275,19 @@ class Core:
         with self._lock:
             acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
-            self._require_room(operations + len(then), size + _size_of(then))
-            return self._settle(acceptance.commit(tx, then), tx)
+            settled = acceptance.settled_by(tx)
+            group = self._require_room_to_settle(operations + len(then), size + _size_of(then), settled)
+            completion = self._settle(acceptance.commit(tx, then), tx)
+            group.settle(settled)
+            return completion
 
     def rollback(self, tx: int) -> Completion:
         with self._lock:
             acceptance = self._require_active()
-            self._require_room(*acceptance.size_of(tx))
+            settled = acceptance.settled_by(tx)
+            group = self._require_room_to_settle(*acceptance.rollback_size_of(tx), settled)
             completion = self._append(acceptance.rollback(tx))
+            group.settle(settled)
             cut_off = self._transactions.pop(tx, None)
         if cut_off is not None:
             cut_off.resolve(RolledBackError(f"transaction {tx} was rolled back"))
@@ -343,7 +348,13 @@ class Core:
             return group
         return self._wait_for_room(operations, size)
 
-    def _wait_for_room(self, operations: int, size: int) -> Group:
+    def _require_room_to_settle(self, operations: int, size: int, settled: Staged) -> Group:
+        """The same, which settles no more with `settled` than a worker applies at once."""
+        if self._fits(operations, size) and self._may_settle(settled):
+            return self._group
+        return self._wait_for_room(operations, size, settled)
+
+    def _wait_for_room(self, operations: int, size: int, settled: Staged = NOTHING_STAGED) -> Group:
         if operations > self._operations_max:
             raise InvalidOperationError(
                 f"{operations} operations of one group are over the limit of {self._operations_max} "
@@ -355,7 +366,7 @@ class Core:
                 "(queue_bytes_max)"
             )
         until = self._timing.clock() + self._room_wait_s
-        while not self._fits(operations, size):
+        while not (self._fits(operations, size) and self._may_settle(settled)):
             left_s = until - self._timing.clock()
             if left_s <= 0:
                 raise self._full()
@@ -363,19 +374,35 @@ class Core:
             self._require_active()
         return self._group
 
-    def _full(self) -> FullError:
-        return FullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
+    def _full(self) -> QueueFullError:
+        return QueueFullError(
+            "the queue is full (queue_operations_max, queue_bytes_max; of what one group settles: "
+            "staged_operations_max, staged_bytes_max): await journal.room()"
+        )
 
     def _fits(self, operations: int, size: int) -> bool:
         group = self._group
         return group.operations + operations <= self._operations_max and group.bytes + size <= self._bytes_max
+
+    def _may_settle(self, settled: Staged) -> bool:
+        """The first may be of any size: it was staged within the bounds."""
+        before, limits = self._group.settled, self.limits
+        return not (before.operations and settled.operations) or (
+            before.operations + settled.operations <= limits.staged_operations_max
+            and before.bytes + settled.bytes <= limits.staged_bytes_max
+        )
 
     def room(self) -> Completion:
         """Done when the queue has room again, first come first served."""
         with self._lock:
             self._require_active()
             limits, group = self.limits, self._group
-            half = group.operations * 2 <= limits.queue_operations_max and group.bytes * 2 <= limits.queue_bytes_max
+            half = (
+                group.operations * 2 <= limits.queue_operations_max
+                and group.bytes * 2 <= limits.queue_bytes_max
+                and group.settled.operations * 2 <= limits.staged_operations_max
+                and group.settled.bytes * 2 <= limits.staged_bytes_max
+            )
             if half and not self._room:
                 return completed()
             waiter = Completion()

@@ -15,7 +15,7 @@ from itertools import repeat
 from typing import Protocol
 
 from journal.errors import FrameError, GapError
-from journal.limits import ID_MAX
+from journal.limits import ID_MAX, OPERATION_OVERHEAD_BYTES
 from journal.presence import Presence
 from journal.transactions import Part, PartTable
 from journal.updates import UpdateTable
@@ -83,6 +83,9 @@ class Fold:
         self._parts = PartTable(base, self.mark.shard)
         self._skipped: list[Skipped] = []
         self._boundary = True
+        self.settled_bytes = 0
+        """Of staged operations that outcomes have settled since the last checkpoint; bounded as when they were staged.
+        """
         self._told: list[Happened] | None = [] if tell or tell_added else None
         self._told_added = frozenset() if tell else tell_added
 
@@ -251,6 +254,7 @@ class Fold:
             if part is not None:
                 mark.prepared -= part.header.prepared
                 mark.staged -= part.header.staged
+                self.settled_bytes += part.header.bytes + part.header.staged * OPERATION_OVERHEAD_BYTES
                 if op.type == COMMIT:
                     self._take_effect(part, offset, index)
                 parts.forget(part)
@@ -316,6 +320,7 @@ class Fold:
         self._updates.checkpointed()
         self._parts.checkpointed()
         self._skipped.clear()
+        self.settled_bytes = 0
         if self._told is not None:
             self._told.clear()
 

@@ -34,6 +34,10 @@ class FullError(OperatingError):
     """Raised by appends when a bound is reached (queue, staged operations). Await `journal.room()`, or settle first."""
 
 
+class QueueFullError(FullError):
+    """Raised by appends that find no room in the queue in time. Await `journal.room()`."""
+
+
 class GateTimeoutError(OperatingError):
     """Raised by activation when a shard's mark did not reach the epoch in time. Is a worker running?"""
 
@@ -42,8 +46,8 @@ class DeadlineError(OperatingError):
     """Raised by a wait that ran past its deadline. What was waited for may still happen."""
 
 
-class HangingTransactionError(OperatingError):
-    """Raised when a Kafka transaction that should have ended is open: its end was never written. Abort it there."""
+class HangingTransactionError(DeadlineError):
+    """Raised when a Kafka transaction stays open in front of what must be read. Let it end, or abort it there."""
 
 
 class TopicError(OperatingError):
@@ -79,8 +83,8 @@ class MissingExtraError(OperatingError):
 
 
 class AgentError(OperatingError):
-    """Raised when an agent of a service's own raises, gives what cannot be sent, or takes too long: names the agent and
-    the shard. Nothing of what it was told counts as told; it is told again."""
+    """Raised when an agent of a service's own raises, gives what cannot be sent or is refused, or takes too long: names
+    the agent and the shard. Nothing of what it was told counts as told; it is told again."""
 
 
 class RouteStopError(OperatingError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from journal.acceptance import Append
+from journal.acceptance import NOTHING_STAGED, Append, Staged
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
@@ -69,6 +69,7 @@ class Group:
         "consumed",
         "issued",
         "operations",
+        "settled",
     )
 
     def __init__(
@@ -84,6 +85,8 @@ class Group:
         self.beside = beside
         self.operations = 0
         self.bytes = 0
+        self.settled = NOTHING_STAGED
+        """What its outcomes settle: a worker applies that in one checkpoint, as it does the group."""
         self.issued = 0
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
@@ -159,6 +162,11 @@ class Group:
         self._add[op.shard]((element, b""))
         self.operations += 1
         self.bytes += size
+
+    def settle(self, staged: Staged) -> None:
+        """Count what an outcome just put settles."""
+        operations, size = self.settled
+        self.settled = Staged(operations + staged.operations, size + staged.bytes)
 
     def put_heartbeat(self, shard: int) -> None:
         """A frame without operations, if the group has none for the shard yet."""

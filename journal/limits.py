@@ -53,11 +53,14 @@ class Limits(BaseModel):
 
     transaction_buffer_bytes_max: int = Field(default=4 * 1024 * 1024, ge=1)
 
+    transaction_buffers_total_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1)
+    """Bytes that local transactions hold in memory in all: one that would hold more is staged as well."""
+
     staged_operations_max: int = Field(default=100_000, ge=1)
-    """Staged operations of one transaction: settling it is one worker transaction."""
+    """Staged operations of one transaction, and of all that one group settles: that is one worker transaction."""
 
     staged_bytes_max: int = Field(default=80 * 1024 * 1024, ge=1)
-    """A large message is one transaction: its body of up to 64 MiB, and what stands around it."""
+    """The same in bytes. A large message is one transaction: its body of up to 64 MiB, and what stands around it."""
 
     staged_total_operations_max: int = Field(default=1_000_000, ge=1)
     """Staged operations of all transactions; their locks are held in memory."""
@@ -71,10 +74,11 @@ class Limits(BaseModel):
     """Updates kept in one row beside their record; further ones get rows of their own. See docs/FORMAT.md."""
 
     checkpoint_bytes_max: int = Field(default=64 * 1024 * 1024, ge=4096)
-    """WAL bytes a worker gathers for one shard before it checkpoints, whatever the interval."""
+    """Bytes of the WAL, and of what outcomes there settle, that a worker gathers for one shard before it checkpoints,
+    whatever the interval. The group that passes it is gathered whole."""
 
     held_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
-    """Rows that a replica holds back until their mark: those of one checkpoint, whose largest settles a transaction."""
+    """Rows that a replica holds back until their mark. A checkpoint of more could be read by no copy."""
 
     fetch_bytes_max: int = Field(default=64 * 1024 * 1024, ge=1024 * 1024)
     """What one consumer of ours buffers."""
@@ -90,10 +94,19 @@ class Limits(BaseModel):
             raise ValueError("a transaction of transaction_buffer_operations_max does not fit the queue")
         if self.transaction_buffer_bytes_max > self.queue_bytes_max:
             raise ValueError("a transaction of transaction_buffer_bytes_max does not fit the queue")
+        if self.transaction_buffer_bytes_max > self.transaction_buffers_total_bytes_max:
+            raise ValueError("transaction_buffer_bytes_max > transaction_buffers_total_bytes_max")
         if self.staged_operations_max > self.staged_total_operations_max:
             raise ValueError("staged_operations_max > staged_total_operations_max")
         if self.staged_bytes_max > self.staged_total_bytes_max:
             raise ValueError("staged_bytes_max > staged_total_bytes_max")
+        # a checkpoint has its last group whole, with all that this settles; small operations make rows twice their size
+        gathered = self.checkpoint_bytes_max + self.queue_bytes_max + self.staged_bytes_max
+        if 2 * gathered > self.held_bytes_max:
+            raise ValueError(
+                "held_bytes_max is less than twice checkpoint_bytes_max + queue_bytes_max + staged_bytes_max: "
+                f"no copy could read the largest checkpoint; make it {2 * gathered} or more"
+            )
         return self
 
     @property

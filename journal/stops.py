@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from journal.engine import Fold
-from journal.errors import FrameError, GapError
+from journal.errors import CorruptionError, FrameError, GapError
 from journal.kafka.control import wal_topic
 from journal.kafka.marks import records_between
 from journal.kafka.ports import Clock, Kafka, LogRecord
@@ -19,7 +19,8 @@ from journal.wire.frames import decode_frame
 
 
 class Stop(NamedTuple):
-    """Where a shard stops and why; `record` and `frame` are None for offsets that are gone, or what is no frame."""
+    """Where a shard stops and why; `record` and `frame` are None for offsets that are gone or damaged, or what is no
+    frame."""
 
     offset: int
     reason: str
@@ -49,7 +50,7 @@ def look_ahead(
     kafka: Kafka, identity: Identity, mark: Mark, skips: Collection[int], *, clock: Clock, timeout_s: float
 ) -> Ahead:
     """What a worker would meet behind `mark`; it would pass over the offsets in `skips`."""
-    topic, shard = wal_topic(identity.name), mark.shard
+    topic, shard, since = wal_topic(identity.name), mark.shard, 0
     reader = kafka.reader(topic)
     try:
         start, end = reader.start_and_end(shard, timeout_s)
@@ -59,7 +60,6 @@ def look_ahead(
         if end < next_offset:
             return Ahead(0, Stop(next_offset, f"frames are gone: the WAL ends at offset {end}", None, None))
         fold = Fold(mark, _NoRows(), updates_row_bytes_max=0)
-        since = 0
         for record in records_between(
             reader, shard, next_offset, end, clock=clock, stall_s=timeout_s, name=f"{topic}[{shard}]"
         ):
@@ -68,6 +68,8 @@ def look_ahead(
             if stop is not None or fold.at_group_boundary:
                 return Ahead(since, stop)
         return Ahead(since, None)
+    except CorruptionError as error:  # what cannot be read
+        return Ahead(since, Stop(error.offset, error.reason, None, None))
     finally:
         reader.close()
 

@@ -142,7 +142,9 @@ class OperationAgents:
         self.told = dict.fromkeys((agent.name for agent in agents), 0)
         """Operations by agent; for metrics."""
         self.errors: dict[tuple[str, int], str] = {}
-        """By agent and shard, of those that raised and have not been told again since."""
+        """By agent and shard, of those that raised and have not been told again since, or gave what Kafka refused and
+        have not been committed since."""
+        self._refused: set[tuple[str, int]] = set()
 
     def __call__(self, shard: int, happened: Sequence[Happened], frames: Mapping[int, FrameFacts]) -> list[Sent]:
         """The outputs of all agents. Raises AgentError."""
@@ -156,9 +158,25 @@ class OperationAgents:
             except AgentError as error:
                 self.errors[agent.name, shard] = str(error)
                 raise
-            self.errors.pop((agent.name, shard), None)
+            if (agent.name, shard) not in self._refused:
+                self.errors.pop((agent.name, shard), None)
             self.told[agent.name] += len(tellings)
         return sent
+
+    def blame(self, shard: int, topic: str, reason: str) -> AgentError | None:
+        """Kafka refused a record for a topic in this shard's checkpoint: the error of who gives to it, if one does."""
+        given = [agent.name for agent in self._agents if agent.to == topic]
+        for name in given:
+            self.errors[name, shard] = f"agent {name}, shard {shard}: topic {topic} refuses what it gives: {reason}"
+            self._refused.add((name, shard))
+        return AgentError("; ".join(self.errors[name, shard] for name in given)) if given else None
+
+    def committed(self, shard: int) -> None:
+        """The shard's checkpoint is committed, with all that was given for it."""
+        for agent in self._agents:
+            if (agent.name, shard) in self._refused:
+                self._refused.discard((agent.name, shard))
+                self.errors.pop((agent.name, shard), None)
 
 
 def check_agent(agent: Agent, others: Iterable[Agent], journal_topics: Iterable[str]) -> None:

@@ -1,15 +1,15 @@
 """The worker as a Faust app: which shards are whose, what the WAL delivers, when to stop.
 
 It drives the worker's shell and decides nothing. Every call of the shell is made in one thread, in order, so the shell
-may block and the group's heartbeats go on. The first error of the shell, or of reading, ends the worker: no call
-follows it, the group is left at once, and whoever runs the worker gets the error.
+may block and the group's heartbeats go on. The first error of the shell, or of reading (but of what one shard holds,
+which the shell is told), ends the worker: no call follows it, the group is left at once, and whoever runs the worker
+gets the error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,8 +18,10 @@ from typing import Any, Protocol, TypeVar
 
 from mode import Service
 
-from journal.errors import DeadlineError, JournalError
-from streams.source import Record, SourceSettings, WalApp, WalTransport
+from journal.errors import CorruptionError, DeadlineError, JournalError
+from journal.stop_requests import STOP_SIGNALS, StopRequests
+from streams.batches import Record
+from streams.source import SourceSettings, WalApp, WalTransport
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +46,9 @@ class WorkerShell(Protocol):
 
     def frames(self, shard: int, records: Sequence[Record]) -> None:
         """Committed records of a shard in offset order, beginning where `assigned` said."""
+
+    def unreadable(self, shard: int, error: CorruptionError) -> None:
+        """The shard cannot be read on; it is not, before `seeks` or `assigned` says from where."""
 
     def tick(self) -> float:
         """Checkpoint what is due. Seconds until this wants to be called again, unless there are frames before."""
@@ -230,10 +235,15 @@ class StreamWorker:
                 continue
             try:
                 batches = await consumer.fetch(shards, int(min(left_s, wait_s) * 1000))
-            except JournalError:
-                if turn == self._turn:
+            except JournalError as error:
+                if turn != self._turn:
+                    continue  # a rebalance moved the positions under this fetch; they are set anew when it is over
+                if not isinstance(error, CorruptionError):
                     raise
-                continue  # a rebalance moved the positions under this fetch; they are set anew when it is over
+                self._reading -= {error.partition}
+                await self._thread.call(self._shell.unreadable, error.partition, error)
+                tick_at = monotonic()
+                continue
             for shard, records in batches.items():
                 if turn == self._turn:
                     await self._thread.call(self._shell.frames, shard, records)
@@ -281,12 +291,18 @@ async def serve(shell: WorkerShell, settings: SourceSettings, stop: asyncio.Even
 
 
 def run_worker(shell: WorkerShell, settings: SourceSettings) -> None:
-    """Run a worker in this process until SIGTERM or SIGINT; raises the error that ended it before."""
+    """Run a worker in this process until SIGTERM or SIGINT; raises the error that ended it before. One of them that
+    comes more than a second after the first ends the process at once."""
 
     async def until_signalled() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        stop, requests = asyncio.Event(), StopRequests()
+
+        def on_signal(number: int) -> None:
+            stop.set()
+            requests.hear(number)
+
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
         await serve(shell, settings, stop, lambda: None)
 
     asyncio.run(until_signalled())

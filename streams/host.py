@@ -15,7 +15,7 @@ from typing import Any
 from mode import Service
 
 from journal.config import Settings
-from journal.errors import ConfigError, TopicError
+from journal.errors import ConfigError, CorruptionError, TopicError
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
@@ -27,11 +27,11 @@ from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport
 from streams.agents import Agent, AgentCalls, OperationAgents
 from streams.app import StreamWorker, WorkerShell
+from streams.batches import Record
 from streams.change_agents import ChangeAgents
 from streams.change_memory import make_memory
 from streams.change_session import ChangeConfig, ChangeSession
 from streams.service import make_worker, source_settings
-from streams.source import Record
 from streams.sources import SourceReports
 from streams.trimming import with_trims
 from streams.view import GlobalView, StateLoader
@@ -230,6 +230,9 @@ class AgentShell(WorkerShell):
 
     def frames(self, shard: int, records: Sequence[Record]) -> None:
         self._worker.frames(shard, records)
+
+    def unreadable(self, shard: int, error: CorruptionError) -> None:
+        self._worker.unreadable(shard, error)
 
     def tick(self) -> float:
         wanted_s = self._worker.tick()

@@ -17,11 +17,12 @@ from journal.local.slots import Slot, take_slot
 from journal.replica import Replica, copy_identity
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity
+from streams.agents import OperationAgents
 from streams.app import run_worker
 from streams.client_properties import aiokafka_properties
 from streams.divert.diverter import Diverter
 from streams.divert.targets import Sizes
-from streams.shard import ShardConfig, TellOperations, shard_replica
+from streams.shard import ShardConfig, shard_replica
 from streams.source import SourceSettings
 from streams.standby import StandbyCopies
 from streams.trimming import with_trims
@@ -73,7 +74,7 @@ def make_worker(
     slot: Slot,
     *,
     standby: bool = False,
-    tell: TellOperations | None = None,
+    tell: OperationAgents | None = None,
 ) -> Worker:
     """The shell, with its local copies under `slot`. `tell` tells a service's agents what happened.
 

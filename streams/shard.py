@@ -8,14 +8,15 @@ cannot mean (garbage, a gap) stops the shard, with everything before it checkpoi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
-from journal.engine import Change, Fold, Happened
+from journal.engine import Change, Fold
 from journal.errors import (
     AgentError,
+    ClosedError,
     CorruptionError,
     DeadlineError,
     FrameError,
@@ -39,7 +40,7 @@ from journal.local.ports import LocalStore
 from journal.replica import Replica, note_checkpoint
 from journal.v1.journal_pb2 import MARKER, Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame
-from streams.agents import FrameFacts
+from streams.agents import FrameFacts, OperationAgents
 from streams.divert.counts import Checkpointed
 from streams.divert.diverter import Diverter
 from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
@@ -49,17 +50,18 @@ log = logging.getLogger(__name__)
 ROUTE_RETRY_S = 10.0
 """How often a shard that a route stopped for want of its topic tries again."""
 
+UNREADABLE_RETRY_S = 10.0
+"""The same for a shard whose WAL could not be read: another replica may have whole what is damaged in one."""
+
+GIVE_UP_LOOK_S = 0.5
+"""How soon a recovery notices that its worker stops."""
+
 RECOVERY_TIMEOUT_S = 600.0
 """How long a shard may read its table partition before it gives up."""
 
 
 AGENT_RETRY_S = 1.0
-"""How long a shard whose agent raised leaves it alone, at least, before it tells it the same again."""
-
-
-TellOperations = Callable[[int, Sequence[Happened], Mapping[int, FrameFacts]], list[Sent]]
-"""Tells the service's agents what happened in a shard, with the frames by offset; what is to be sent along with the
-checkpoint. Raises AgentError."""
+"""How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
 
 
 class ShardState(Enum):
@@ -96,7 +98,7 @@ class ShardConfig:
     delete_retention_ms: int
     min_compaction_lag_ms: int
     held_bytes_max: int
-    tell: TellOperations | None = None
+    tell: OperationAgents | None = None
     """None: nobody is told what happened."""
     divert: Diverter | None = None
     """None: there are no routes."""
@@ -157,6 +159,7 @@ class ShardWorker:
         self._not_beyond: tuple[int, RouteStopError] | None = None
         """The WAL offset up to which frames are applied, because of what stops the shard then."""
         self._retry_at: float | None = None
+        self._given_up = False
 
     def _become(self, state: ShardState) -> None:
         if state is not self.state and state not in _NEXT[self.state]:
@@ -175,8 +178,9 @@ class ShardWorker:
             if self._outgoing is not None:
                 self._outgoing.targets.try_again()
         self._become(ShardState.RECOVERING)
+        self._retry_at = None
         if self._agent_raised_at is not None and self._clock() - self._agent_raised_at < AGENT_RETRY_S:
-            raise DeadlineError(f"an agent raised; it is told again after {AGENT_RETRY_S:g} s")
+            raise DeadlineError(f"an agent failed; it is told again after {AGENT_RETRY_S:g} s")
         self._drop_producer()
         self._fold = None
         if self._damaged:
@@ -214,7 +218,7 @@ class ShardWorker:
         )
         self._committed = mark.offset
         self._clear_gathered()
-        self.stopped_by = self._stopped_at = self._retry_at = None
+        self.stopped_by = self._stopped_at = None
         if self._outgoing is not None:
             self._outgoing.counts.stands("", 0)
         self._become(ShardState.RUNNING)
@@ -232,11 +236,27 @@ class ShardWorker:
         try:
             replica.open(config.request_timeout_s)
             log.info("shard %d: the local copy is %d offsets behind the table", self.shard, replica.lag(self.shard))
-            replica.catch_up(RECOVERY_TIMEOUT_S)
+            self._catch_up(replica)
             self._pass_all(replica)
             return replica.mark(self.shard)
         finally:
             replica.close()
+
+    def _catch_up(self, replica: Replica) -> None:
+        """In short turns, between which it may be given up."""
+        until = self._clock() + RECOVERY_TIMEOUT_S
+        while not self._given_up:
+            try:
+                replica.catch_up(GIVE_UP_LOOK_S)
+                return
+            except DeadlineError:
+                if self._clock() >= until:
+                    raise
+        raise ClosedError(f"the recovery of shard {self.shard} was given up")
+
+    def give_up(self) -> None:
+        """End a recovery that is under way soon: the worker stops. Thread-safe."""
+        self._given_up = True
 
     def _pass_all(self, replica: Replica) -> None:
         """Up to the high watermark: our init has ended what a previous owner left open, and nobody else writes here.
@@ -265,28 +285,38 @@ class ShardWorker:
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 
-    def take(self, records: Sequence[tuple[int, int, bytes]]) -> None:
-        """Apply frames (offset, timestamp in ms, value); the checkpoint comes later. Ignored unless running."""
+    def take(self, records: Sequence[tuple[int, int, bytes]]) -> int | None:
+        """Apply frames (offset, timestamp in ms, value); the checkpoint comes later. Ignored unless running.
+
+        If a checkpoint takes no more, it is due, and the rest must come again: the offset from which on.
+        """
         fold = self._fold
         if self.state is not ShardState.RUNNING or fold is None:
-            return
+            return None
         for offset, timestamp, value in records:
             if offset <= fold.mark.offset:
                 continue
+            if fold.at_group_boundary and self._is_full(fold):
+                return offset
             if self._not_beyond is not None and offset > self._not_beyond[0]:
                 self._stop_for_route(self._not_beyond[1])
-                return
+                return None
             try:
                 self._apply(fold, offset, timestamp, value)
             except CorruptionError as error:
                 self._stop_at(offset, error)
-                return
+                return None
             except LocalDamageError as error:
                 self._note_damage(error)
-                return
+                return None
             self._gathered_bytes += len(value)
             if self._gathered_since is None:
                 self._gathered_since = self._clock()
+        return None
+
+    def _is_full(self, fold: Fold) -> bool:
+        """What outcomes settle counts too: a few bytes of frames may settle more than a checkpoint takes."""
+        return self._gathered_bytes + fold.settled_bytes >= self._config.checkpoint_bytes_max
 
     def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
         if offset in self._skips:
@@ -342,6 +372,14 @@ class ShardWorker:
         if self._outgoing is not None:
             self._outgoing.counts.stands(str(error), error.offset)
 
+    def stop_unreadable(self, error: CorruptionError) -> None:
+        """Checkpoint what could be read, and stop for a while."""
+        if self._fold is not None and self._fold.at_group_boundary and self._gathered_since is not None:
+            self._checkpoint()
+        if self.state is ShardState.RUNNING:
+            self._retry_at = self._clock() + UNREADABLE_RETRY_S
+            self.stop_for(error)
+
     def stop_for(self, error: CorruptionError | RouteStopError) -> None:
         """Apply nothing more until an operator has mended what `error` says."""
         self._become(ShardState.STOPPED)
@@ -369,7 +407,7 @@ class ShardWorker:
             return None
         if not self._fold.at_group_boundary:
             return None
-        if self._cut_off or self._gathered_bytes >= self._config.checkpoint_bytes_max:
+        if self._cut_off or self._is_full(self._fold):
             return 0.0
         return max(0.0, self._gathered_since + self._config.checkpoint_interval_s - self._clock())
 
@@ -418,6 +456,8 @@ class ShardWorker:
             return
         self._committed = fold.mark.offset
         self._careful = False
+        if self._config.tell is not None:
+            self._config.tell.committed(self.shard)
         if self._outgoing is not None:
             self._outgoing.counts.committed(done, self._committed, int(self._wall_ms()))
         try:
@@ -452,11 +492,16 @@ class ShardWorker:
     def _suspect_targets(self, error: FatalProducerError | None = None) -> None:
         """The checkpoint failed: look at the targets again, and find out what the broker refuses, if it does."""
         self._careful = True
-        if self._outgoing is None:
-            return
-        self._outgoing.targets.suspect()
-        if error is not None and error.refused_topic:
-            self._outgoing.blame(error.refused_topic, str(error))
+        refused = "" if error is None else error.refused_topic
+        if self._outgoing is not None:
+            self._outgoing.targets.suspect()
+            if refused and self._outgoing.blame(refused, str(error)):
+                return
+        if refused and self._config.tell is not None:
+            found = self._config.tell.blame(self.shard, refused, str(error))
+            if found is not None:
+                log.error("shard %d: no checkpoint: %s", self.shard, found)
+                self._agent_raised_at = self._clock()
 
     def _send(
         self, producer: TransactionalProducer, fold: Fold, changes: Sequence[Change]

@@ -16,24 +16,17 @@ from typing import Any, Protocol
 
 import aiokafka  # type: ignore[import-untyped]
 import faust
-from aiokafka.errors import (  # type: ignore[import-untyped]
-    ConsumerStoppedError,
-    CorruptRecordException,
-    KafkaError,
-    OffsetOutOfRangeError,
-)
+from aiokafka.errors import ConsumerStoppedError, KafkaError  # type: ignore[import-untyped]
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
 
-from journal.errors import CorruptionError, GapError, KafkaRefusedError, KafkaUnavailableError
+from journal.errors import KafkaRefusedError, KafkaUnavailableError
+from streams.batches import Record, ShardBatches
 from streams.sharing import ShardAssignor
 
 log = logging.getLogger(__name__)
-
-Record = tuple[int, int, bytes]
-"""A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
 
 COMMIT_WAIT_S = 5.0
 CLOSE_WAIT_S = 5.0
@@ -146,10 +139,11 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
     """Faust's thread for the Kafka client, around a client that reads committed and never resets its offset."""
 
     mundane_level = "debug"
+    _batches: ShardBatches
 
     def _create_worker_consumer(self, transport: driver.Transport) -> aiokafka.AIOKafkaConsumer:
         settings = wal_app(self.app).source
-        return aiokafka.AIOKafkaConsumer(
+        client = aiokafka.AIOKafkaConsumer(
             bootstrap_servers=settings.bootstrap_servers,
             client_id=settings.client_id,
             group_id=settings.group_id,
@@ -168,6 +162,8 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             check_crcs=True,
             **{"metadata_max_age_ms": METADATA_AGE_MS, **settings.client_properties},
         )
+        self._batches = ShardBatches(client, settings.topic, fetch_bytes_max=settings.fetch_bytes_max)
+        return client
 
     async def on_start(self) -> None:
         """An error here would crash thread, service and app in a race: the feed is told, and stops them."""
@@ -189,36 +185,26 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         await asyncio.wait([asyncio.ensure_future(super().on_thread_stop())], timeout=CLOSE_WAIT_S)
 
     async def fetch(self, shards: Iterable[int], wait_ms: int) -> dict[int, list[Record]]:
-        """What has come of these shards since the last fetch, at least one record or after `wait_ms` none."""
+        """What has come of these shards since the last fetch, at least one record or after `wait_ms` none.
+
+        Raises CorruptionError for one shard that cannot be read on, KafkaRefusedError.
+        """
         records: dict[int, list[Record]] = await self.call_thread(self._fetch, list(shards), wait_ms)
         return records
 
     async def _fetch(self, shards: Sequence[int], wait_ms: int) -> dict[int, list[Record]]:
         topic = wal_app(self.app).source.topic
+        self._ensure_consumer()
         try:
-            batches = await self._ensure_consumer().getmany(
-                *(aiokafka.TopicPartition(topic, shard) for shard in shards), timeout_ms=wait_ms
-            )
+            return await self._batches.fetch(shards, wait_ms)
         except ConsumerStoppedError:
             return {}
-        except OffsetOutOfRangeError as error:
-            for place, offset in error.args[0].items():
-                raise GapError(
-                    "the WAL does not hold this offset", topic=topic, partition=place.partition, offset=offset
-                ) from error
-            raise
-        except CorruptRecordException as error:
-            raise CorruptionError(f"a record batch is damaged: {error}", topic=topic) from error
         except KafkaError as error:
             if not error.retriable:
                 raise KafkaRefusedError(f"reading {topic}: {error!r}") from error
             log.warning("reading %s: %r", topic, error)
             await asyncio.sleep(wait_ms / 1000)
             return {}
-        return {
-            place.partition: [(record.offset, record.timestamp, record.value or b"") for record in records]
-            for place, records in batches.items()
-        }
 
     async def seek_shards(self, offsets: Mapping[int, int]) -> bool:
         """Read on from here. False when a shard is no longer ours: a rebalance has begun, another seek will follow."""
@@ -231,8 +217,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         places = {aiokafka.TopicPartition(topic, shard): offset for shard, offset in offsets.items()}
         if not consumer.assignment().issuperset(places):
             return False
-        for place, offset in places.items():
-            consumer.seek(place, offset)
+        self._batches.seek(offsets)
         return True
 
     async def commit_shards(self, offsets: Mapping[int, int]) -> bool:

@@ -15,13 +15,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
 from journal.config import Settings
-from journal.errors import ConfigError, JournalError
+from journal.errors import ConfigError, CorruptionError, JournalError
 from journal.kafka.control import ControlRows, read_control
 from journal.kafka.ports import Clock, Kafka
 from journal.runtime import wall_ms
 from journal.trim import Trimming, archives_of
 from streams.app import WorkerShell
-from streams.source import Record
+from streams.batches import Record
 
 log = logging.getLogger(__name__)
 
@@ -98,6 +98,9 @@ class TrimmingShell(WorkerShell):
 
     def frames(self, shard: int, records: Sequence[Record]) -> None:
         self._shell.frames(shard, records)
+
+    def unreadable(self, shard: int, error: CorruptionError) -> None:
+        self._shell.unreadable(shard, error)
 
     def tick(self) -> float:
         wanted_s = self._shell.tick()

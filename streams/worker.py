@@ -21,7 +21,7 @@ from concurrent.futures import Future, wait
 from functools import partial
 
 from journal.beside import InBackground, at_once
-from journal.errors import CorruptionError, OperatingError
+from journal.errors import ClosedError, CorruptionError, OperatingError
 from journal.kafka.control import read_control
 from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
@@ -162,12 +162,20 @@ class Worker:
         self.revoked(list(self._shards))
         self._revoked.clear()
         wait(self._checkpoints.values())
-        wait(self._recoveries.values())
+        self._give_up_recoveries()
         if self._config.divert is not None:
             self._config.divert.close()
         self._release()
         if self._standby is not None:
             self._standby.close()
+
+    def _give_up_recoveries(self) -> None:
+        """Those that have not begun are dropped, and the others end early."""
+        for number in list(self._recoveries):
+            self._shards[number].give_up()
+            if self._recoveries[number].cancel():
+                del self._recoveries[number]
+        wait(self._recoveries.values())
 
     # ---- what there is to do ---------------------------------------------------------------------------------------
 
@@ -176,14 +184,28 @@ class Worker:
 
         Records of a shard that is not held, or that wants to be read from elsewhere, are ignored.
         """
-        if shard not in self._mine or shard in self._recoveries:
+        if not self._is_read(shard):
             return
         held = self._shards[shard]
-        self._finish_checkpoint(held)
-        if shard in self._seeks or shard in self._retry_at or shard in self._recoveries:
-            return
-        held.take(records)
+        rest = held.take(records)
+        if rest is not None:
+            self._seeks[shard] = rest
         self._checkpoint(held)
+
+    def unreadable(self, shard: int, error: CorruptionError) -> None:
+        """Stop a shard whose WAL cannot be read on, with everything before that checkpointed."""
+        if not self._is_read(shard):
+            return
+        held = self._shards[shard]
+        held.stop_unreadable(error)
+        self._checkpoint(held)
+
+    def _is_read(self, number: int) -> bool:
+        """Whether a shard is read on from where it was, once its checkpoint is over."""
+        if number not in self._mine or number in self._recoveries:
+            return False
+        self._finish_checkpoint(self._shards[number])
+        return not (number in self._seeks or number in self._retry_at or number in self._recoveries)
 
     def tick(self) -> float:
         """Do what time asks for; seconds until the next tick is wanted."""
@@ -324,4 +346,6 @@ def _recovered(shard: ShardWorker) -> int | None:
         log.warning("shard %d cannot be recovered yet: %s", shard.shard, error)
     except CorruptionError as error:
         shard.stop_for(error)
+    except ClosedError as error:
+        log.info("%s", error)
     return None

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_ONE_REQUEST_S = 1.0
-"""Signals within it are one request: who stops a process may signal it and then its group, as `timeout` does."""
+from journal.stop_requests import STOP_SIGNALS, StopRequests
 
 
 @contextmanager
@@ -25,24 +22,20 @@ def stopped_by_signals() -> Iterator[threading.Event]:
     event, told by what the interpreter writes to a pipe as a signal arrives.
     """
     stop = threading.Event()
-    asked: list[float] = []
+    requests = StopRequests()
 
     def on_signal(number: int, _frame: object) -> None:
-        if not asked:
-            asked.append(time.monotonic())
-        elif time.monotonic() - asked[0] >= _ONE_REQUEST_S:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+        requests.hear(number)
 
     def tell() -> None:
         while arrived := os.read(reader, 1):
-            if arrived[0] in _SIGNALS:
+            if arrived[0] in STOP_SIGNALS:
                 stop.set()
 
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     told_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, on_signal) for number in _SIGNALS}
+    before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS}
     thread = threading.Thread(target=tell, name="kafka-journal-signals", daemon=True)
     thread.start()
     try:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from journal.errors import GapError, KafkaRefusedError, KafkaUnavailableError, OperatingError, TopicError
+from journal.errors import (
+    CorruptionError,
+    GapError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    OperatingError,
+    TopicError,
+)
 from journal.kafka.ports import (
     AbortableProducerError,
     FatalProducerError,
@@ -61,16 +68,6 @@ def error_of(exception: KafkaException) -> KafkaError:
     return error
 
 
-def producer_error(doing: str, error: KafkaError) -> ProducerError:
-    """Sorts what a transactional call raised. What librdkafka puts in none of its three kinds counts as fatal."""
-    reason = f"{doing}: {error.str()} ({error.name()})"
-    if error.txn_requires_abort():
-        return AbortableProducerError(reason)
-    if error.retriable() and not error.fatal():
-        return RetriableProducerError(reason)
-    return FatalProducerError(reason, fenced=error.code() in _FENCED)
-
-
 _REFUSED = frozenset(
     {
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
@@ -82,7 +79,18 @@ _REFUSED = frozenset(
         KafkaError.POLICY_VIOLATION,
     }
 )
-"""What a broker says of a record that it would say of the same one again."""
+"""What a broker, or the client, says of a record that it would say of the same one again."""
+
+
+def producer_error(doing: str, error: KafkaError, topic: str = "") -> ProducerError:
+    """Sorts what a transactional call raised, over a record of `topic` if there is one. What librdkafka puts in none of
+    its three kinds counts as fatal."""
+    reason = f"{doing}: {error.str()} ({error.name()})"
+    if error.txn_requires_abort():
+        return AbortableProducerError(reason)
+    if error.retriable() and not error.fatal():
+        return RetriableProducerError(reason)
+    return _fatal(reason, error, topic)
 
 
 def delivery_error(error: KafkaError, topic: str = "") -> FatalProducerError:
@@ -92,7 +100,10 @@ def delivery_error(error: KafkaError, topic: str = "") -> FatalProducerError:
     a gap in its sequence numbers, and the next transaction on that partition fails too. A new instance's init settles
     both.
     """
-    reason = f"a record was not delivered: {error.str()} ({error.name()})"
+    return _fatal(f"a record was not delivered: {error.str()} ({error.name()})", error, topic)
+
+
+def _fatal(reason: str, error: KafkaError, topic: str) -> FatalProducerError:
     code = error.code()
     return FatalProducerError(reason, fenced=code in _FENCED, refused_topic=topic if code in _REFUSED else "")
 
@@ -110,6 +121,14 @@ def operating_error(doing: str, error: KafkaError) -> OperatingError:
 
 def is_outside_log(error: KafkaError) -> bool:
     return error.code() in _OUTSIDE_LOG
+
+
+def damage_error(error: KafkaError, topic: str, partition: int, offset: int) -> CorruptionError | None:
+    """For a record batch that is damaged, or none; None: the error says nothing like that."""
+    if error.code() != KafkaError._BAD_MSG:
+        return None
+    what = f"the record batch here is damaged on the broker that was asked: {error.str()}"
+    return CorruptionError(what, topic=topic, partition=partition, offset=offset)
 
 
 def gap_error(error: KafkaError, topic: str, partition: int, offset: int) -> GapError:

@@ -133,6 +133,8 @@ class _Instance:
         self.events = ClientEvents(settings)
         self._clock = clock
         self._connected = False
+        self.failed_topic = ""
+        """Of the record that librdkafka itself would not take."""
         try:
             self._producer: Producer | None = Producer({**config, **self.events.callbacks()})
         except KafkaException as error:
@@ -194,6 +196,9 @@ class _Instance:
                         deliveries.produced += 1  # this record, which then is waited for in vain
                         return deliveries
                     producer.poll(max(0.0, min(0.1, deadline - self._clock())))
+                except KafkaException:
+                    self.failed_topic = topic
+                    raise
                 else:
                     deliveries.produced += 1
                     break
@@ -344,7 +349,7 @@ class KafkaTransactionalProducer:
         try:
             return with_lost_errors(lambda: call(self._instance.producer))
         except KafkaException as error:
-            raise producer_error(what, error_of(error)) from error
+            raise producer_error(what, error_of(error), self._instance.failed_topic) from error
         except LostError as error:
             # Asked again, a dead instance says what it died of.
             raise self._cause_of_death(what) from error

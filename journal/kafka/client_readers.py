@@ -18,7 +18,7 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
-from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
+from journal.kafka.client_errors import damage_error, error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import READ_MS, Clock, LogRecord, RecordRun
 
@@ -233,11 +233,14 @@ class KafkaReader:
                 self._positions[partition] = max(offset, self._positions[partition])
         elif self._error is not None:
             return
-        elif is_outside_log(error):
-            at = -1 if partition is None else partition
-            self._error = gap_error(error, self._topic, at, self._positions.get(at, -1))
         else:
-            self._error = operating_error(f"read {self._topic}[{partition}]", error)
+            at = -1 if partition is None else partition
+            position = self._positions.get(at, -1)
+            if is_outside_log(error):
+                self._error = gap_error(error, self._topic, at, position)
+            else:
+                damage = damage_error(error, self._topic, at, position if offset is None else offset)
+                self._error = damage or operating_error(f"read {self._topic}[{partition}]", error)
 
     def _heard(self) -> None:
         self._events.brokers_down = False

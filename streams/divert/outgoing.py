@@ -222,10 +222,13 @@ class ShardOutgoing:
             raise self._stop(offset, message, what, retried=True)
         done.refused.append(Refused(route, SKIPPED_BY_OPERATOR, what, False))
 
-    def blame(self, topic: str, reason: str) -> None:
-        """The broker refused a record of the last `divert` for a topic: nothing goes there until it is looked at."""
-        if topic in self._reached:
-            self.targets.refuse(topic, reason)
+    def blame(self, topic: str, reason: str) -> bool:
+        """The broker refused a record for a topic. If the last `divert` had one: nothing goes there until it is looked
+        at. Whether it had."""
+        if topic not in self._reached:
+            return False
+        self.targets.refuse(topic, reason)
+        return True
 
     def _stop(self, offset: int, message: int, what: str, *, retried: bool) -> RouteStopError:
         return RouteStopError(self._words(offset, message, what, retried), offset=offset, retried=retried)

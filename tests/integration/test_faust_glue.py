@@ -16,10 +16,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from journal.errors import FencedError, GapError, KafkaUnavailableError
+from journal.errors import CorruptionError, FencedError, GapError, KafkaUnavailableError
 from journal.kafka.embedded import EmbeddedKafka
 from streams.app import BackgroundWorker, run_worker
-from streams.source import Record, SourceSettings
+from streams.batches import Record
+from streams.source import SourceSettings
 from tests.support.brokers import JVM_OPTIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -57,6 +58,9 @@ class RecordingShell:
             self.read.setdefault(shard, []).extend((offset, value) for offset, _, value in records)
             self.applied_up_to[shard] = records[-1][0] + 1
             self._changed.notify_all()
+
+    def unreadable(self, shard: int, error: CorruptionError) -> None:
+        raise error
 
     def seeks(self) -> dict[int, int]:
         return {}
@@ -330,7 +334,7 @@ def test_a_worker_outlives_its_only_broker_and_stops_cleanly_while_it_is_away(tm
 
 
 class TellingShell(RecordingShell):
-    """Tells another process what it does, and raises when it reads `fail`."""
+    """Tells another process what it does, and raises when it reads `fail`. Once it has read `slow` it stops never."""
 
     def __init__(self, told: Connection) -> None:
         super().__init__()
@@ -344,6 +348,8 @@ class TellingShell(RecordingShell):
 
     def stop(self) -> None:
         self._told.send(("stop", []))
+        if any(b"slow" in values for values in self.values().values()):
+            threading.Event().wait()
 
 
 def run_telling_worker(settings: SourceSettings, told: Connection, output: Path) -> None:
@@ -388,6 +394,21 @@ def test_a_signal_stops_a_worker_process_cleanly(wal: Wal, tmp_path: Path, numbe
     worker.expect("stop", [])
     assert wal.committed() == {0: 1, 1: 1}
     assert worker.output.read_bytes() == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_ends_a_worker_process_that_is_slow_to_stop(wal: Wal, tmp_path: Path, number: int) -> None:
+    worker = WorkerProcess(wal.settings(), tmp_path / "stdout")
+    wal.write(b"slow")
+    worker.expect("frames", [0, 1])
+    pid = worker.process.pid
+    assert pid is not None
+    os.kill(pid, number)
+    worker.expect("stop", [])
+    os.kill(pid, number)
+    worker.process.join(1.5)
+    assert worker.process.exitcode is None, "the same request twice"
+    assert worker.end(number) == -number
 
 
 def test_an_error_of_the_shell_ends_a_worker_process_with_a_failure(wal: Wal, tmp_path: Path) -> None:

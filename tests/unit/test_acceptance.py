@@ -259,6 +259,43 @@ def test_staged_operations_are_bounded_for_one_transaction_and_in_all():
     accept.operate(add(4, 8))
 
 
+def test_a_prepare_that_would_stage_more_than_there_may_be_in_all_is_refused_and_changes_nothing():
+    accept = new(staged_operations_max=4, staged_total_operations_max=5)
+    for record_id in range(1, 9):
+        accept.operate(add(record_id, 7 if record_id <= 4 else 8))
+    accept.prepare(7, b"")
+    with pytest.raises(FullError, match="settle some"):
+        accept.prepare(8, b"", [(ADD, 9, 1, b"", False, 0)])
+    assert accept.prepared() == [7]
+    assert 9 not in accept
+    accept.rollback(7)
+    assert len([op for op in accept.prepare(8, b"") if op.type == ADD]) == 4
+
+
+def test_the_bytes_that_a_prepare_stages_are_bounded_in_all():
+    size = add(1, 7).size
+    accept = new(staged_bytes_max=4 * size, staged_total_bytes_max=5 * size)
+    for record_id in range(1, 9):
+        accept.operate(add(record_id, 7 if record_id <= 4 else 8))
+    accept.prepare(7, b"")
+    with pytest.raises(FullError, match="settle some"):
+        accept.prepare(8, b"")
+
+
+def test_what_local_transactions_hold_in_memory_is_bounded_in_all():
+    size = add(1, 7).size
+    accept = new(transaction_buffer_bytes_max=3 * size, transaction_buffers_total_bytes_max=4 * size)
+    assert not [op for record_id in (1, 2, 3) for op in accept.operate(add(record_id, 7))]
+    assert accept.operate(add(4, 8)) == []
+    assert accept.operate(add(5, 8)) == [add(4, 8), add(5, 8)]
+    accept.commit(7)
+    assert not [op for record_id in (6, 7, 8) for op in accept.operate(add(record_id, 9))]
+    accept.rollback(9)
+    assert not [op for record_id in (6, 7, 8) for op in accept.operate(add(record_id, 10))]
+    accept.prepare(10, b"")
+    assert not [op for record_id in (10, 11, 12) for op in accept.operate(add(record_id, 11))]
+
+
 def test_open_transactions_are_bounded():
     accept = new(transactions_max=1)
     accept.begin(7)

@@ -33,8 +33,12 @@ def test_sequences_and_virtual_shards_fill_an_id() -> None:
         ({"queue_bytes_max": 4096}, "queue_bytes_max is smaller"),
         ({"queue_operations_max": 100}, "transaction_buffer_operations_max does not fit"),
         ({"transaction_buffer_bytes_max": 64 * 1024 * 1024}, "transaction_buffer_bytes_max does not fit"),
+        ({"transaction_buffers_total_bytes_max": 4096}, "transaction_buffer_bytes_max > transaction_buffers_total"),
         ({"staged_operations_max": 2_000_000}, "staged_operations_max > staged_total"),
         ({"staged_bytes_max": 1024 * 1024 * 1024}, "staged_bytes_max > staged_total"),
+        ({"checkpoint_bytes_max": 256 * 1024 * 1024}, "no copy could read the largest checkpoint"),
+        ({"staged_bytes_max": 256 * 1024 * 1024}, "no copy could read the largest checkpoint"),
+        ({"held_bytes_max": 256 * 1024 * 1024}, "make it 369098752 or more"),
     ],
 )
 def test_bounds_that_contradict_each_other_are_refused(settings: dict[str, int], reason: str) -> None:

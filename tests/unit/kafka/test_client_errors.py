@@ -6,7 +6,14 @@ import pytest
 from confluent_kafka import KafkaError
 
 from journal.errors import KafkaRefusedError, KafkaUnavailableError, OperatingError, TopicError
-from journal.kafka.client_errors import delivery_error, gap_error, is_outside_log, operating_error, producer_error
+from journal.kafka.client_errors import (
+    damage_error,
+    delivery_error,
+    gap_error,
+    is_outside_log,
+    operating_error,
+    producer_error,
+)
 from journal.kafka.ports import AbortableProducerError, FatalProducerError, ProducerError, RetriableProducerError
 
 
@@ -61,3 +68,18 @@ def test_a_position_outside_the_log_is_a_gap_at_its_place() -> None:
         assert is_outside_log(error)
         gap = gap_error(error, "topic", 3, 7)
         assert (gap.topic, gap.partition, gap.offset) == ("topic", 3, 7)
+
+
+def test_a_damaged_record_batch_is_corruption_at_its_place() -> None:
+    error = damage_error(KafkaError(KafkaError._BAD_MSG), "j.wal", 3, 41)
+    assert error is not None
+    assert (error.topic, error.partition, error.offset) == ("j.wal", 3, 41)
+    assert damage_error(KafkaError(KafkaError._TRANSPORT), "j.wal", 3, 41) is None
+
+
+def test_a_record_that_would_be_refused_again_names_its_topic() -> None:
+    too_large = KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)
+    for error in (producer_error("send", too_large, "out"), delivery_error(too_large, "out")):
+        assert isinstance(error, FatalProducerError)
+        assert error.refused_topic == "out"
+    assert delivery_error(KafkaError(KafkaError._MSG_TIMED_OUT), "out").refused_topic == ""

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from journal.errors import AgentError, OperatingError, RowError
+from journal.errors import AgentError, LocalDamageError, OperatingError, RowError
 from journal.kafka.ports import FatalProducerError, Kafka
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
@@ -175,6 +175,8 @@ def run_through(world: World, crash: Random | None) -> None:
                 world.disk = Disk()
             else:
                 world.disk.crash(crash)
+        except LocalDamageError:
+            world.disk.clear()
         except OperatingError:
             world.away(1.0)
         else:

@@ -10,12 +10,13 @@ from random import Random
 import pytest
 
 from journal.errors import AgentError, OperatingError
-from journal.kafka.control import table_topic, wal_topic
+from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from streams.agents import Agent, AgentCalls, FrameFacts, OperationAgents, Told
 from streams.shard import ShardConfig, ShardState, ShardWorker
+from streams.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
@@ -71,14 +72,14 @@ class World:
         self.loop = asyncio.new_event_loop()
         self.agents = OperationAgents([Agent("all", give_all, OUT)], AgentCalls(self.loop))
         self.disk = Disk()
-        for topic in (wal_topic(NAME), table_topic(NAME), OUT):
+        for topic in (wal_topic(NAME), table_topic(NAME), control_topic(NAME), OUT):
             self.broker.create_topic(topic, 1, 1, {})
         self.frames = [(offset, stamp, frame.SerializeToString()) for offset, stamp, frame in wal(*GROUPS)]
         for _, _, value in self.frames:
             self.broker.write(wal_topic(NAME), 0, [(None, value), (None, b"")])  # a marker takes an offset too
 
-    def worker(self) -> ShardWorker:
-        config = ShardConfig(
+    def config(self) -> ShardConfig:
+        return ShardConfig(
             journal=NAME,
             journal_uuid=JOURNAL,
             shards=1,
@@ -92,10 +93,12 @@ class World:
             held_bytes_max=10**6,
             tell=self.agents,
         )
+
+    def worker(self) -> ShardWorker:
         store = SimulatedStore(self.disk, self.faults, "node")
         now = self.timeline.now
         return ShardWorker(
-            0, config, SimulatedKafka(self.broker), store, clock=now, wall_ms=lambda: self.timeline.now() * 1000
+            0, self.config(), SimulatedKafka(self.broker), store, clock=now, wall_ms=lambda: self.timeline.now() * 1000
         )
 
     def records(self, topic: str) -> list[tuple[bytes | None, bytes | None]]:
@@ -241,3 +244,43 @@ def test_an_error_of_one_agent_is_shown_until_it_is_told_again(calls: AgentCalls
     broken = False
     assert agents(5, happened, frames) == []
     assert agents.errors == {}
+
+
+# ---- what Kafka refuses ---------------------------------------------------------------------------------------------
+
+
+def test_an_agent_of_which_kafka_refuses_an_output_is_named_until_it_is_mended_and_told_once_a_second() -> None:
+    world = World(Faults())
+    world.broker.topics[OUT].config["max.message.bytes"] = "4"
+    shell = Worker(
+        world.config(),
+        SimulatedKafka(world.broker),
+        lambda shard: SimulatedStore(world.disk, world.faults, "node"),
+        clock=world.timeline.now,
+        wall_ms=lambda: world.timeline.now() * 1000,
+        fenced_pause_s=1.0,
+    )
+    positions = shell.assigned({0})
+
+    def serve(seconds: float) -> set[bool]:
+        """Whether the agent is named as failing, behind every turn."""
+        named: set[bool] = set()
+        until = world.timeline.now() + seconds
+        while world.timeline.now() < until:
+            positions.update(shell.seeks())
+            frames = [frame for frame in world.frames if frame[0] >= positions.get(0, 10**6)]
+            positions.clear()
+            shell.frames(0, frames)
+            world.timeline.wait(max(0.001, shell.tick()), lambda: False)
+            named.add(("all", 0) in world.agents.errors)
+        return named
+
+    serve(2.0)
+    told = world.agents.told["all"]
+    assert serve(10.0) == {True}
+    assert 0 < world.agents.told["all"] - told <= 11 * len(GIVEN)
+    assert "agent all, shard 0: topic out refuses what it gives" in world.agents.errors["all", 0]
+    world.broker.topics[OUT].config["max.message.bytes"] = "1000"
+    serve(3.0)
+    assert world.agents.errors == {}
+    assert world.given() == GIVEN

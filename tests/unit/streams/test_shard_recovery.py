@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import HangingTransactionError
+from journal.errors import ClosedError, HangingTransactionError
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Sent
 from streams.shard import ShardState
+from tests.simulation.faults import Fault, Faults
 from tests.support.build import delete, marker, wal
 from tests.support.divert import NAME, DivertWorld, message
 
@@ -44,3 +45,19 @@ def test_a_copy_that_writing_finds_damaged_is_built_anew_from_the_table() -> Non
     assert not world.disk.damaged
     table = dict(world.records(table_topic(NAME)))
     assert world.disk.rows == {key: value for key, value in table.items() if value is not None}
+
+
+def test_a_recovery_is_given_up_when_its_worker_stops() -> None:
+    class Stopping(Faults):
+        """The worker is told to stop once its recovery has begun."""
+
+        def at(self, request: str, node: str) -> Fault:
+            if request == "init":
+                worker.give_up()
+            return Fault.NONE
+
+    world = DivertWorld([], faults=Stopping())
+    worker = world.worker()
+    with pytest.raises(ClosedError, match="given up"):
+        worker.recover()
+    worker.release()

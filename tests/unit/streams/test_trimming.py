@@ -13,7 +13,7 @@ from journal.kafka.control import ControlRows
 from journal.v1.journal_pb2 import Archive, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from streams.app import WorkerShell
-from streams.source import Record
+from streams.batches import Record
 from streams.trimming import GivenUp, TrimmingShell, with_trims
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults

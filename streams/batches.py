@@ -1,0 +1,114 @@
+"""Batches of shards from the Kafka client, and the place of one that is damaged.
+
+The client raises at a damaged batch without saying of which shard it is, and drops whatever it had read of all shards
+before it. So then they are read again one by one, and the one that it is of record by record: what stands before the
+damage is handed on like everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from aiokafka import TopicPartition  # type: ignore[import-untyped]
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError  # type: ignore[import-untyped]
+
+from journal.errors import CorruptionError, GapError
+
+Record = tuple[int, int, bytes]
+"""A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
+
+
+class Client(Protocol):
+    """What is used of AIOKafkaConsumer."""
+
+    async def getmany(
+        self, *places: Any, timeout_ms: int, max_records: int | None = None
+    ) -> Mapping[Any, Sequence[Any]]: ...
+
+    def seek(self, place: Any, offset: int) -> None: ...
+
+
+class ShardBatches:
+    """Reads shards of one topic, each from where it was sought to."""
+
+    def __init__(self, client: Client, topic: str, *, fetch_bytes_max: int) -> None:
+        """`fetch_bytes_max` is what the client fetches of a shard at once."""
+        self._client = client
+        self._topic = topic
+        self._fetch_bytes_max = fetch_bytes_max
+        self._next: dict[int, int] = {}
+        self._suspects: list[int] = []
+        """One of these has the damaged batch; to be read one by one, in this order."""
+        self._damaged: int | None = None
+        self._left = 0
+        """Bytes to be read of it record by record before it counts as whole after all."""
+
+    def seek(self, offsets: Mapping[int, int]) -> None:
+        for shard, offset in offsets.items():
+            self._client.seek(TopicPartition(self._topic, shard), offset)
+            self._next[shard] = offset
+
+    async def fetch(self, shards: Sequence[int], wait_ms: int) -> dict[int, list[Record]]:
+        """What has come of these shards, at least one record or after `wait_ms` none.
+
+        Raises CorruptionError for a batch that is damaged, GapError for an offset that the WAL does not hold: of one
+        shard, which is to be sought to before it is read again. And what the client raises.
+        """
+        alone = self._alone(shards)
+        asked = shards if alone is None else [alone]
+        places = [TopicPartition(self._topic, shard) for shard in asked]
+        one_by_one = alone is not None and alone == self._damaged
+        try:
+            found = await self._client.getmany(*places, timeout_ms=wait_ms, max_records=1 if one_by_one else None)
+        except OffsetOutOfRangeError as error:
+            for place, offset in error.args[0].items():
+                what = "the WAL does not hold this offset"
+                raise GapError(what, topic=self._topic, partition=place.partition, offset=offset) from error
+            raise
+        except CorruptRecordException as error:
+            self.seek({shard: self._next[shard] for shard in asked})
+            if one_by_one:
+                raise self._found(asked[0]) from error
+            self._narrow(shards, alone)
+            return {}
+        batches = {
+            place.partition: [(record.offset, record.timestamp, record.value or b"") for record in records]
+            for place, records in found.items()
+        }
+        for shard, records in batches.items():
+            self._next[shard] = records[-1][0] + 1
+        if alone is not None:
+            self._is_whole(alone, batches.get(alone, []))
+        return batches
+
+    def _alone(self, shards: Sequence[int]) -> int | None:
+        """The shard to be read alone, if there is one: some may have been given back meanwhile."""
+        if self._damaged is not None:
+            if self._damaged in shards:
+                return self._damaged
+            self._damaged = None
+        self._suspects = [shard for shard in self._suspects if shard in shards]
+        return self._suspects[0] if self._suspects else None
+
+    def _narrow(self, shards: Sequence[int], alone: int | None) -> None:
+        if alone is None:
+            self._suspects = list(shards)
+        else:
+            self._suspects, self._damaged, self._left = [], alone, 2 * self._fetch_bytes_max
+
+    def _found(self, shard: int) -> CorruptionError:
+        self._damaged = None
+        what = "the record batch here is damaged on the broker that was asked"
+        return CorruptionError(what, topic=self._topic, partition=shard, offset=self._next[shard])
+
+    def _is_whole(self, alone: int, records: Sequence[Record]) -> None:
+        """What was damaged may have been so on its way only."""
+        if alone == self._damaged:
+            self._left -= sum(len(value) for _, _, value in records)
+            if self._left <= 0:
+                self._damaged = None
+            return
+        self._suspects.remove(alone)
+        if not records:
+            self._suspects.append(alone)

@@ -1,0 +1,135 @@
+"""Which shard's batch is damaged, with a client that does not say, and drops what it has read of all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
+
+from journal.errors import CorruptionError, GapError
+from streams.batches import ShardBatches
+
+TOPIC = "j.wal"
+FETCHED = 10
+"""Records of a shard that the client has at once."""
+VALUE = b"x" * 10
+
+
+@dataclass(frozen=True)
+class Got:
+    offset: int
+    timestamp: int = 1
+    value: bytes = VALUE
+
+
+class FetchingClient:
+    """As AIOKafkaConsumer: what it has read before a damaged batch, of whatever shard, is gone when it raises."""
+
+    def __init__(self, ends: Mapping[int, int], damaged: Mapping[int, int]) -> None:
+        self.ends = dict(ends)
+        self.damaged = dict(damaged)
+        self.is_slow: Callable[[int], bool] = lambda shard: False
+        self.positions: dict[int, int] = {}
+        self.asked = 0
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        self.positions[place.partition] = offset
+
+    async def getmany(
+        self, *places: TopicPartition, timeout_ms: int, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Got]]:
+        self.asked += 1
+        drained: dict[TopicPartition, list[Got]] = {}
+        for place in places:
+            first = self.positions[place.partition]
+            if self.is_slow(place.partition):
+                continue
+            count = min(FETCHED, max_records or FETCHED, self.ends[place.partition] - first)
+            damaged_at = self.damaged.get(place.partition)
+            if damaged_at is not None and first <= damaged_at < first + count:
+                self.positions[place.partition] = damaged_at
+                raise CorruptRecordException(f"Invalid CRC - {place}")
+            if count > 0:
+                drained[place] = [Got(offset) for offset in range(first, first + count)]
+                self.positions[place.partition] = first + count
+            if drained and max_records is not None:
+                break
+        return drained
+
+
+def read(client: FetchingClient, shards: Sequence[int], fetches: int) -> tuple[dict[int, list[int]], CorruptionError]:
+    """Offsets by shard, until one cannot be read on, and why."""
+    batches = ShardBatches(client, TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
+    batches.seek(dict.fromkeys(shards, 0))
+    offsets: dict[int, list[int]] = {shard: [] for shard in shards}
+    for _ in range(fetches):
+        try:
+            found = asyncio.run(batches.fetch(shards, 0))
+        except CorruptionError as error:
+            return offsets, error
+        for shard, records in found.items():
+            offsets[shard] += [offset for offset, _, _ in records]
+    raise AssertionError(f"nothing is damaged: {offsets}")
+
+
+@pytest.mark.parametrize("at", [0, 1, 7, 15])
+@pytest.mark.parametrize("shard", [0, 1, 2])
+def test_a_damaged_batch_is_told_with_its_place_behind_all_that_stands_before_it(shard: int, at: int) -> None:
+    client = FetchingClient({0: 30, 1: 30, 2: 30}, {shard: at})
+    offsets, error = read(client, (0, 1, 2), 60)
+    assert (error.topic, error.partition, error.offset) == (TOPIC, shard, at)
+    assert offsets[shard] == list(range(at))
+    for read_of in offsets.values():
+        assert read_of == list(range(len(read_of)))
+
+
+def test_two_damaged_shards_are_found_one_after_the_other() -> None:
+    client = FetchingClient({0: 30, 1: 30}, {0: 3, 1: 4})
+    offsets, error = read(client, (0, 1), 60)
+    assert error.partition == 0
+    client.damaged.pop(0)
+    offsets, error = read(client, (0, 1), 60)
+    assert (error.partition, error.offset, offsets[1]) == (1, 4, [0, 1, 2, 3])
+
+
+def test_shards_that_have_nothing_new_or_are_slow_do_not_keep_it_from_being_found() -> None:
+    client = FetchingClient({0: 0, 1: 30, 2: 30}, {2: 5})
+    client.is_slow = lambda shard: shard == 2 and client.asked % 3 == 0
+    offsets, error = read(client, (0, 1, 2), 60)
+    assert (error.partition, error.offset, offsets[2]) == (2, 5, list(range(5)))
+
+
+def test_a_batch_that_was_damaged_on_its_way_only_is_read_as_all_others() -> None:
+    client = FetchingClient({0: 1000}, {0: 5})
+    batches = ShardBatches(client, TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
+    batches.seek({0: 0})
+    for _ in range(2):
+        assert asyncio.run(batches.fetch((0,), 0)) == {}
+    client.damaged.clear()
+    sizes = [len(asyncio.run(batches.fetch((0,), 0))[0]) for _ in range(30)]
+    assert sizes == [1] * (2 * FETCHED) + [FETCHED] * 10
+
+
+def test_a_shard_that_was_given_back_is_suspected_no_more() -> None:
+    client = FetchingClient({0: 30, 1: 30}, {1: 5})
+    batches = ShardBatches(client, TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
+    batches.seek({0: 0, 1: 0})
+    for _ in range(3):
+        asyncio.run(batches.fetch((0, 1), 0))
+    assert asyncio.run(batches.fetch((0,), 0)).keys() == {0}
+
+
+def test_an_offset_that_is_gone_is_told_with_its_place() -> None:
+    class Trimmed(FetchingClient):
+        async def getmany(self, *places: TopicPartition, **_: object) -> dict[TopicPartition, list[Got]]:
+            raise OffsetOutOfRangeError({places[1]: 7})
+
+    batches = ShardBatches(Trimmed({}, {}), TOPIC, fetch_bytes_max=100)
+    batches.seek({0: 0, 1: 7})
+    with pytest.raises(GapError) as raised:
+        asyncio.run(batches.fetch((0, 1), 0))
+    assert (raised.value.partition, raised.value.offset) == (1, 7)

@@ -1,0 +1,109 @@
+"""Room in the queue for outcomes: what one group settles is bounded, and what is never appended needs no room."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from journal.acceptance import Acceptance
+from journal.activation import Activated, ActivationReport
+from journal.completion import Completion
+from journal.core import Core
+from journal.errors import FullError, RolledBackError
+from journal.fencing import Claim, Moment, Timing
+from journal.group import FrameNumbers, Group
+from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
+from journal.state import JournalState
+from journal.writer import Joining
+
+SHARDS = 2
+
+
+class Writing:
+    """A writer that commits at once, a group at a time."""
+
+    def __init__(self) -> None:
+        self.claim = Claim(3, "node", b"nonce")
+        self.numbers = FrameNumbers((0,) * SHARDS, 0)
+        self.committed_at = Moment(0.0, 0.0)
+        self.written: list[int] = []
+        """Operations of each group."""
+
+    def write(self, group: Group, joining: Joining) -> None:
+        self.written.append(group.operations)
+        group.completion.resolve()
+
+    def close(self) -> None: ...
+
+
+def active(limits: Limits) -> Core:
+    clock = itertools.count()
+    timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0, wall_s=lambda: 0.0)
+    core = Core(SHARDS, limits, timing)
+    core.become(JournalState.STARTED)
+    core.become(JournalState.LOADING)
+    core.activate(Activated(Writing(), Acceptance(SHARDS, limits), 100, ActivationReport(3)))
+    return core
+
+
+def prepared(core: Core, *counts: int) -> None:
+    """Transactions 1, 2 and so on, each with so many operations; in the WAL."""
+    ids = itertools.count(1)
+    for tx, count in enumerate(counts, 1):
+        for _ in range(count):
+            core.add(next(ids), 1, b"data", tx)
+        core.prepare(tx, b"")
+    core.step(0.0)
+
+
+SIZE = len(b"data") + OPERATION_OVERHEAD_BYTES
+
+
+@pytest.mark.parametrize("bound", [{"staged_operations_max": 10}, {"staged_bytes_max": 10 * SIZE}])
+@pytest.mark.parametrize("settle", [Core.commit, Core.rollback])
+def test_a_group_settles_no_more_than_the_largest_transaction_has(bound: dict[str, int], settle) -> None:
+    core = active(Limits(**bound))
+    prepared(core, 4, 6, 1)
+    settle(core, 1)
+    settle(core, 2)
+    with pytest.raises(FullError, match="staged_operations_max"):
+        settle(core, 3)
+    core.add(1000, 1, b"what settles nothing has room")
+    core.begin(4)
+    core.commit(4)
+    room = core.room()
+    assert not room.done
+    core.step(0.0)
+    assert room.done
+    settle(core, 3)
+
+
+def test_an_outcome_that_is_refused_for_what_follows_it_settles_nothing() -> None:
+    core = active(Limits(staged_operations_max=10))
+    prepared(core, 10, 10)
+    with pytest.raises(Exception, match="no record 5000"):
+        core.commit(1, [(3, 5000, 0, b"", False, 0)])
+    core.commit(2)
+
+
+def test_a_transaction_staged_under_wider_bounds_is_settled_alone() -> None:
+    core = active(Limits(staged_operations_max=100))
+    prepared(core, 50, 1)
+    core.limits = Limits(staged_operations_max=10)
+    core.commit(1)
+    with pytest.raises(FullError):
+        core.commit(2)
+
+
+def test_a_rollback_of_what_is_not_in_the_wal_needs_no_room() -> None:
+    core = active(Limits(queue_operations_max=100, transaction_buffer_operations_max=60))
+    buffered: Completion | None = None
+    for record_id in range(1, 51):
+        buffered = core.add(record_id, 1, b"data", 7)
+    for record_id in range(100, 200):
+        core.add(record_id, 1, b"data")
+    assert core.rollback(7).done
+    assert buffered is not None
+    with pytest.raises(RolledBackError):
+        buffered.wait(0)
