@@ -9,14 +9,17 @@ import os
 import re
 import socket
 import tomllib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_origin
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     TomlConfigSettingsSource,
 )
 
@@ -26,6 +29,15 @@ from journal.routing.config import RoutingConfig
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
 
 _NAME = re.compile(r"[a-z0-9-]{1,100}")
+
+_PREFIX = "KAFKA_JOURNAL_"
+_NO_SETTINGS = re.compile(
+    r"CACHE|KAFKA_DIR|ROLE|EPOCH|REASON|TEST_\w+"
+    r"|(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
+)
+"""Variables of our prefix that others read: the embedded Kafka, commands of roles, tests; and those that Kubernetes
+sets for a service whose name begins like it."""
+
 DAY_MS = 24 * 60 * 60 * 1000
 
 
@@ -33,7 +45,7 @@ class Settings(BaseSettings):
     """One process' settings. Times are milliseconds, sizes bytes."""
 
     model_config = SettingsConfigDict(
-        env_prefix="KAFKA_JOURNAL_", env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
+        env_prefix=_PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
     )
 
     bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
@@ -218,6 +230,7 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
     """Settings from `flags` (those that are not None), the environment, and a TOML file. Raises ConfigError."""
     if file is not None and not file.is_file():
         raise ConfigError(f"no configuration file {file}")
+    _require_known(os.environ)
 
     class FileSettings(Settings):
         model_config = SettingsConfigDict(toml_file=file)
@@ -226,8 +239,28 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
         return FileSettings(**{name: value for name, value in flags.items() if value is not None})
     except ValidationError as error:
         raise ConfigError("; ".join(_fault(fault) for fault in error.errors())) from None
-    except tomllib.TOMLDecodeError as error:
+    except SettingsError as error:
+        raise ConfigError(f"{error}: {error.__cause__}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise ConfigError(f"{file}: {error}") from None
+
+
+def _require_known(variables: Iterable[str]) -> None:
+    """Raises ConfigError for one that would set something, if there were such a setting."""
+    for variable in variables:
+        prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :]
+        if prefix != _PREFIX or _NO_SETTINGS.fullmatch(name.upper()):
+            continue
+        setting, nested, _ = name.lower().partition("__")
+        if setting not in Settings.model_fields or (nested and not _has_parts(setting)):
+            alike = get_close_matches(name.lower(), Settings.model_fields, n=1)
+            hint = "".join(f"; did you mean {_PREFIX}{known.upper()}?" for known in alike)
+            raise ConfigError(f"{variable} in the environment: there is no such setting{hint}")
+
+
+def _has_parts(setting: str) -> bool:
+    kind = Settings.model_fields[setting].annotation
+    return get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
 def _fault(fault: Any) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from journal.completion import Completion
-from journal.errors import CallerError, FullError, ScriptError
+from journal.errors import CallerError, FullError, QueueFullError, ScriptError
 from journal.journal import BlockingJournal
 from journal.loading import LoadedUpdate
 from journal.v1.journal_pb2 import ADD, DELETE, Operation
@@ -64,11 +64,17 @@ def _decode(data: object, line: int) -> bytes:
 
 
 def apply_operation(journal: BlockingJournal, op: dict[str, Any], line: int) -> Completion:
-    """Append a parsed operation, waiting for room in a full queue. Raises ScriptError for one that is refused."""
-    try:
-        return _append(journal, op)
-    except (CallerError, FullError) as error:
-        raise ScriptError(line, str(error)) from error
+    """Append a parsed operation. Raises ScriptError for one that is refused.
+
+    It waits for room in a full queue: the writer makes some, or gives up in the end, and what it met is raised.
+    """
+    while True:
+        try:
+            return _append(journal, op)
+        except QueueFullError:
+            journal.room().wait()
+        except (CallerError, FullError) as error:
+            raise ScriptError(line, str(error)) from error
 
 
 def _append(journal: BlockingJournal, op: dict[str, Any]) -> Completion:

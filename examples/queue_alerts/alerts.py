@@ -10,7 +10,7 @@ none is sent twice, and none is missing, for a reader of committed records. Keys
 
     n Q             a queue's name
     w Q SENT M      a message that waits in it: the first of these is the oldest
-    a Q             an alert was sent and is not over
+    a n Q           an alert of that name was sent and is not over
 """
 
 from __future__ import annotations
@@ -81,10 +81,14 @@ def make_alerts(to: str, after_s: float, look_every_s: float, **options: object)
             late = message != 0 and changes.now_ms - sent_ms > after_s * 1000
             said = changes.state.get(b"a" + key)
             if late and said is None:
-                changes.state.put(b"a" + key, b"")
+                changes.state.put(b"a" + key, name)
                 yield name.decode(), json.dumps({"alert": "late", "message": message, "sent_ms": sent_ms})
             elif said is not None and not late:
                 changes.state.delete(b"a" + key)
+                yield name.decode(), json.dumps({"alert": "over"})
+        for key, name in changes.state.scan(b"a"):
+            if changes.state.get(key[1:]) is None:  # the queue itself is gone
+                changes.state.delete(key)
                 yield name.decode(), json.dumps({"alert": "over"})
 
     return app

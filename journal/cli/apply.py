@@ -6,8 +6,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -40,10 +39,8 @@ def apply(
     A bad line stops it with the line's number, and the journal holds exactly what came before it.
     """
     settings = chosen.settings()
-    if file != "-" and not Path(file).is_file():
-        raise typer.BadParameter(f"there is no file {file}", param_hint="FILE")
     with (
-        nullcontext(sys.stdin.buffer) if file == "-" else open(file, "rb") as lines,
+        nullcontext(sys.stdin.buffer) if file == "-" else _opened(file) as lines,
         StepProgress() as progress,
         activated_journal(settings, take_over=take_over, progress=progress) as (opened, report),
     ):
@@ -62,6 +59,14 @@ def apply(
         return
     facts["in_doubt"] = ", ".join(map(str, sorted(in_doubt))) or "none"
     print_facts(f"applied to journal {settings.journal}", facts)
+
+
+def _opened(file: str) -> BinaryIO:
+    """A file, or whatever else can be read. Raises BadParameter."""
+    try:
+        return open(file, "rb")
+    except OSError as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error.strerror}", param_hint="FILE") from None
 
 
 def _append_lines(journal: BlockingJournal, lines: Iterable[bytes], in_doubt: set[int], progress: StepProgress) -> int:

@@ -15,20 +15,41 @@ from journal.cli.common import (
     print_facts,
     print_json,
 )
+from journal.config import Settings
 from journal.errors import ConfigError
+from journal.kafka.control import ControlRows
 from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+
+ShardsOption = Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")]
 
 
 @journal_command
 def init(
     chosen: Chosen,
-    shards: Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")] = None,
+    shards: ShardsOption = None,
     replication: Annotated[int | None, typer.Option(help="Replicas of each topic.", show_default="1")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make and check the journal's topics and control rows. Run again, it completes and checks what is there."""
     settings = chosen.settings(shards=shards, replication=replication)
+    rows = made_journal(settings, shards)
+    identity = rows.require_identity(settings.journal)
+    facts = {
+        "journal": identity.name,
+        "uuid": str(uuid.UUID(bytes=identity.journal)),
+        "shards": identity.shards,
+        "epoch": rows.epoch.epoch,
+    }
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(f"journal {settings.journal}", facts)
+
+
+def made_journal(settings: Settings, shards: int | None) -> ControlRows:
+    """Its control rows, once what was missing of it is made. Raises ConfigError if it has other than the `shards` that
+    were asked for."""
     rows = init_journal(
         kafka_of(settings),
         settings,
@@ -40,13 +61,4 @@ def init(
     identity = rows.require_identity(settings.journal)
     if shards is not None and shards != identity.shards:
         raise ConfigError(f"journal {identity.name} has {identity.shards} shards, and that never changes")
-    facts = {
-        "journal": identity.name,
-        "uuid": str(uuid.UUID(bytes=identity.journal)),
-        "shards": identity.shards,
-        "epoch": rows.epoch.epoch,
-    }
-    if as_json:
-        print_json(facts)
-    else:
-        print_facts(f"journal {settings.journal}", facts)
+    return rows

@@ -27,7 +27,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
 from journal.config import Settings
-from journal.errors import ConfigError, CorruptionError, DeadlineError, FullError
+from journal.errors import ConfigError, CorruptionError, DeadlineError, FullError, RowError
 from journal.kafka.control import ControlRows, wal_topic
 from journal.kafka.marks import FoundMark
 from journal.kafka.ports import Kafka
@@ -38,6 +38,7 @@ from journal.stops import look_ahead
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.verify import Loaded, Report, ShardReport, verify_shard
 from journal.verify.base import base_of
+from journal.verify.differences import Differences
 from journal.verify.state import Finding, shard_of
 
 SparkOption = Annotated[
@@ -132,6 +133,8 @@ class _Load:
     directory: Path
     offsets: Mapping[int, int]
     missing: str = ""
+    refused: bool = False
+    """The rows are why: nobody can load them."""
 
     @contextmanager
     def of(self, shard: int) -> Iterator[Loaded | None]:
@@ -169,11 +172,11 @@ class _Verification:
     def _load(self, directory: Path) -> _Load:
         """The loaded state in files; with a reason instead if there is none to be had."""
         shards = range(self._identity.shards)
-        for shard in shards:
-            found = self._reading.newest_mark(shard)
-            if next(self._reading.strays(found, shard), None) is not None:
-                return _Load(directory, {}, f"rows behind the last mark of shard {shard} keep a load from its end")
         try:
+            for shard in shards:
+                found = self._reading.newest_mark(shard)
+                if next(self._reading.strays(found, shard), None) is not None:
+                    return _Load(directory, {}, f"rows behind the last mark of shard {shard} keep a load from its end")
             with ExitStack() as stack:
                 files = [stack.enter_context(_shard_file(directory, shard).open("w")) for shard in shards]
                 snapshot = loaded_snapshot(self._settings, self._kafka, self._rows, now=False, progress=self._progress)
@@ -181,9 +184,17 @@ class _Verification:
                 state.tell(ShownLoader(_LoadToFiles(files), self._progress))
                 return _Load(directory, {shard: mark.offset for shard, mark in state.marks.items()})
         except (CorruptionError, FullError, DeadlineError) as error:
-            return _Load(directory, {}, str(error))
+            return _Load(directory, {}, str(error), refused=isinstance(error, RowError))
 
     def _verify(self, shard: int, load: _Load) -> ShardReport:
+        try:
+            return self._compare(shard, load)
+        except CorruptionError as error:
+            finding = Finding(error.topic, error.partition, error.offset, error.reason)
+            unchecked = ["it cannot be read to its end"]
+            return ShardReport(shard, -1, 0, 0, 0, 0, Differences(shard), [finding], unchecked)
+
+    def _compare(self, shard: int, load: _Load) -> ShardReport:
         found: list[FoundMark] = []
         with load.of(shard) as loaded:
             report = verify_shard(
@@ -196,7 +207,9 @@ class _Verification:
                 wal_topic=wal_topic(self._settings.journal),
                 base=base_of(self._rows.trims.get(shard), self._reading.wal_start(shard)),
             )
-        if load.missing:
+        if load.refused and shard == 0:
+            report.differences.add("loaded state", "of all shards", "rows that can be loaded", load.missing)
+        elif load.missing:
             report.unchecked.append(f"the loaded state: {load.missing}")
         for record in self._reading.strays(found[-1], shard):
             key = (record.key or b"").hex()

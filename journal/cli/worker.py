@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from dataclasses import replace
 from typing import Annotated
 
@@ -16,11 +14,10 @@ from journal.cli.common import (
     log_progress,
     print_json,
 )
+from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
 from journal.config import Settings
 from journal.kafka.embedded import EmbeddedKafka, default_directory
-from journal.kafka.topics import init_journal
-from journal.runtime import kafka_of, wall_ms
 
 LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on standard error.")]
 
@@ -41,28 +38,24 @@ def worker(
 @journal_command
 def up(
     chosen: Chosen,
-    shards: Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")] = None,
+    shards: ShardsOption = None,
     directory: Directory = None,
     as_json: LogJsonOption = False,
 ) -> None:
-    """Run the embedded broker (unless brokers are configured), the journal's topics and a worker, until Ctrl-C."""
+    """Run the embedded broker (unless brokers are configured), the journal's topics and a worker, until Ctrl-C.
+
+    An embedded broker that ran before is used, and runs on.
+    """
     settings = chosen.settings(shards=shards)
     if "bootstrap_servers" in settings.model_fields_set:
-        _up(settings, as_json)
+        _up(settings, shards, as_json)
         return
     with EmbeddedKafka(directory or default_directory(), attached=True) as kafka:
-        _up(replace(chosen, bootstrap=kafka.bootstrap_servers).settings(shards=shards), as_json)
+        _up(replace(chosen, bootstrap=kafka.bootstrap_servers).settings(shards=shards), shards, as_json)
 
 
-def _up(settings: Settings, as_json: bool) -> None:
-    init_journal(
-        kafka_of(settings),
-        settings,
-        lambda: uuid.uuid4().bytes,
-        clock=time.monotonic,
-        wall_ms=wall_ms,
-        timeout_s=settings.request_timeout_ms / 1000,
-    )
+def _up(settings: Settings, shards: int | None, as_json: bool) -> None:
+    made_journal(settings, shards)
     if as_json:
         print_json({"journal": settings.journal, "bootstrap_servers": settings.bootstrap_servers})
     else:

@@ -5,7 +5,8 @@
 
 A directory is one cluster: its id, ports and data survive restarts, and whoever opens the directory later, in any
 process, finds the running brokers again. Brokers outlive the process that started them, unless it asked for
-`attached=True`: then they end with it, however it ends. Every failure is an EmbeddedKafkaError that says what to do.
+`attached=True`: then they end with it, however it ends. Leaving the block ends those that were started in it, and none
+that ran before. Every failure is an EmbeddedKafkaError that says what to do.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ class EmbeddedKafka:
         self._report = report
         self._java: list[str] | None = None
         self._children: list[subprocess.Popen[bytes]] = []
+        self._launched: dict[int, ProcessId] = {}
+        """By broker, the last process of it that this object has started."""
         self._guard = Guard(self._directory)
         if "," in str(self._directory):
             raise EmbeddedKafkaError(f"{self._directory}: Kafka takes no directory with a comma in its name")
@@ -208,7 +211,9 @@ class EmbeddedKafka:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        with self._locked():
+            self._end(list(self._launched.values()), STOP_TIMEOUT_S)
+            self._guard.end()
 
     # ---- the parts of a start, in order --------------------------------------------------------------------------
 
@@ -299,6 +304,7 @@ class EmbeddedKafka:
         process = write_pid_file(files.pid_file, child.pid)
         if process is None:
             raise self._died(broker)
+        self._launched[broker] = process
         return process
 
     def _wait_ready(self, addresses: Mapping[int, str], launched: Mapping[int, ProcessId]) -> None:

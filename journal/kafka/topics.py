@@ -18,8 +18,9 @@ from journal.kafka.control import (
     read_control,
     table_topic,
     wal_topic,
+    writer_id,
 )
-from journal.kafka.ports import Clock, Cluster, Kafka, TopicState
+from journal.kafka.ports import Clock, Cluster, FatalProducerError, Kafka, TopicState
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 
@@ -63,17 +64,15 @@ def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
 def init_journal(
     kafka: Kafka, settings: Settings, uuid: Callable[[], bytes], *, clock: Clock, wall_ms: Clock, timeout_s: float
 ) -> ControlRows:
-    """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it."""
+    """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it; all that
+    run at once give the same identity."""
     cluster = kafka.cluster()
     configs = topic_configs(settings)
     control = control_topic(settings.journal)
     cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
-    rows = read_control(kafka, settings.journal, clock, timeout_s)
-    shards = settings.shards if rows.identity is None else rows.identity.shards
-    for topic, config in configs.items():
-        cluster.create(topic, shards, settings.replication, config, timeout_s)
-    if rows.identity is None:
-        identity = Identity(
+
+    def made() -> Identity:
+        return Identity(
             magic=MAGIC,
             format=FORMAT,
             journal=uuid(),
@@ -81,14 +80,42 @@ def init_journal(
             shards=settings.shards,
             created=int(wall_ms()),
         )
-        producer = kafka.plain_producer()
-        try:
-            producer.send([control_row(settings.journal, IDENTITY_KEY, identity)], timeout_s)
-        finally:
-            producer.close()
-        rows = read_control(kafka, settings.journal, clock, timeout_s)
-    check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
+
+    rows = _identified(kafka, settings.journal, made, clock, timeout_s)
+    identity = rows.require_identity(settings.journal)
+    for topic, config in configs.items():
+        cluster.create(topic, identity.shards, settings.replication, config, timeout_s)
+    check_journal(cluster, settings, identity, timeout_s)
     return rows
+
+
+def _identified(
+    kafka: Kafka, journal: str, made: Callable[[], Identity], clock: Clock, timeout_s: float
+) -> ControlRows:
+    """The control rows with an identity, for good: the one that is there, else the one `made`."""
+    until = clock() + timeout_s
+    while True:
+        rows = read_control(kafka, journal, clock, timeout_s)
+        if rows.identity is not None:
+            return rows
+        try:
+            _write_identity(kafka, journal, made, clock, timeout_s)
+        except FatalProducerError as error:
+            if not error.fenced or clock() >= until:
+                raise
+
+
+def _write_identity(kafka: Kafka, journal: str, made: Callable[[], Identity], clock: Clock, timeout_s: float) -> None:
+    """Write the identity, unless there is one. Who wrote one before the init is seen by the check behind it; who would
+    later has fenced this producer first."""
+    producer = kafka.transactional_producer(writer_id(journal))
+    try:
+        producer.init(timeout_s)
+        if read_control(kafka, journal, clock, timeout_s).identity is None:
+            producer.send([control_row(journal, IDENTITY_KEY, made())], timeout_s)
+            producer.commit_transaction(timeout_s)
+    finally:
+        producer.close()
 
 
 def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: float) -> ControlRows:

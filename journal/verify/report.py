@@ -28,8 +28,8 @@ class Loaded:
 
 @dataclass(slots=True)
 class ShardReport:
-    """What checking one shard found. `unchecked` says what could not be checked, and why; `base` where the check began,
-    if that is not the WAL's first frame."""
+    """What checking one shard found. `findings` says where the fold was stopped, `unchecked` what could not be checked,
+    and why; `base` where the check began, if that is not the WAL's first frame."""
 
     shard: int
     offset: int
@@ -157,8 +157,12 @@ def verify_shard(
             break
         fold.take(offset, timestamp_ms, value)
         taken += 1
+    unmade = [until for until, *_ in checks if not taken and until > fold.state.mark.offset]
+    if unmade:
+        reason = "the WAL is empty: what the frames up to here made cannot be computed again"
+        fold.state.findings.append(Finding(wal_topic, shard, unmade[0], reason))
     for until, what, check in checks:
-        if fold.stopped or (taken == 0 and until >= 0):
+        if fold.stopped or until in unmade:
             unchecked.append(f"the {what}: they stand at offset {until}, where the fold of the WAL did not come")
         else:
             check(fold.state)
@@ -171,7 +175,7 @@ def verify_shard(
         rows=rows,
         differences=differences,
         findings=fold.state.findings,
-        unchecked=fold.state.unchecked + unchecked,
+        unchecked=unchecked,
         base="" if base is None else base.begins,
     )
 

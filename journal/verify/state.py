@@ -110,7 +110,6 @@ class ShardState:
     transactions: dict[int, Part] = field(default_factory=dict)
     whole_group: bool = True
     findings: list[Finding] = field(default_factory=list)
-    unchecked: list[str] = field(default_factory=list)
 
 
 def shard_of(number: int, shards: int) -> int:

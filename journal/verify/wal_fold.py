@@ -140,11 +140,8 @@ class ShardFold:
         mark = self.state.mark
         if frame.previous != mark.number:
             if mark.number == 0:
-                self.stopped = True
-                self.state.unchecked.append(
-                    f"{self._topic}[{self._shard}] begins at offset {offset} with frame {frame.number}: "
-                    f"what the {frame.previous} frames before it made cannot be computed again"
-                )
+                gone = f"what the {frame.previous} frames before it made cannot be computed again"
+                self._stop(offset, f"the WAL begins with frame {frame.number}: {gone}")
             else:
                 self._stop(offset, f"follows frame {frame.previous}, but the last one was {mark.number}")
             return False

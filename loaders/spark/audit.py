@@ -6,8 +6,8 @@ is brought to the driver but a row a shard and the first differences of each sor
     tables' marks -> the WAL's operations, fingerprinted, put aside -> where each shard's fold ends
     -> everything of an id, folded and as its table rows have it -> differences
 
-A shard whose fold cannot reach its mark is reported, not compared: what it should hold is not known. Of a WAL that was
-trimmed, with no archive given, the fold begins at the trim (`audit_base`).
+A shard whose fold cannot reach its mark is not compared: what it should hold is not known. What stopped it is a
+finding. Of a WAL that was trimmed, with no archive given, the fold begins at the trim (`audit_base`).
 """
 
 from __future__ import annotations
@@ -70,6 +70,9 @@ _COUNTED = ("applied", "rejected", "records", "staged", "prepared", "dropped")
 """Fields of a mark that count operations; its frames alone tell the others."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Those that only grow."""
+_FROM_ARCHIVE = "--archive PATH reads it from an archive"
+_TRIMMED = f"the WAL begins here, no trim told of the tables' state, and what stood before is gone: {_FROM_ARCHIVE}"
+_EMPTIED = f"the WAL is empty, and what stood up to here is gone: {_FROM_ARCHIVE}"
 
 
 def audit(
@@ -302,16 +305,14 @@ class _Shard:
         )
 
     def _findings(self) -> Iterator[Finding]:
-        if self._stop is not None and self.fact is not None and not self.fact["trimmed"]:
-            yield Finding(self.topic, self.number, self._stop, self.fact["stop_reason"])
+        if self._stop is not None and self.fact is not None:
+            reason = _TRIMMED if self.fact["trimmed"] else self.fact["stop_reason"]
+            yield Finding(self.topic, self.number, self._stop, reason)
+        elif not self.reached:
+            yield Finding(self.topic, self.number, self.mark.offset, _EMPTIED)
 
     def _unchecked(self) -> Iterator[str]:
-        if self.fact is not None and self.fact["trimmed"]:
-            yield (
-                f"{self.topic}[{self.number}] begins at offset {self._stop}, and what stood before it is gone, with no "
-                "trim that told of the tables' state: --archive PATH reads it from an archive"
-            )
-        elif not self.reached:
+        if not self.reached:
             yield f"the tables: they stand at offset {self.mark.offset}, where the fold of the WAL did not come"
 
 

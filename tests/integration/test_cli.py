@@ -22,8 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from journal.v1.journal_pb2 import ADD, Position, Record
-from journal.wire.keys import record_key
+from journal.v1.journal_pb2 import ADD, Position, Record, Transaction
+from journal.wire.keys import record_key, transaction_key
 from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal, run_command
 from tests.support.script_model import ScriptModel, encode, random_script, to_text
 
@@ -136,7 +136,8 @@ def test_init_again_finds_the_same_journal_and_refuses_another_number_of_shards(
     first, second = idle.json("init"), idle.json("init", "--shards", 2)
     assert first == second
     assert (first["journal"], first["shards"], first["epoch"]) == (idle.journal, 2, 0)
-    assert "has 2 shards, and that never changes" in idle.fails("init", "--shards", 3, code=2)
+    for command in ("init", "up"):
+        assert "has 2 shards, and that never changes" in idle.fails(command, "--shards", 3, code=2)
     assert idle.json("init") == first
 
 
@@ -241,7 +242,7 @@ def test_transactions_in_doubt_are_listed_shown_and_settled_by_hand(cli: Cli) ->
         {"op": "prepare", "tx": 9, "data": encode(b"\x00\x01")},
     ]
     cli.ok("apply", "-", stdin=to_text(script))
-    first, second = cli.json("tx", "list")
+    first, second = cli.json("tx", "list")["in_doubt"]
     assert first["age_seconds"] < 60
     facts = ("tx", "text", "operations", "records")
     assert [tuple(line[fact] for fact in facts) for line in (first, second)] == [
@@ -257,7 +258,7 @@ def test_transactions_in_doubt_are_listed_shown_and_settled_by_hand(cli: Cli) ->
     assert cli.json("init")["epoch"] == 1, "a refusal activates nothing"
     assert "transaction 8 is rolled back" in cli.ok("tx", "rollback", 8, stdin="y\n")
     assert cli.json("tx", "commit", 9, "--yes")["outcome"] == "commit"
-    assert cli.json("tx", "list") == []
+    assert cli.json("tx", "list") == {"in_doubt": [], "outcomes": []}
     assert cli.dump() == []
 
 
@@ -286,6 +287,18 @@ def test_verify_names_a_row_that_no_worker_wrote(cli: Cli) -> None:
     assert with_mark.returncode == 1
     assert "shard 0: record: id 4: expected none, found kind 1" in with_mark.stdout
     assert "shard 0: loaded record: id 4: expected none, found kind 1" in with_mark.stdout
+
+
+def test_verify_counts_it_as_a_difference_that_nobody_can_load_the_tables(cli: Cli) -> None:
+    cli.ok("apply", "-", stdin='{"op":"add","id":2}\n')
+    part = Transaction(tx=7, shard=0, epoch=1, prepared=True, shards=2)
+    cli.write("table", 0, part.SerializeToString(), transaction_key(7, 0))
+    assert "`kafka-journal verify` names where" in cli.fails("apply", "-", stdin='{"op":"add","id":4}\n')
+    found = cli("verify", "--json")
+    assert found.returncode == 1
+    counts = [shard["differences"]["counts"] for shard in json.loads(found.stdout)["shards"]]
+    assert counts[0]["loaded state"] == 1
+    assert "found transaction 7 is prepared in 2 shards and found in 1" in cli("verify").stdout
 
 
 # ---- damage and repair ---------------------------------------------------------------------------------------

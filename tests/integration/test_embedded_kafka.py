@@ -79,6 +79,14 @@ def test_starting_what_runs_changes_nothing(kafka: EmbeddedKafka) -> None:
     assert before.running
 
 
+def test_leaving_a_block_ends_no_broker_that_ran_before(kafka: EmbeddedKafka) -> None:
+    before = kafka.status()
+    with EmbeddedKafka(kafka.directory, attached=True) as second:
+        assert second.bootstrap_servers == kafka.bootstrap_servers
+    assert kafka.status() == before
+    assert before.running
+
+
 def test_another_process_finds_the_running_brokers_by_their_directory(kafka: EmbeddedKafka) -> None:
     answer = CliRunner().invoke(app, ["start", "--dir", str(kafka.directory), "--json"])
     assert answer.exit_code == 0
@@ -127,6 +135,10 @@ def test_three_brokers_go_on_when_one_is_killed_and_take_it_back(tmp_path: Path)
         three.restart_broker(3)
         assert three.status().running
         assert read_first(three.bootstrap_servers, topic) == b"without the third"
+        three.kill(3)
+        with EmbeddedKafka(three.directory, jvm_options=JVM_OPTIONS) as second:
+            assert second.status().running
+        assert [broker.state for broker in three.status().brokers] == ["running", "running", "stopped"]
 
 
 def test_a_taken_port_is_named_before_anything_starts(tmp_path: Path) -> None:

@@ -111,11 +111,13 @@ def test_no_alert_comes_twice_and_none_is_missing_when_one_of_two_is_killed(boot
         for name in ("a1", "b1", "c1"):
             store.acquire(messages[name], name, "me")
             store.acknowledge(messages[name], name, "me").wait()
-        wait_for(*((name, "over") for name in ("a1", "b1", "c1")))
+        store.destroy_queue("a2").wait()
+        wait_for(*((name, "over") for name in ("a1", "b1", "c1", "a2")))
         again = processes.enter_context(alerts_process(bootstrap, journal, tmp_path / "elsewhere", to))
         wait_until(lambda: holders(bootstrap, journal) == [2, 2], again.log)
         messages |= send_late(store, [f"d{n}" for n in range(8)])
         wait_for(*((name, "late") for name in messages))
         assert (one.terminate(), again.terminate()) == (0, 0), (one.log(), again.log())
-    expected = Counter((name, "late") for name in messages) + Counter((name, "over") for name in ("a1", "b1", "c1"))
+    over = ("a1", "b1", "c1", "a2")
+    expected = Counter((name, "late") for name in messages) + Counter((name, "over") for name in over)
     assert alerts(bootstrap, to) == expected

@@ -13,7 +13,7 @@ import pytest
 
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.kafka.control import archive_key, control_row, table_topic
+from journal.kafka.control import archive_key, control_row, table_topic, wal_topic
 from journal.kafka.ports import Sent
 from journal.kafka.topics import open_journal
 from journal.runtime import kafka_of
@@ -179,6 +179,16 @@ def test_without_an_archive_it_takes_a_word_and_with_one_its_mark_holds(journal:
     ]
     assert journal.starts() == [1, 0]
     assert "an archive has what was deleted" in journal.json("verify")["shards"][0]["base"]
+
+
+def test_what_somebody_else_deleted_is_found_and_not_certified_by_a_trim(journal: Trimmed) -> None:
+    journal.epoch(8)
+    cluster = kafka_of(journal.settings).cluster()
+    cluster.delete_records(wal_topic(journal.settings.journal), {0: 1}, 30.0)
+    cluster.close()
+    journal.command("verify", code=1)
+    assert "could not be compared" in journal.command("trim", "--without-archive", "--yes", code=1)
+    assert journal.starts() == [1, 0]
 
 
 def test_tables_that_differ_from_the_wal_keep_it(journal: Trimmed) -> None:

@@ -162,6 +162,14 @@ def append(journal: LocalJournal, line: Mapping[str, object]) -> Completion:
     return apply_operation(journal, parse_line(json.dumps(line), 1), 1)
 
 
+def test_a_script_waits_for_room_in_a_full_queue_and_blames_no_line_for_it(tmp_path: Path) -> None:
+    limits = Limits(queue_operations_max=1, transaction_buffer_operations_max=1)
+    with active(tmp_path / "a", limits=limits, room_timeout_ms=0) as journal:
+        for number in range(1, 201):
+            append(journal, {"op": "add", "id": number})
+    assert len(loaded(tmp_path / "a").records) == 200
+
+
 def test_an_event_loop_awaits_completions_and_a_full_queue_refuses_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         limits = Limits(queue_operations_max=1, transaction_buffer_operations_max=1)

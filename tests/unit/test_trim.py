@@ -70,6 +70,10 @@ class Scene:
     def trimming(self, *, without_archive: bool = False) -> Trimming:
         return Trimming(self.kafka, SETTINGS, self.rows, lambda *_: None, without_archive=without_archive)
 
+    def delete_below(self, offset: int) -> None:
+        """As retention does, or somebody with kafka-delete-records."""
+        self.kafka.cluster().delete_records("j.wal", {0: offset}, LIMIT_S)
+
     def plan(self) -> ShardTrim:
         return self.trimming().plan("me", 1.0)[0]
 
@@ -149,3 +153,37 @@ def test_an_archive_that_was_begun_meanwhile_keeps_what_it_has_not_got() -> None
     with pytest.raises(TrimError, match="its archive was begun"):
         trimming.delete(plan)
     assert scene.start() == 0
+
+
+@pytest.mark.parametrize(
+    ("now", "deletes"),
+    [
+        (Archive(archive=b"a", offset=ALL_ARCHIVED + 1, path="/a"), True),
+        (Archive(archive=b"a", offset=1, path="/a"), False),
+        (Archive(archive=b"b", offset=1, path="/b"), False),
+        (Archive(archive=b"b", offset=ALL_ARCHIVED, path="/b"), False),
+    ],
+    ids=["went on", "less", "replaced", "replaced by one of as much"],
+)
+def test_an_archive_that_was_replaced_meanwhile_keeps_what_it_has_not_got(now: Archive, deletes: bool) -> None:
+    scene = Scene(1, 1, 1, 1, 1, 2, archived=0)
+    scene.tell(archive_key(0), Archive(journal=JOURNAL, archive=b"a", offset=ALL_ARCHIVED, path="/a"))
+    trimming = scene.trimming()
+    plan = trimming.plan("me", 1.0)
+    now.journal = JOURNAL
+    scene.tell(archive_key(0), now)
+    if deletes:
+        trimming.delete(plan)
+        assert scene.start() == 3
+        return
+    with pytest.raises(TrimError, match=f"the archive at {now.path} took the place"):
+        trimming.delete(plan)
+    assert (scene.rows.trims, scene.start()) == ({}, 0)
+
+
+def test_without_an_archive_a_wal_whose_beginning_somebody_else_deleted_is_not_trimmed() -> None:
+    scene = Scene(1, 1, 1, 1, 1, 2, archived=0)
+    scene.delete_below(2)
+    with pytest.raises(TrimError, match="could not be compared"):
+        scene.trimming(without_archive=True).plan("me", 1.0)
+    assert (scene.rows.trims, scene.start()) == ({}, 2)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import typer
+from click.testing import Result
 from typer.testing import CliRunner
 
 from journal.cli.common import Chosen, JsonOption, journal_command
@@ -81,3 +83,23 @@ def test_an_error_of_a_command_is_a_line_and_an_exit_code(error: Exception, code
     ended = CliRunner().invoke(command_of([], error), ["x"])
     assert (ended.exit_code, ended.stdout) == (code, "")
     assert "error: no" in ended.stderr
+
+
+# ---- apply ---------------------------------------------------------------------------------------------------
+
+
+def applied(file: str, tmp_path: Path) -> Result:
+    """What `apply` of a file comes to where no broker answers."""
+    settings = {"KAFKA_JOURNAL_DIRECTORY": str(tmp_path / "state"), "KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "100"}
+    return CliRunner().invoke(app, ["apply", file, "-b", "127.0.0.1:1"], env=settings | {"COLUMNS": "300"})
+
+
+def test_apply_takes_what_can_be_read_also_if_it_is_no_file(tmp_path: Path) -> None:
+    ended = applied(os.devnull, tmp_path)
+    assert (ended.exit_code, "Kafka does not answer" in ended.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("name", [".", "none"])
+def test_apply_refuses_what_cannot_be_opened(name: str, tmp_path: Path) -> None:
+    ended = applied(str(tmp_path / name), tmp_path)
+    assert (ended.exit_code, "cannot be read" in ended.stderr) == (2, True)

@@ -75,6 +75,41 @@ def test_a_file_that_will_not_do_is_refused_with_what_is_wrong(file: Path, text:
         settings_from(None, None, None, file)
 
 
+def test_a_file_that_is_not_text_is_refused(file: Path) -> None:
+    file.write_bytes(b"journal = '\xff'")
+    with pytest.raises(ConfigError, match=r"settings\.toml: .*utf-8"):
+        settings_from(None, None, None, file)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("CLIENT_PROPERTIES", "foo", "client_properties"),
+        ("LIMITS", "{", "limits"),
+        ("FENCE_CHEK_MS", "1", "KAFKA_JOURNAL_FENCE_CHEK_MS .*did you mean KAFKA_JOURNAL_FENCE_CHECK_MS"),
+        ("NODE__HEARTBEAT_MS", "1", "no such setting; did you mean KAFKA_JOURNAL_NODE_HEARTBEAT_MS"),
+        ("LIMITS__DATA_BYTE_MAX", "1", "data_byte_max"),
+        ("XYZZY", "", "KAFKA_JOURNAL_XYZZY in the environment: there is no such setting$"),
+    ],
+)
+def test_a_variable_that_will_not_do_is_refused_with_what_is_wrong(
+    variable: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"KAFKA_JOURNAL_{variable}", value)
+    with pytest.raises(ConfigError, match=says):
+        settings_from(None, None, None, None)
+
+
+OTHERS = ("CACHE", "KAFKA_DIR", "ROLE", "EPOCH", "REASON", "TEST_LONG")
+SERVICES = ("SERVICE_HOST", "PORT", "PORT_9092_TCP_ADDR", "WORKER_SERVICE_PORT_METRICS", "WORKER_PORT_80_TCP")
+
+
+@pytest.mark.parametrize("variable", OTHERS + SERVICES)
+def test_variables_that_others_read_are_left_to_them(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"KAFKA_JOURNAL_{variable}", "x")
+    assert settings_from(None, None, None, None).journal == "journal"
+
+
 @pytest.mark.parametrize(
     ("error", "code", "says"),
     [

@@ -1,16 +1,22 @@
-"""Which topics a journal takes: every rule of `check_journal`, one thing wrong at a time."""
+"""Which topics a journal takes: every rule of `check_journal`, one thing wrong at a time; `init` by several at once."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import pytest
 
 from journal.config import Settings
 from journal.errors import TopicError
-from journal.kafka.ports import GroupMember, TopicState
-from journal.kafka.topics import check_journal, topic_configs
+from journal.kafka.control import ControlRows, read_control
+from journal.kafka.ports import FatalProducerError, GroupMember, TopicState
+from journal.kafka.topics import check_journal, init_journal, topic_configs
 from journal.v1.journal_pb2 import Identity
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.faults import Faults
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.producers import SimulatedTransactionalProducer
+from tests.simulation.timeline import Timeline
 
 SETTINGS = Settings(journal="j", bootstrap_servers="b:1", shards=2, replication=3)
 IDENTITY = Identity(name="j", shards=2)
@@ -140,3 +146,98 @@ def test_a_setting_that_could_lose_something_or_grow_is_refused_with_the_command
 def test_brokers_that_do_not_verify_transactions_are_refused(verification: str | None, says: str) -> None:
     with pytest.raises(TopicError, match=f"broker 2 .*{says}"):
         check(cluster(verification))
+
+
+# ---- init ----------------------------------------------------------------------------------------------------------
+
+LIMIT_S = 10.0
+ONE_BROKER = SETTINGS.model_copy(update={"replication": 1})
+
+
+class Overtaken(SimulatedKafka):
+    """A cluster on which something is done just before this process asks for its next producer."""
+
+    def __init__(self, broker: SimulatedBroker, before: Callable[[], object]) -> None:
+        super().__init__(broker, "overtaken")
+        self._before = before
+
+    def transactional_producer(self, transactional_id: str) -> SimulatedTransactionalProducer:
+        self._before()
+        return super().transactional_producer(transactional_id)
+
+
+class Inits:
+    """A cluster, and processes that make the same journal on it."""
+
+    def __init__(self) -> None:
+        self.broker = SimulatedBroker(Timeline(), Faults())
+        self.kafka = SimulatedKafka(self.broker)
+
+    def run(
+        self,
+        uuid: bytes,
+        *,
+        kafka: SimulatedKafka | None = None,
+        before_it_is_written: Callable[[], object] = lambda: None,
+        shards: int = 2,
+    ) -> Identity:
+        def made() -> bytes:
+            before_it_is_written()
+            return uuid
+
+        settings = ONE_BROKER.model_copy(update={"shards": shards})
+        now = self.broker.timeline.now
+        rows = init_journal(kafka or self.kafka, settings, made, clock=now, wall_ms=now, timeout_s=LIMIT_S)
+        return rows.require_identity("j")
+
+    @property
+    def rows(self) -> ControlRows:
+        return read_control(self.kafka, "j", self.broker.timeline.now, LIMIT_S)
+
+
+def test_of_inits_at_once_the_one_that_was_overtaken_before_it_began_to_write_takes_what_is_there() -> None:
+    inits = Inits()
+    found = inits.run(b"A" * 16, kafka=Overtaken(inits.broker, lambda: inits.run(b"B" * 16)))
+    assert found.journal == b"B" * 16
+    assert inits.rows.identity == found
+
+
+def test_of_inits_at_once_the_one_that_was_overtaken_between_its_check_and_its_write_takes_what_is_there() -> None:
+    inits = Inits()
+    found = inits.run(b"A" * 16, before_it_is_written=lambda: inits.run(b"B" * 16))
+    assert found.journal == b"B" * 16
+    assert inits.rows.identity == found
+
+
+def test_of_inits_at_once_with_different_numbers_of_shards_all_make_the_same_topics() -> None:
+    inits = Inits()
+    found = inits.run(b"A" * 16, before_it_is_written=lambda: inits.run(b"B" * 16, shards=3))
+    assert found.shards == 3
+    assert {topic: len(state.logs) for topic, state in inits.broker.topics.items()} == {
+        "j.control": 1,
+        "j.wal": 3,
+        "j.table": 3,
+    }
+
+
+def test_an_init_that_is_fenced_by_one_that_wrote_nothing_writes_its_own() -> None:
+    inits, fenced = Inits(), []
+
+    def once() -> None:
+        if not fenced:
+            fenced.append(True)
+            inits.kafka.transactional_producer("kafka-journal.j.writer").init(LIMIT_S)
+
+    assert inits.run(b"A" * 16, before_it_is_written=once).journal == b"A" * 16
+
+
+def test_an_init_that_is_fenced_again_and_again_ends() -> None:
+    inits = Inits()
+
+    def always() -> None:
+        inits.broker.timeline.wait(LIMIT_S / 3, lambda: False)
+        inits.kafka.transactional_producer("kafka-journal.j.writer").init(LIMIT_S)
+
+    with pytest.raises(FatalProducerError):
+        inits.run(b"A" * 16, before_it_is_written=always)
+    assert inits.rows.identity is None

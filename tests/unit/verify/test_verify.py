@@ -234,13 +234,25 @@ def test_a_gap_is_found() -> None:
     assert "j.wal[0]@6: follows frame 3, but the last one was 2" in check(entries).lines()
 
 
-@pytest.mark.parametrize("keep", [slice(2, None), slice(0, 0)], ids=["trimmed", "empty"])
-def test_a_wal_without_its_beginning_is_said_to_be_unchecked(keep: slice) -> None:
+@pytest.mark.parametrize(
+    ("keep", "found"),
+    [
+        (slice(2, None), "j.wal[0]@4: the WAL begins with frame 3: what the 2 frames before it made cannot be"),
+        (slice(0, 0), "j.wal[0]@6: the WAL is empty: what the frames up to here made cannot be"),
+    ],
+    ids=["trimmed", "empty"],
+)
+def test_a_wal_without_its_beginning_is_found_as_nothing_was_compared(keep: slice, found: str) -> None:
     entries = entries_of(GROUPS)
     report = check(entries[keep], tables(entries))
-    assert report.agrees
-    assert any("cannot check" in line for line in report.lines())
+    assert not report.agrees
+    assert found in report.lines()[0]
+    assert report.unchecked == ["the tables: they stand at offset 6, where the fold of the WAL did not come"]
     assert not Report([report]).complete
+
+
+def test_an_empty_wal_of_empty_tables_agrees() -> None:
+    assert check([], {}).agrees
 
 
 # ---- loads -----------------------------------------------------------------------------------------------------
