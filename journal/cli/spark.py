@@ -82,7 +82,8 @@ def read(
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
-    """The first rows, in order, as Spark reads them. What is no frame or row is said on standard error."""
+    """The first rows, in order, as Spark reads them. What is no frame or row is said on standard error, and which
+    records of the WAL operators had skipped."""
     settings = chosen.settings()
     with spark_session(_NAME, master, READING, SMALL) as spark:
         # starts quickly without: only this command needs PySpark
@@ -90,12 +91,15 @@ def read(
         from loaders.spark.source import JournalSource
 
         with journal_errors(settings.journal):
-            rows, dead_letters = _read(spark, JournalSource.from_settings(settings), what, store=store)
+            source = JournalSource.from_settings(settings)
+            rows, dead_letters, skipped = _read(spark, source, what, store=store)
             found = [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
             damaged = [] if dead_letters is None else dead_letters.limit(limit).collect()
+            left_out = [] if skipped is None else skipped.orderBy("shard", "offset").limit(limit).collect()
     for letter in damaged:
-        place = f"{letter['topic']}[{letter['partition']}]@{letter['offset']}"
-        errors.print(f"{place}: {letter['reason']}", style="yellow", highlight=False, soft_wrap=True, markup=False)
+        _warn(f"{letter['topic']}[{letter['partition']}]@{letter['offset']}: {letter['reason']}")
+    for row in left_out:
+        _warn(f"{source.wal}[{row['shard']}]@{row['offset']}: skipped by {row['operator']}: {row['reason']}")
     if as_json:
         print_json([_plain(row) for row in found])
     else:
@@ -103,20 +107,22 @@ def read(
         print_table(title, rows.columns, [[_shown(cell) for cell in row.values()] for row in found])
 
 
-def _read(spark: SparkSession, source: JournalSource, what: What, *, store: bool) -> tuple[DataFrame, DataFrame | None]:
-    """Rows in order, and what is none."""
+def _read(
+    spark: SparkSession, source: JournalSource, what: What, *, store: bool
+) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
+    """Rows in order, what is none, and what operators had skipped."""
     from loaders.spark.readers import read_table, read_transactions, read_wal
     from loaders.spark.store_columns import with_store_columns
 
     if what is What.TRANSACTIONS:
-        return read_transactions(spark, source).transactions.orderBy("tx"), None
+        return read_transactions(spark, source).transactions.orderBy("tx"), None, None
+    table = read_table(spark, source)
     if what is What.WAL:
         wal = read_wal(spark, source)
         rows, order, letters = wal.operations, ["shard", "offset", "index"], wal.dead_letters
     else:
-        table = read_table(spark, source)
         rows, order, letters = table.records, ["shard", "id"], table.dead_letters
-    return (with_store_columns(rows) if store else rows).orderBy(*order), letters
+    return (with_store_columns(rows) if store else rows).orderBy(*order), letters, table.skipped
 
 
 def _parts(delta: bool) -> frozenset[Part]:
@@ -124,6 +130,10 @@ def _parts(delta: bool) -> frozenset[Part]:
 
 
 # ---- words -------------------------------------------------------------------------------------------------
+
+
+def _warn(told: str) -> None:
+    errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 
 def _plain(value: Any) -> Any:

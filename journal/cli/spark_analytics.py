@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from loaders.spark.analytics import Analytics, QueueSummary
-    from loaders.spark.follow import Sink
     from loaders.spark.queue_events import DeadLetters
+    from loaders.spark.window_sinks import Sink, Told
 
 QUEUES_SHOWN = 20
 _TOPIC, _DELTA = "topic:", "delta:"
@@ -101,7 +101,7 @@ def analytics(
                     source,
                     place,
                     _printed if to is None else _sink(source, to),
-                    width_s=window or 10.0,
+                    width_s=10.0 if window is None else window,
                     lateness_s=lateness,
                     once=once,
                     stop=stop,
@@ -112,7 +112,9 @@ def analytics(
 
         found = analyse(spark, source, archive=from_archive, width_s=window)
         if to is not None:
-            _sink(source, to)(found.windows, 0)
+            from loaders.spark.window_sinks import WHOLE
+
+            _sink(source, to)(found.windows, WHOLE)
             errors.print(f"windows were written to {to}", highlight=False, soft_wrap=True, markup=False)
         told = to_json(found)
     if as_json:
@@ -174,6 +176,7 @@ def to_json(found: Analytics) -> dict[str, Any]:
         "epochs": [{"epoch": each.epoch, "node": each.node, "at": _moment(each.at_ms)} for each in found.epochs],
         "dead_letters": found.dead_letters.count,
         "first_dead_letter": found.dead_letters.first or None,
+        "skipped": found.skipped,
     }
 
 
@@ -188,6 +191,8 @@ def show(told: dict[str, Any]) -> None:
     facts = {"from": told["from"], "until": told["until"], "epochs": begun}
     if told["dead_letters"]:
         facts["no frames of this journal"] = f"{told['dead_letters']:,}; the first: {told['first_dead_letter']}"
+    if told["skipped"]:
+        facts["skipped by operators"] = f"{told['skipped']:,}"
     print_facts("analytics", facts)
 
 
@@ -225,18 +230,18 @@ def _moment(at_ms: int) -> str:
 
 
 def _sink(source: Any, to: str) -> Sink:
-    from loaders.spark.follow import to_delta, to_files, to_topic
+    from loaders.spark.window_sinks import to_delta, to_files, to_topic
 
     if to.startswith(_TOPIC):
         return to_topic(source, to.removeprefix(_TOPIC))
     if to.startswith(_DELTA):
-        return to_delta(to.removeprefix(_DELTA), f"kafka-journal analytics {source.journal}")
+        return to_delta(to.removeprefix(_DELTA))
     return to_files(to)
 
 
-def _printed(told: DataFrame, _number: int) -> None:
+def _printed(windows: DataFrame, _told: Told) -> None:
     """A JSON object a line: what is as well read by people, row after row, as by programs."""
-    for line in told.orderBy("window_start", "queue").toJSON().toLocalIterator():
+    for line in windows.orderBy("window_start", "queue").toJSON().toLocalIterator():
         typer.echo(line)
 
 

@@ -77,6 +77,7 @@ def tables(
                 "records": result.records,
                 "dead_letters": result.dead_letters,
                 "gaps": result.gaps,
+                "skipped": result.skipped,
                 "rows": result.rows,
             }
         )
@@ -87,6 +88,8 @@ def tables(
         typer.echo(f"{result.dead_letters:,} of them are no frames of this journal, or no rows: see dead_letters")
     if result.gaps:
         typer.echo(f"{result.gaps:,} frames do not follow the one before them")
+    if result.skipped:
+        typer.echo(f"{result.skipped:,} records of the WAL were skipped by operators, and are in no life")
 
 
 def _tell(batch: TablesBatch) -> None:

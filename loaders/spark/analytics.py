@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ArchiveError, ConfigError
-from loaders.spark.archived import as_records, newest_manifest, read_archive, read_manifests
+from journal.errors import ConfigError
+from loaders.spark.archived import as_records, newest_manifest, read_archive, require_beginning
 from loaders.spark.failures import journal_errors
-from loaders.spark.fold import is_skipped
+from loaders.spark.fold import is_one_of
 from loaders.spark.queue_events import (
     DeadLetters,
     happened,
@@ -31,7 +31,7 @@ from loaders.spark.queue_events import (
     stays,
 )
 from loaders.spark.queue_windows import QUEUE, latencies, summary, windows
-from loaders.spark.readers import check_start
+from loaders.spark.readers import readable_start, skipped_places
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
 
 WINDOWS_SHOWN = 120
@@ -81,6 +81,8 @@ class Analytics:
     epochs: list[Epoch]
     dead_letters: DeadLetters
     """What was read and is no frame of the journal: it counts nowhere."""
+    skipped: int | None
+    """Records that operators had skipped, which count nowhere either; None of an archive, which does not know."""
 
 
 def analytics(
@@ -91,35 +93,30 @@ def analytics(
     Windows are `width_s` wide; without it about `WINDOWS_SHOWN` of them. Raises as `readers.read_wal` and
     `archived.newest_manifest`; ArchiveError for an archive that was begun after a trim: depths would be wrong.
     """
+    skipped: int | None = None
     if archive is None:
         journal = identity(spark, source)
-        check_start(spark, source, journal)
-        records = batch(spark, source, source.wal).withColumn("skip", is_skipped(spark, source))
+        places = skipped_places(spark, source)
+        skipped = len(places)
+        start = readable_start(spark, source, journal, mend="--from-archive PATH is of an archive that has it")
+        records = batch(spark, source, source.wal, starting=start).withColumn("skip", is_one_of(places))
     else:
         manifest = newest_manifest(spark, archive, source.journal)
         require_beginning(spark, archive, source.journal)
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
         records = as_records(read_archive(spark, archive, source.journal), source.wal).withColumn("skip", F.lit(False))
     with journal_errors(source.journal):
-        return analysed(records, journal, source.journal, width_s)
+        return analysed(records, journal, source.journal, width_s, skipped=skipped)
 
 
-def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
-    """Raises ArchiveError for an archive of a journal that does not begin with every shard's first frame."""
-    part = F.col("part")
-    parts = read_manifests(spark, path, journal).select("number", F.explode("shards").alias("part"))
-    firsts = parts.where(part["records"] > 0).groupBy(part["shard"]).agg(F.min_by("part", "number").alias("first"))
-    first = F.col("first")
-    late = firsts.where((first["start"] > 0) & (first["first"] != 1)).select("first.*").orderBy("shard").collect()
-    if late:
-        told = "; ".join(f"shard {row['shard']} begins at offset {row['start']}" for row in late)
-        raise ArchiveError(
-            f"{path} has journal {journal} without its beginning ({told}): it was begun after a trim, and what was in "
-            "queues by then is not in it"
-        )
-
-
-def analysed(records: DataFrame, journal: JournalIdentity, name: str, width_s: float | None = None) -> Analytics:
+def analysed(
+    records: DataFrame,
+    journal: JournalIdentity,
+    name: str,
+    width_s: float | None = None,
+    *,
+    skipped: int | None = None,
+) -> Analytics:
     """The same of records in Kafka's columns, with `skip`."""
     part = _computed(read_part(records, journal))
     took_effect = happened(operations_of(part), markers_of(part), None)
@@ -142,6 +139,7 @@ def analysed(records: DataFrame, journal: JournalIdentity, name: str, width_s: f
         latencies={row["bucket"]: row["count"] for row in latencies(of_messages).collect()},
         epochs=_epochs(part),
         dead_letters=span.dead_letters,
+        skipped=skipped,
     )
 
 

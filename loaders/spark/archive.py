@@ -4,10 +4,11 @@
     <path>/manifest/NAME/<number>.json
 
 A batch first writes its records, where no other batch's are, and checks them; then its manifest, which makes them
-count; then the archive's mark per shard into the control rows, which lets `trim` delete. A job that starts reads the
-newest manifest and nothing else to know where to go on: it has no state of its own, Spark's checkpoint is thrown away
-with each run. Killed before the manifest, it leaves files that nobody reads, and the next run writes that part again (a
-batch that is in a Delta table gets its manifest from the next run); killed behind it, the next run writes the marks.
+count; then the archive's mark per shard into the control rows, which lets `trim` delete (`archive_marks`). A job that
+starts reads the newest manifest and nothing else to know where to go on: it has no state of its own, Spark's checkpoint
+is thrown away with each run. Killed before the manifest, it leaves files that nobody reads, and the next run writes
+that part again (a batch that is in a Delta table gets its manifest from the next run); killed behind it, the next run
+writes the marks.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ArchiveError, CorruptionError, GapError, JournalError
-from journal.v1.journal_pb2 import Archive
+from journal.errors import ArchiveError, CorruptionError, JournalError
 from loaders.spark.archive_frames import Written, open_frames
+from loaders.spark.archive_marks import ArchiveMarks
+from loaders.spark.archive_numbers import checked_part
+from loaders.spark.archived import read_archive
 from loaders.spark.failures import journal_errors, translated
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
-from loaders.spark.readers import check_start
+from loaders.spark.readers import readable_start, skipped_places
 from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, control, identity, stream
 from loaders.spark.table_stores import TableFormat
-from loaders.spark.wire import table_of
 
 BATCH_OFFSETS_MAX = 200_000
 """Of all shards, in one batch: a batch that is cut off is written again."""
@@ -110,26 +113,33 @@ class _Job:
     def open(self, *, replace_other: bool, from_trimmed: bool) -> None:
         """Read where the archive stands, and check that the journal is the one it is of. Raises as `archive`."""
         self._identity, begun, marks, _ = control(self._spark, self._source)
+        self._marks = ArchiveMarks(self._spark, self._source, self._path, marks)
         found = self._log.newest()
         if found is not None:
             _require_same(found, self._identity, self._path)
-        _require_own(marks, found, self._path, replace_other=replace_other)
+        self._manifest = found or self._no_batch(self._marks.begun_here() or secrets.token_bytes(16))
+        self._marks.claim(self._manifest.archive, replace_other=replace_other)
         uuid = self._identity.uuid
         self._frames = open_frames(self._spark, self._path, self._source.journal, uuid, self._kept_as)
-        no_parts = {shard: ShardPart(shard, 0, 0) for shard in range(self._identity.shards)}
-        self._manifest = found or Manifest(secrets.token_bytes(16), self._source.journal, uuid, 0, "", 0, no_parts)
         self._from_trimmed = from_trimmed
         left_over = self._frames.left_over(self._manifest.number + 1)
         if left_over is not None:
             self._keep(*left_over, left_over=True)
         newest = self._manifest
         unread = EARLIEST if from_trimmed else 0
-        self._starting = {shard: end or unread for shard, end in newest.ends().items()} if newest.number else None
+        starting: Mapping[int, int] = {shard: end or unread for shard, end in newest.ends().items()}
         if newest.number or not from_trimmed:
-            _check_start(self._spark, self._source, self._identity, self._starting, self._path, begun=begun)
+            asked = starting if newest.number else None
+            starting = _readable_start(self._spark, self._source, self._identity, asked, self._path, begun=begun)
+        self._starting = starting
         self.result.ends = newest.ends()
-        if newest.number and left_over is None and _behind(marks, newest):
-            self._write_marks(newest)
+        if left_over is None and self._marks.are_behind(newest):
+            self._marks.write(newest)
+
+    def _no_batch(self, archive: bytes) -> Manifest:
+        """Of an archive that is begun."""
+        no_parts = {shard: ShardPart(shard, 0, 0) for shard in range(self._identity.shards)}
+        return Manifest(archive, self._source.journal, self._identity.uuid, 0, "", int(time.time() * 1000), no_parts)
 
     # ---- the query -------------------------------------------------------------------------------------------------
 
@@ -193,7 +203,7 @@ class _Job:
         manifest = replace(before, number=number, batch=batch, written=written_ms, parts=parts)
         self._log.commit(manifest)
         self._manifest = manifest
-        self._write_marks(manifest)
+        self._marks.write(manifest)
         self._count(parts)
         self._told(manifest)
 
@@ -262,66 +272,28 @@ class _Job:
             _require_same(self._manifest, identity(self._spark, self._source), self._path)
 
     def _checked_numbers(self, written: DataFrame, parts: dict[int, ShardPart]) -> dict[int, ShardPart]:
-        """The parts with their faults: frames that do not follow. Raises GapError for a WAL that began anew."""
-        checked = dict(parts)
-        for shard, part in parts.items():
-            before = self._manifest.parts[shard]
-            follows = part.first == before.last + 1 or not before.last
-            if not part.frames or (follows and part.last - part.first + 1 == part.frames):
-                continue
-            if part.last <= before.last and part.epoch in part.epochs:
-                raise GapError(
-                    f"the archive has frames to number {before.last}, and the WAL goes on with {part.first}: it is not "
-                    "the one that was archived; archive it to another place (--replace)",
-                    topic=self._source.wal,
-                    partition=shard,
-                    offset=part.start,
-                )
-            checked[shard] = replace(part, faults=_faults(written, part, before, self._identity.uuid))
-        return checked
+        """The parts with their faults. Raises GapError for a WAL that began anew."""
+        skipped = cache(lambda: skipped_places(self._spark, self._source))
+        return {shard: self._checked_part(written, part, skipped) for shard, part in parts.items()}
 
-    # ---- marks -----------------------------------------------------------------------------------------------------
-
-    def _write_marks(self, manifest: Manifest) -> None:
-        """Tell how far the archive is: only what a manifest has."""
-        rows = [
-            {"key": b"archive/%d" % shard, "value": self._mark(manifest, shard, part.end).SerializeToString()}
-            for shard, part in sorted(manifest.parts.items())
-        ]
-        table = table_of(self._spark, "key binary, value binary", rows)
-        options = self._source.options() | {"topic": self._source.control, "kafka.acks": "all"}
-        with journal_errors(self._source.journal):
-            table.write.format("kafka").options(**options).save()
-
-    def _mark(self, manifest: Manifest, shard: int, end: int) -> Archive:
-        return Archive(
-            journal=manifest.uuid,
-            shard=shard,
-            offset=end,
-            archive=manifest.archive,
-            path=self._path,
-            timestamp=manifest.written,
+    def _checked_part(
+        self, written: DataFrame, part: ShardPart, skipped: Callable[[], Sequence[tuple[int, int]]]
+    ) -> ShardPart:
+        own = (F.col("shard") == part.shard) & (F.col("uuid") == F.lit(self._identity.uuid))
+        return checked_part(
+            part,
+            self._manifest.parts[part.shard],
+            written.where(own),
+            lambda: read_archive(self._spark, self._path, self._source.journal).where(own),
+            lambda: [offset for shard, offset in skipped() if shard == part.shard],
+            self._source.wal,
         )
-
-
-# ---- numbers -----------------------------------------------------------------------------------------------
-
-
-def _faults(written: DataFrame, part: ShardPart, before: ShardPart, uuid: bytes) -> int:
-    """How many frames of a shard do not follow the one before them; those of an older epoch do not count."""
-    earlier = Window.partitionBy("shard").orderBy("offset")
-    newest = F.coalesce(F.max("epoch").over(earlier.rowsBetween(Window.unboundedPreceding, -1)), F.lit(before.epoch))
-    own = written.where((F.col("shard") == part.shard) & (F.col("uuid") == F.lit(uuid)))
-    in_turn = own.select("shard", "offset", "number", "epoch", newest.alias("newest"))
-    in_turn = in_turn.where(F.col("epoch") >= F.greatest(F.col("newest"), F.lit(before.epoch)))
-    follows = F.lag("number", 1, before.last).over(earlier)
-    return in_turn.select("number", follows.alias("follows")).where(F.col("number") != F.col("follows") + 1).count()
 
 
 # ---- what must hold before anything is written --------------------------------------------------------------
 
 
-def _check_start(
+def _readable_start(
     spark: SparkSession,
     source: JournalSource,
     journal: JournalIdentity,
@@ -329,12 +301,11 @@ def _check_start(
     path: str,
     *,
     begun: bool,
-) -> None:
-    try:
-        check_start(spark, source, journal, starting, begun=begun)
-    except GapError as error:
-        mend = "--from-trimmed begins an archive with what is left" if starting is None else "they are in no archive"
-        raise GapError(f"{error.reason}; the archive {path} has not got them ({mend})") from error
+) -> Mapping[int, int]:
+    mend = "--from-trimmed begins an archive with what is left"
+    if starting is not None:
+        mend = f"the archive {path} has not got them: --from-trimmed --replace begins another one with what is left"
+    return readable_start(spark, source, journal, starting, begun=begun, mend=mend)
 
 
 def _require_same(manifest: Manifest, found: JournalIdentity, path: str) -> None:
@@ -343,18 +314,3 @@ def _require_same(manifest: Manifest, found: JournalIdentity, path: str) -> None
             f"{path} is the archive of a journal {manifest.journal} with uuid {manifest.uuid.hex()}, and the journal "
             f"now has uuid {found.uuid.hex()}: it was made anew; archive it to another place"
         )
-
-
-def _require_own(marks: Mapping[int, Archive], found: Manifest | None, path: str, *, replace_other: bool) -> None:
-    other = next((mark for mark in marks.values() if found is None or mark.archive != found.archive), None)
-    if other is not None and not replace_other:
-        raise ArchiveError(
-            f"the journal is archived to {other.path}, and `trim` deletes what that archive has: go on there, or have "
-            f"this one take its place with --replace, if {path} is to have all of it"
-        )
-
-
-def _behind(marks: Mapping[int, Archive], manifest: Manifest) -> bool:
-    """Whether the marks say anything but the manifest: a job was killed between the two."""
-    said = {shard: (mark.archive, mark.offset) for shard, mark in marks.items()}
-    return said != {shard: (manifest.archive, end) for shard, end in manifest.ends().items()}

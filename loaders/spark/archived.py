@@ -8,8 +8,8 @@ from pyspark.sql import functions as F
 from journal.errors import ArchiveError
 from loaders.spark.archive_frames import all_frames
 from loaders.spark.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
-from loaders.spark.readers import check_start
-from loaders.spark.source import JournalIdentity, JournalSource, batch
+from loaders.spark.readers import readable_start
+from loaders.spark.source import Control, JournalIdentity, JournalSource, batch
 
 
 def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
@@ -37,6 +37,30 @@ def newest_manifest(spark: SparkSession, path: str, journal: str) -> Manifest:
     return found
 
 
+def archive_path(source: JournalSource, control: Control) -> str:
+    """Where the journal is archived, as its marks say. Raises ArchiveError if it is not, or in two places."""
+    paths = sorted({mark.path for mark in control.archives.values()})
+    if len(paths) != 1:
+        told = f"is archived to {' and '.join(paths)}" if paths else "has no archive"
+        raise ArchiveError(f"journal {source.journal} {told}: name the archive's path")
+    return paths[0]
+
+
+def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
+    """Raises ArchiveError for an archive of a journal that does not begin with every shard's first frame."""
+    part = F.col("part")
+    parts = read_manifests(spark, path, journal).select("number", F.explode("shards").alias("part"))
+    firsts = parts.where(part["records"] > 0).groupBy(part["shard"]).agg(F.min_by("part", "number").alias("first"))
+    first = F.col("first")
+    late = firsts.where((first["start"] > 0) & (first["first"] != 1)).select("first.*").orderBy("shard").collect()
+    if late:
+        told = "; ".join(f"shard {row['shard']} begins at offset {row['start']}" for row in late)
+        raise ArchiveError(
+            f"{path} has journal {journal} without its beginning ({told}): it was begun after a trim "
+            "(--from-trimmed), and what was there by then is not in it"
+        )
+
+
 def as_records(archived: DataFrame, topic: str) -> DataFrame:
     """Archived records with Kafka's columns, as `source.batch` gives them."""
     return archived.select(
@@ -52,13 +76,15 @@ def as_records(archived: DataFrame, topic: str) -> DataFrame:
 def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity, path: str) -> DataFrame:
     """The archive, and the committed WAL from where it ends, in Kafka's columns: no gap and no overlap.
 
-    Raises ArchiveError for an archive of another journal, GapError if the WAL has been trimmed beyond the archive.
+    Raises ArchiveError for an archive of another journal or one without its beginning, GapError if the WAL has been
+    trimmed beyond the archive.
     """
     manifest = newest_manifest(spark, path, source.journal)
     if manifest.uuid != journal.uuid:
         raise ArchiveError(f"{path} is the archive of a journal {source.journal} with uuid {manifest.uuid.hex()}")
+    require_beginning(spark, path, source.journal)
     starting = manifest.ends()
-    check_start(spark, source, journal, starting)
+    readable_start(spark, source, journal, starting, mend=f"the archive {path} ends before that")
     # newest first: what is archived meanwhile lies behind it
     archived = as_records(read_archive(spark, path, source.journal), source.wal)
     ends = F.create_map(*(F.lit(n) for pair in sorted(starting.items()) for n in pair))

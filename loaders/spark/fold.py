@@ -23,7 +23,6 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
 from loaders.spark.archived import joined
-from loaders.spark.failures import journal_errors
 from loaders.spark.fold_frames import (
     SHARD,
     applied_operations,
@@ -34,7 +33,7 @@ from loaders.spark.fold_frames import (
     throughout,
 )
 from loaders.spark.fold_transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
-from loaders.spark.readers import check_start, read_table
+from loaders.spark.readers import readable_start, skipped_places
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
 from loaders.spark.wire import with_frame
 
@@ -98,15 +97,13 @@ def committed(spark: SparkSession, source: JournalSource, journal: JournalIdenti
     """The whole WAL in Kafka's columns, its beginning from the archive at a path. Raises as `state_as_of`."""
     if archive is not None:
         return joined(spark, source, journal, archive)
-    check_start(spark, source, journal)
-    return batch(spark, source, source.wal)
+    start = readable_start(spark, source, journal, mend="archive=PATH reads it from an archive")
+    return batch(spark, source, source.wal, starting=start)
 
 
 def is_skipped(spark: SparkSession, source: JournalSource) -> Column:
-    """Whether a record of the WAL is one that an operator had skipped by now. Raises as `read_table`."""
-    skipped = read_table(spark, source).skipped
-    with journal_errors(source.journal):
-        return is_one_of((row["shard"], row["offset"]) for row in skipped.select("shard", "offset").collect())
+    """Whether a record of the WAL is one that an operator had skipped by now. Raises as `readers.read_table`."""
+    return is_one_of(skipped_places(spark, source))
 
 
 def is_one_of(places: Iterable[tuple[int, int]]) -> Column:

@@ -7,7 +7,7 @@ Depths and ages want all that is in queues, which no window of Spark's keeps. So
 the one before left in files, folds its own operations in, and leaves its own state: all that is in queues, staged
 operations, transactions in doubt. A batch that is run again, after a kill, finds the same state and the same records,
 and writes the same windows again over its own. Windows are numbered by their width, so a state is of one width, as it
-is of one journal, and says of which.
+is of one journal, and says of which; its name tells its windows from those of a state that is begun anew.
 
     <state>/checkpoint               Spark's
     <state>/turn=0, <state>/turn=1   what the last batch left, and the one before it, by turns
@@ -15,6 +15,7 @@ is of one journal, and says of which.
 
 from __future__ import annotations
 
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, JournalError
+from loaders.spark.analytics import width_of
 from loaders.spark.failures import journal_errors, translated
 from loaders.spark.fold import is_skipped
 from loaders.spark.queue_events import (
@@ -42,12 +44,14 @@ from loaders.spark.queue_events import (
     unfinished,
 )
 from loaders.spark.queue_windows import windows
-from loaders.spark.readers import check_start
+from loaders.spark.readers import readable_start
 from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
+from loaders.spark.window_sinks import Sink, Told
 from loaders.spark.wire import table_of
 
 _LOOK_EVERY_S = 1
-_CLOCK_SCHEMA = "journal binary, width_ms bigint, until bigint, first bigint"
+_NO_STREAM = "--from-archive PATH is of an archive that has it, without --follow"
+_CLOCK_SCHEMA = "journal binary, width_ms bigint, name string, until bigint, first bigint"
 _STATE: Mapping[str, str] = {
     "events": EVENTS_SCHEMA,
     "doubts": DOUBTS_SCHEMA,
@@ -58,8 +62,6 @@ _STATE: Mapping[str, str] = {
 
 BadInput = Callable[[DeadLetters], None]
 """Takes what of a micro-batch is no frame of the journal, if anything is; again if the micro-batch is run again."""
-Sink = Callable[[DataFrame, int], None]
-"""Takes the windows of a micro-batch and its number, perhaps more than once: the number says which it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,8 @@ class Follower:
         self._width_ms = width_ms
         self._lateness_ms = lateness_ms
         self._bad_input = bad_input
+        self.name = secrets.token_hex(8)
+        """Of the state, for good: `has_begun` reads that of one which is there."""
 
     def has_begun(self) -> bool:
         """Whether there is a state to go on from. Raises ConfigError for one of another journal or window width."""
@@ -104,6 +108,7 @@ class Follower:
                     f"the state at {self._state} is of windows of {width_ms / 1000:g} s, not "
                     f"{self._width_ms / 1000:g} s: go on with those, or begin another one"
                 )
+            self.name = clock["name"] or self.name
         return bool(clocks)
 
     def windows(self, records: DataFrame, number: int) -> DataFrame | None:
@@ -146,8 +151,8 @@ class Follower:
         return told
 
     def _clock(self, until: int | None, first: int | None) -> DataFrame:
-        told = {"journal": self._journal.uuid, "width_ms": self._width_ms, "until": until, "first": first}
-        return table_of(self._spark, _CLOCK_SCHEMA, [told])
+        whose = {"journal": self._journal.uuid, "width_ms": self._width_ms, "name": self.name}
+        return table_of(self._spark, _CLOCK_SCHEMA, [whose | {"until": until, "first": first}])
 
     def _clocks(self, turn: int) -> list[Row]:
         """None of a turn that was not written, or not to its end."""
@@ -184,12 +189,12 @@ def follow(
     of now. Goes on where the state at `state` ends; that is a place which executors have too.
 
     What operators had skipped when this begins is left out. Raises as `readers.read_wal`, ConfigError for a state of
-    another journal or of windows of another width.
+    another journal or of windows of another width, and for a width of less than a millisecond.
     """
     journal = identity(spark, source)
-    follower = Follower(spark, journal, state, round(width_s * 1000), round(lateness_s * 1000), bad_input)
-    if not follower.has_begun():
-        check_start(spark, source, journal)
+    follower = Follower(spark, journal, state, width_of(0, width_s), round(lateness_s * 1000), bad_input)
+    # of a state that is there, Spark's checkpoint says where to go on
+    start = None if follower.has_begun() else readable_start(spark, source, journal, mend=_NO_STREAM)
     failed: list[JournalError] = []
 
     def take(records: DataFrame, number: int) -> None:
@@ -197,13 +202,13 @@ def follow(
             with journal_errors(source.journal):
                 told = follower.windows(records, number)
                 if told is not None:
-                    sink(told, number)
+                    sink(told, Told(follower.name, number))
         except JournalError as error:
             failed.append(error)  # as Spark gives it back, it is a page of Java
             raise
 
     skip = is_skipped(spark, source)
-    records = stream(spark, source, source.wal, max_offsets=max_offsets).withColumn("skip", skip)
+    records = stream(spark, source, source.wal, starting=start, max_offsets=max_offsets).withColumn("skip", skip)
     writer = records.writeStream.queryName(f"analytics {source.journal}").foreachBatch(take)
     writer = writer.option("checkpointLocation", f"{state.rstrip('/')}/checkpoint")
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
@@ -216,41 +221,3 @@ def follow(
         raise (failed[0] if failed else translated(error, source.journal) or error) from error
     finally:
         query.stop()
-
-
-# ---- where windows go --------------------------------------------------------------------------------------
-
-
-def to_files(path: str) -> Sink:
-    """Parquet, a directory `batch=N` for each micro-batch: one that comes again replaces its own."""
-
-    def write(told: DataFrame, number: int) -> None:
-        told.coalesce(1).write.mode("overwrite").parquet(f"{path.rstrip('/')}/batch={number}")
-
-    return write
-
-
-def to_delta(path: str, name: str) -> Sink:
-    """A Delta table; of a micro-batch that comes again Delta knows that it has it."""
-
-    def write(told: DataFrame, number: int) -> None:
-        once = {"txnAppId": name, "txnVersion": str(number)}
-        told.coalesce(1).write.format("delta").mode("append").options(**once).save(path)
-
-    return write
-
-
-def to_topic(source: JournalSource, topic: str) -> Sink:
-    """JSON, a record a window and queue, its key the queue's name. One may come again, as it was.
-
-    Raises ConfigError for a topic of the journal's own."""
-    if topic in (source.wal, source.table, source.control):
-        raise ConfigError(f"{topic} is the journal's own: analytics go to another topic")
-
-    def write(told: DataFrame, _number: int) -> None:
-        value = F.to_json(F.struct(*told.columns))
-        records = told.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
-        with journal_errors(source.journal):
-            records.write.format("kafka").options(**source.options()).option("topic", topic).save()
-
-    return write

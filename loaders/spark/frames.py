@@ -30,8 +30,9 @@ _OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
 
 
 def frames(records: DataFrame, journal: JournalIdentity) -> DataFrame:
-    """One row a frame, heartbeats too, in no order: docs/SPARK.md has the columns."""
-    return _good(records, journal).select(*_place(), *_of_frame("number", "previous", "last", "issued", "count"))
+    """One row a frame, heartbeats too, in no order: docs/SPARK.md has the columns; with `skip`, if records have it."""
+    columns = (*_place(), *_of_frame("number", "previous", "last", "issued", "count"))
+    return _good(records, journal).select(*columns, *(column for column in ("skip",) if column in records.columns))
 
 
 def operations(records: DataFrame, journal: JournalIdentity) -> DataFrame:

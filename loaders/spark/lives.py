@@ -63,11 +63,13 @@ class WalBatch(NamedTuple):
 
 
 def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame | None, topic: str) -> WalBatch:
-    """`records` are `wire.with_frame`'s, behind those that `carried` is of."""
+    """`records` are `wire.with_frame`'s with `skip` (an operator has the record skipped: a frame is left out), behind
+    those that `carried` is of."""
     spark = records.sparkSession
     before = table_of(spark, CARRIED_SCHEMA, []) if carried is None else carried
-    frames = _counting(frames_of(records, journal), before).localCheckpoint()
-    stands = _stands(frames, before).localCheckpoint()
+    moving = _moving(frames_of(records, journal), before).localCheckpoint()
+    stands = _stands(moving, before).localCheckpoint()
+    frames = moving.where(~F.col("skip"))
     operations = operations_of(records, journal)
     operations = operations.join(frames.select("shard", "offset"), ["shard", "offset"], "left_semi")
     waiting = before.where("what = 'STAGED'").select("shard", "operation.*")
@@ -88,20 +90,25 @@ def wal_batch(records: DataFrame, journal: JournalIdentity, carried: DataFrame |
     return WalBatch(effective, shards.unionByName(staged).unionByName(queues), frames)
 
 
-def _counting(frames: DataFrame, carried: DataFrame) -> DataFrame:
-    """Frames that count: not those of an older epoch behind a newer one, and none twice."""
+def _moving(frames: DataFrame, carried: DataFrame) -> DataFrame:
+    """Frames that their shard stands at, one after the other: not those of an older epoch behind a newer one, and none
+    twice. One that an operator had skipped moves no epoch, and the number only if it follows; nothing of it counts."""
     stands = carried.where("what = 'SHARD'").select(
         "shard", F.col("stands")["epoch"].alias("epoch_then"), F.col("stands")["number"].alias("number_then")
     )
     earlier = Window.partitionBy("shard").orderBy("offset").rowsBetween(Window.unboundedPreceding, -1)
     epoch, number = F.col("epoch"), F.col("number")
     known = frames.join(F.broadcast(stands), "shard", "left").fillna(0, ["epoch_then", "number_then"])
-    of_epoch = known.withColumn("epoch_before", F.greatest(F.max(epoch).over(earlier), "epoch_then"))
-    of_epoch = of_epoch.where(epoch >= F.col("epoch_before"))
-    numbered = of_epoch.withColumn("number_before", F.greatest(F.max(number).over(earlier), "number_then"))
-    counting = numbered.where(number > F.col("number_before"))
+    skip, taken = F.col("skip"), ~F.col("skip")
+    epoch_before = F.greatest(F.max(F.when(taken, epoch)).over(earlier), "epoch_then")
+    of_epoch = known.withColumn("epoch_before", epoch_before).where(epoch >= F.col("epoch_before"))
+    reached = F.greatest(F.max(F.when(taken, number)).over(earlier), "number_then")
+    moves = of_epoch.withColumn("reached", reached).where(taken | (F.col("previous") == F.col("reached")))
+    numbered = moves.withColumn("number_before", F.greatest(F.max(number).over(earlier), "number_then"))
+    moving = numbered.where(number > F.col("number_before"))
     gap = (F.col("number_before") > 0) & (F.col("previous") != F.col("number_before"))
-    return counting.select("shard", "offset", "appended", "epoch", "number", gap.alias("gap"))
+    stands_in = F.when(skip, F.col("epoch_before")).otherwise(epoch)
+    return moving.select("shard", "offset", "appended", stands_in.alias("epoch"), "number", "skip", gap.alias("gap"))
 
 
 def _stands(frames: DataFrame, carried: DataFrame) -> DataFrame:

@@ -20,13 +20,24 @@ from pyspark.sql import functions as F
 from journal.errors import ConfigError, GapError
 from loaders.spark import frames, rows
 from loaders.spark.failures import journal_errors
-from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, batch, identity, identity_and_begun, stream
+from loaders.spark.source import (
+    EARLIEST,
+    JournalIdentity,
+    JournalSource,
+    batch,
+    control,
+    identity,
+    identity_and_begun,
+    stream,
+)
 from loaders.spark.wire import computed_once, parsed, with_frame
 
 _SHARDS_AT_ONCE = 16
 """Branches of one plan."""
 _XID_PART_BYTES_MAX = 64
 _FORMAT_ID_MAX = 2**31 - 1
+_LEFT = "starting={shard: EARLIEST, ...} takes what there is"
+_ARCHIVED_OR_LEFT = f"include_archive=True reads it from the archive, {_LEFT}"
 
 
 class Wal(NamedTuple):
@@ -69,21 +80,23 @@ def read_wal(
     *,
     starting: Mapping[int, int] | None = None,
     ending: Mapping[int, int] | None = None,
-    include_archive: str | None = None,
+    include_archive: str | bool = False,
 ) -> Wal:
     """The committed WAL, or each shard's part from `starting` to before `ending` ({shard: offset}, of all shards).
 
-    `source.EARLIEST` for an offset takes what there is of a trimmed shard. With `include_archive`, an archive's path,
-    it is all that the archive has and the WAL from there on, and there is nothing to bound.
+    `source.EARLIEST` for an offset takes what there is of a trimmed shard. With `include_archive`, an archive's path
+    or True for the one that the journal is archived to, it is all that the archive has and the WAL from there on, and
+    there is nothing to bound.
 
     Raises TopicError for a journal that does not exist, RowError for one of another format, GapError if records that
-    were asked for have been trimmed; it names what is gone.
+    were asked for have been trimmed; it names what is gone. ArchiveError as `archived.joined` and
+    `archived.archive_path`.
     """
-    if include_archive is not None:
+    if include_archive is not False:
         return _with_archive(spark, source, include_archive, bounded=starting is not None or ending is not None)
     journal, begun = identity_and_begun(spark, source)
-    check_start(spark, source, journal, starting, begun=begun)
-    return _wal(with_frame(batch(spark, source, source.wal, starting=starting, ending=ending)), journal)
+    start = readable_start(spark, source, journal, starting, begun=begun, mend=_ARCHIVED_OR_LEFT)
+    return _wal(with_frame(batch(spark, source, source.wal, starting=start, ending=ending)), journal)
 
 
 def stream_wal(
@@ -98,14 +111,24 @@ def stream_wal(
     Where a query goes on from its checkpoint and finds that records were trimmed meanwhile, the query fails.
     """
     journal, begun = identity_and_begun(spark, source)
-    check_start(spark, source, journal, starting, begun=begun)
-    return _wal(with_frame(stream(spark, source, source.wal, starting=starting, max_offsets=max_offsets)), journal)
+    start = readable_start(spark, source, journal, starting, begun=begun, mend=_LEFT)
+    return _wal(with_frame(stream(spark, source, source.wal, starting=start, max_offsets=max_offsets)), journal)
 
 
 def read_table(spark: SparkSession, source: JournalSource) -> Table:
     """The records with their updates, as of each shard's newest mark. Raises TopicError and RowError as `read_wal`."""
     state, newest = _state(spark, source)
     return Table(rows.records(state), rows.marks(state), rows.skipped(state), rows.dead_letters(newest))
+
+
+def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
+    """The WAL records (shard, offset) that operators had skipped by now. Raises as `read_table`."""
+    identity(spark, source)
+    # the few that there are, before rows are brought together
+    found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
+    with journal_errors(source.journal):
+        rows_ = rows.skipped(rows.changes(rows.newest(found))).select("shard", "offset").collect()
+    return sorted((row["shard"], row["offset"]) for row in rows_)
 
 
 def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int | None = None) -> TableChanges:
@@ -126,17 +149,20 @@ def read_transactions(spark: SparkSession, source: JournalSource) -> Transaction
 # ---- the WAL -----------------------------------------------------------------------------------------------
 
 
-def check_start(
+def readable_start(
     spark: SparkSession,
     source: JournalSource,
     journal: JournalIdentity,
     starting: Mapping[int, int] | None = None,
     *,
+    mend: str,
     begun: bool | None = None,
-) -> None:
-    """Raises GapError unless the WAL still has all frames, or all from `starting` on; it names what is gone.
+) -> Mapping[int, int]:
+    """Where to read the WAL from to have all frames, or all from `starting` on. By offsets: what is trimmed behind this
+    look is an error of whoever reads then, where "earliest" would begin behind it.
 
-    `begun` as `identity_and_begun` has it; asked for without.
+    Raises GapError unless they are all there; it names what is gone, and says `mend`. `begun` as `identity_and_begun`
+    has it; asked for without.
     """
     if starting is not None:
         asked = {shard: offset for shard, offset in starting.items() if offset != EARLIEST}
@@ -146,11 +172,13 @@ def check_start(
             _, begun = identity_and_begun(spark, source)
         asked, gone = {}, list(range(journal.shards))
         if not begun or _is_there(spark, source, journal):
-            return
+            return dict.fromkeys(gone, 0)
     first = _first_frames(spark, source, gone, None)
     told = "; ".join(filter(None, (_what_is_gone(shard, first.get(shard), asked.get(shard)) for shard in gone)))
     if told:
-        raise GapError(f"{source.wal} has been trimmed: {told}")
+        raise GapError(f"{source.wal} has been trimmed: {told} ({mend})")
+    # of a shard that has its first frame, what stood before that was aborted
+    return starting if starting is not None else {shard: row["offset"] for shard, row in first.items()}
 
 
 def trimmed_starts(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> dict[int, int]:
@@ -161,14 +189,15 @@ def trimmed_starts(spark: SparkSession, source: JournalSource, journal: JournalI
     return {shard: row["offset"] for shard, row in firsts.items() if row["offset"] and row["number"] != 1}
 
 
-def _with_archive(spark: SparkSession, source: JournalSource, path: str, *, bounded: bool) -> Wal:
+def _with_archive(spark: SparkSession, source: JournalSource, archive: str | bool, *, bounded: bool) -> Wal:
     # the archive's module checks where the WAL begins with this one's
-    from loaders.spark.archived import joined
+    from loaders.spark.archived import archive_path, joined
 
     if bounded:
         raise ConfigError("starting and ending are of the WAL alone: read it without the archive")
-    journal = identity(spark, source)
-    return _wal(with_frame(joined(spark, source, journal, path)), journal)
+    found = control(spark, source)
+    path = archive if isinstance(archive, str) else archive_path(source, found)
+    return _wal(with_frame(joined(spark, source, found.identity, path)), found.identity)
 
 
 def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:

@@ -13,7 +13,7 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -83,8 +83,10 @@ class Filter:
         return json.dumps(asked, default=_as_text, sort_keys=True)
 
     def digest(self, *, remapped: bool) -> bytes:
-        """32 bytes that tell a replay with this filter from every other."""
-        return hashlib.sha256(f"{self.to_json()} remapped={remapped}".encode()).digest()
+        """32 bytes that tell a replay with this filter from every other. What is skipped is a repair of the source's,
+        and does not make it another one."""
+        asked = replace(self, skip=()).to_json()
+        return hashlib.sha256(f"{asked} remapped={remapped}".encode()).digest()
 
 
 def _as_text(value: Any) -> str:

@@ -7,11 +7,12 @@ of it what the Java client wants.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+import logging
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -23,6 +24,10 @@ from loaders.spark.wire import FORMAT, MAGIC
 
 if TYPE_CHECKING:
     from journal.config import Settings
+
+log = logging.getLogger(__name__)
+
+_Message = TypeVar("_Message", bound=Message)
 
 IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
@@ -75,7 +80,7 @@ class Control(NamedTuple):
     begun: bool
     """Whether it was ever activated."""
     archives: dict[int, Archive]
-    """The archive's mark of each shard that has one."""
+    """The archive's mark of each shard that has one, of this journal."""
     trims: dict[int, Trim]
     """The newest trim of each shard that was trimmed, of this journal."""
 
@@ -96,7 +101,7 @@ def batch(
     """
     reader = spark.read.format("kafka").options(**_reading(source, topic, starting, shards))
     if ending is not None:
-        reader = reader.option("endingOffsets", _offsets(topic, ending))
+        reader = reader.option("endingOffsets", _offsets({topic: ending}))
     with journal_errors(source.journal):
         return _columns(reader.load())
 
@@ -110,10 +115,19 @@ def stream(
     max_offsets: int | None = None,
 ) -> DataFrame:
     """The same as a stream. `starting` counts where the query has no checkpoint; `max_offsets` bounds a micro-batch."""
-    reader = spark.readStream.format("kafka").options(**_reading(source, topic, starting, None))
-    if max_offsets is not None:
-        reader = reader.option("maxOffsetsPerTrigger", str(max_offsets))
-    return _columns(reader.load())
+    return _streamed(spark, _reading(source, topic, starting, None), max_offsets)
+
+
+def stream_topics(
+    spark: SparkSession,
+    source: JournalSource,
+    starting: Mapping[str, Mapping[int, int]],
+    *,
+    max_offsets: int | None = None,
+) -> DataFrame:
+    """Several topics as one stream: those of `starting`, which has the offsets of all partitions of each."""
+    options = _reading(source, ",".join(starting), None, None) | {"startingOffsets": _offsets(starting)}
+    return _streamed(spark, options, max_offsets)
 
 
 def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
@@ -132,14 +146,27 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
     if IDENTITY_KEY not in found:
         raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
     told = _identity(source, found[IDENTITY_KEY])
-    archives = [Archive.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(ARCHIVE_KEYS)]
-    trims = [Trim.FromString(bytes(row["value"])) for key, row in found.items() if key.startswith(TRIM_KEYS)]
+    archives = _advice(source, found, ARCHIVE_KEYS, Archive)
+    trims = _advice(source, found, TRIM_KEYS, Trim)
     return Control(
         told,
         EPOCH_KEY in found,
-        {mark.shard: mark for mark in archives},
+        {mark.shard: mark for mark in archives if mark.journal == told.uuid},
         {trim.shard: trim for trim in trims if trim.journal == told.uuid},
     )
+
+
+def _advice(
+    source: JournalSource, rows: Mapping[bytes, Row], keys: bytes, message: type[_Message]
+) -> Iterator[_Message]:
+    """Of rows that count as absent where they do not parse (docs/FORMAT.md)."""
+    for key, row in rows.items():
+        if key.startswith(keys):
+            try:
+                yield message.FromString(bytes(row["value"]))
+            except DecodeError as error:
+                place = f"{source.control}[0]@{row['offset']}"
+                log.warning("a control row is not what its key says, and counts as absent: %s: %s", place, error)
 
 
 def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row]:
@@ -181,14 +208,21 @@ def _reading(
         "kafka.request.timeout.ms": "20000",
         **source.options(),
         **which,
-        "startingOffsets": "earliest" if starting is None else _offsets(topic, starting),
+        "startingOffsets": "earliest" if starting is None else _offsets({topic: starting}),
         "failOnDataLoss": "true",
         "kafka.isolation.level": "read_committed",
     }
 
 
-def _offsets(topic: str, offsets: Mapping[int, int]) -> str:
-    return json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+def _streamed(spark: SparkSession, options: Mapping[str, str], max_offsets: int | None) -> DataFrame:
+    reader = spark.readStream.format("kafka").options(**options)
+    if max_offsets is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(max_offsets))
+    return _columns(reader.load())
+
+
+def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> str:
+    return json.dumps({topic: {str(shard): offset for shard, offset in of.items()} for topic, of in offsets.items()})
 
 
 def _columns(records: DataFrame) -> DataFrame:

@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, JournalError
 from loaders.spark import frames, live_tables, lives, rows
 from loaders.spark.failures import java_causes, journal_errors, translated
-from loaders.spark.readers import check_start
-from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
+from loaders.spark.fold import is_skipped
+from loaders.spark.readers import readable_start
+from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, identity, stream_topics
 from loaders.spark.table_stores import (
     Files,
     TableFormat,
@@ -57,6 +58,7 @@ class TablesBatch:
     records: int
     dead_letters: int
     gaps: int
+    skipped: int
 
 
 @dataclass(slots=True)
@@ -71,6 +73,8 @@ class TablesResult:
     """Records that are no frames of this journal or no rows; they are in the table of that name."""
     gaps: int = 0
     """Frames that do not follow the one before them."""
+    skipped: int = 0
+    """Records of the WAL that operators had skipped: they count in no life."""
     rows: dict[str, int] = field(default_factory=dict)
     """Of each of `TABLES`, at the end of the run."""
 
@@ -102,12 +106,14 @@ def keep_tables(
     found = identity(spark, source)
     files = Files(spark, path)
     place = TablesPlace(files, path, now_ms=_now_ms())
+    start: Mapping[int, int] = dict.fromkeys(range(found.shards), EARLIEST)
     if not place.open(source.journal, found, kept_as, retention_ms) and not from_trimmed:
-        check_start(spark, source, found)
+        start = readable_start(spark, source, found, mend="--from-trimmed keeps tables of what is left")
     job = _Job(source, found, place, opened(files, kept_as), told or (lambda _batch: None), stop or threading.Event())
+    job.skip = is_skipped(spark, source)
     place.take()
     job.result = TablesResult(path.rstrip("/"), source.journal)
-    job.run(spark, files.place("checkpoint"), once=once, every_s=every_s, max_offsets=max_offsets)
+    job.run(spark, files.place("checkpoint"), start, once=once, every_s=every_s, max_offsets=max_offsets)
     store = open_store(files, kept_as)
     for table in TABLES:
         kept = store.read(spark, table)
@@ -136,6 +142,8 @@ class _Job:
     """One run. Spark calls `_batch` for each micro-batch, one at a time."""
 
     result: TablesResult
+    skip: Column
+    """Whether a record of the WAL is one that an operator had skipped when the run began."""
 
     def __init__(
         self,
@@ -156,9 +164,20 @@ class _Job:
         self._newest_ms: dict[int, int] = {}
         """By partition of the table topic."""
 
-    def run(self, spark: SparkSession, checkpoint: str, *, once: bool, every_s: float, max_offsets: int) -> None:
+    def run(
+        self,
+        spark: SparkSession,
+        checkpoint: str,
+        start: Mapping[int, int],
+        *,
+        once: bool,
+        every_s: float,
+        max_offsets: int,
+    ) -> None:
+        """`start` is of the WAL, where there is no checkpoint yet."""
         source = self._source
-        records = stream(spark, source, f"{source.wal},{source.table}", max_offsets=max_offsets)
+        starting = {source.wal: start, source.table: dict.fromkeys(start, EARLIEST)}
+        records = stream_topics(spark, source, starting, max_offsets=max_offsets)
         writer = records.writeStream.queryName(f"tables {source.journal}").foreachBatch(self._batch)
         writer = writer.option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
@@ -212,10 +231,11 @@ class _Job:
             return
         records = records.localCheckpoint()
         of_table = records.where(F.col("topic") == self._source.table)
-        wal = with_frame(records.where(F.col("topic") == self._source.wal)).localCheckpoint()
+        of_wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
+        wal = with_frame(of_wal).localCheckpoint()
         letters = self._keep_dead_letters(wal, of_table)
         self._keep_state(of_table)
-        gaps = self._keep_lives(wal)
+        gaps, skipped = self._keep_lives(wal), wal.where("skip").count()
         read, result = self._read(records), self.result
         self._place.require()
         self._store.commit(number)
@@ -226,7 +246,8 @@ class _Job:
         result.records += count
         result.dead_letters += letters
         result.gaps += gaps
-        self._told(TablesBatch(number, count, letters, gaps))
+        result.skipped += skipped
+        self._told(TablesBatch(number, count, letters, gaps, skipped))
 
     def _read(self, records: DataFrame) -> _Read:
         """The partition that is furthest behind counts; one of which this run has seen nothing may be that."""

@@ -15,14 +15,16 @@ from tests.support.spark_frames import TopicRecord, record_table
 PLANTED = "planted"
 
 
-def plant_archive(spark: SparkSession, path: str, frames: Sequence[tuple[int, Frame]]) -> None:
-    """Of one shard: (ms since 1970, frame) in order, at offsets from 0 on."""
+def plant_archive(
+    spark: SparkSession, path: str, frames: Sequence[tuple[int, Frame]], *, number: int = 1, start: int = 0
+) -> None:
+    """A batch of one shard: (ms since 1970, frame) in order, at offsets from `start` on."""
     records = [
         TopicRecord(f"{PLANTED}.wal", 0, offset, at_ms, frame.SerializeToString())
-        for offset, (at_ms, frame) in enumerate(frames)
+        for offset, (at_ms, frame) in enumerate(frames, start)
     ]
     archive = ParquetFrames(spark, path, PLANTED, JOURNAL)
-    batch = archive.new_batch(1)
+    batch = archive.new_batch(number)
     archive.write(record_table(spark, records), batch)
-    parts = {0: ShardPart(0, 0, len(frames), records=len(frames), frames=len(frames))}
-    ManifestLog(spark, path, PLANTED).commit(Manifest(b"a" * 16, PLANTED, JOURNAL, 1, batch, 0, parts))
+    parts = {0: ShardPart(0, start, start + len(frames), records=len(frames), frames=len(frames))}
+    ManifestLog(spark, path, PLANTED).commit(Manifest(b"a" * 16, PLANTED, JOURNAL, number, batch, 0, parts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,11 @@ from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from loaders.spark.analytics import Analytics, analysed, analytics, require_beginning
 from loaders.spark.fold import is_one_of
-from loaders.spark.follow import Follower, follow, to_delta, to_files, to_topic
+from loaders.spark.follow import Follower, follow
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
 from loaders.spark.queue_events import DeadLetters
 from loaders.spark.source import JournalIdentity, JournalSource
+from loaders.spark.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
 from tests.support.build import JOURNAL, START_MS, add, frame, marker, update
 from tests.support.queue_life import SHARDS, Life, Writer, rows
 from tests.support.queue_life import Row as Expected
@@ -105,7 +106,7 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
     bad: list[DeadLetters] = []
     follower = Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000, bad.append)
     assert not follower.has_begun()
-    sinks = [to_files(files), to_delta(table, "analytics")]
+    sinks = [to_files(files), to_delta(table)]
     life = Life(written)
     told: list[Row] = []
     cuts = (0, 300, len(written))
@@ -115,16 +116,19 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
         assert over_now is not None
         told += over_now.collect()
         for sink in sinks:
-            sink(over_now, number)
+            sink(over_now, Told(follower.name, number))
     again = follower.windows(records_of(spark, batches[1]), 1)
     assert again is not None
     assert sorted(again.collect()) == sorted(told[-again.count() :])
     for sink in sinks:
-        sink(again, 1)
+        sink(again, Told(follower.name, 1))
     assert sorted(spark.read.parquet(files).drop("batch").collect()) == sorted(told)
     assert sorted(spark.read.format("delta").load(table).collect()) == sorted(told)
     assert bad == [DeadLetters(1, "j.wal[1]@99991: it does not parse, or has no magic")]
     assert follower.has_begun()
+    anew = Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000)
+    assert anew.name != follower.name
+    assert (anew.has_begun(), anew.name) == (True, follower.name)
     check_of_its_own_journal_and_width(spark, state)
     over = (life.until - 1_000) // (4 * WIDTH_MS) * 4 * WIDTH_MS
     expected = {key: row for key, row in rows(life, 4 * WIDTH_MS).items() if key[0] < over}
@@ -206,6 +210,41 @@ def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its
     after = second[12_000, "queue 1"]
     assert (after["came_in"], after["late"], after["depth"], after["oldest_age_s"]) == (0, 0, 1, 11.0)
     assert {row["late"] for key, row in (first | second).items() if key[1] == "queue 0"} == {0}
+
+
+@pytest.mark.parametrize("to", [to_files, to_delta], ids=["files", "delta"])
+def test_a_place_has_the_newest_windows_of_a_batch_or_those_of_one_stream(
+    spark: SparkSession, tmp_path: Path, to: Callable[[str], Sink]
+) -> None:
+    whole, streamed, other = (str(tmp_path / name) for name in ("whole", "streamed", "other"))
+    read = spark.read.format("delta" if to is to_delta else "parquet")
+
+    def numbers(place: str) -> list[int]:
+        return sorted(row["id"] for row in read.load(place).collect())
+
+    to(whole)(spark.range(3), WHOLE)
+    to(whole)(spark.range(5), WHOLE)
+    assert numbers(whole) == list(range(5))
+    for number in (0, 1, 1):
+        to(streamed)(spark.range(number, number + 1), Told("one", number))
+    assert numbers(streamed) == [0, 1]
+    with pytest.raises(ConfigError, match="windows of another run: go on with the --state that they are of"):
+        to(streamed)(spark.range(1), Told("another", 0))
+    for place in (whole, streamed):
+        with pytest.raises(ConfigError, match="windows of another run"):
+            to(place)(spark.range(1), Told("another", 0) if place == whole else WHOLE)
+    spark.range(7).write.parquet(other)
+    with pytest.raises(ConfigError, match="other things in it"):
+        to(other)(spark.range(1), WHOLE)
+    assert (numbers(whole), numbers(streamed)) == (list(range(5)), [0, 1])
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("window", ["0", "0.0001", "-1"])
+def test_a_stream_s_windows_are_as_wide_as_a_batch_s_may_be(history: History, window: str) -> None:
+    places = ("-b", history.settings.bootstrap_servers, "-j", history.settings.journal)
+    ended = CliRunner().invoke(app, ["spark", "analytics", "--follow", "--once", "--window", window, *places])
+    assert (ended.exit_code, "expected 0.001 s or more" in ended.stderr) == (2, True), ended.output
 
 
 @pytest.mark.kafka

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,120 +21,27 @@ from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 from journal.cli.main import app
-from journal.config import Settings
 from journal.errors import ArchiveError, ConfigError, GapError
-from journal.kafka.control import EPOCH_KEY, IDENTITY_KEY, control_row, read_control, wal_topic
-from journal.kafka.marks import records_between
-from journal.kafka.ports import LogRecord, Sent
+from journal.kafka.control import IDENTITY_KEY, control_row
 from journal.runtime import kafka_of
-from journal.v1.journal_pb2 import Epoch, Frame, Identity
+from journal.v1.journal_pb2 import Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
-from loaders.spark.archive import ArchiveResult, archive
+from loaders.spark.archive import ArchiveResult
 from loaders.spark.archive_frames import DeltaFrames, ParquetFrames, all_frames, kept_in
 from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
 from loaders.spark.manifest import Manifest
-from loaders.spark.source import JournalSource, identity
+from loaders.spark.source import identity
 from loaders.spark.table_stores import TableFormat
-from tests.support.build import add, frame, marker
-from tests.support.in_process import made_journal
+from tests.support.build import add, frame
 from tests.support.spark_frames import TopicRecord, record_table
 from tests.support.spark_jobs import jars_of
+from tests.support.written_wal import LIMIT_S, SHARDS, Written, bytes_of, make_written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
-SHARDS = 2
-LIMIT_S = 30.0
 KILLED = -signal.SIGKILL
 JOB_TIMEOUT_S = 600.0
 NOON_MS = 1_700_049_600_000
-
-
-@dataclass
-class Written:
-    """A journal whose WAL a test writes itself, frame by frame."""
-
-    settings: Settings
-    path: str
-    numbers: list[int]
-
-    @property
-    def source(self) -> JournalSource:
-        return JournalSource.from_settings(self.settings)
-
-    @property
-    def uuid(self) -> bytes:
-        rows = read_control(kafka_of(self.settings), self.settings.journal, time.monotonic, LIMIT_S)
-        return rows.require_identity(self.settings.journal).journal
-
-    def frames(self, count: int, *, commit: bool = True, epoch: int = 1) -> None:
-        """Frames of so many groups into every shard, a transaction each ten."""
-        producer = kafka_of(self.settings).transactional_producer(f"{self.settings.journal}-test")
-        producer.init(LIMIT_S)
-        uuid, topic = self.uuid, wal_topic(self.settings.journal)
-        numbers = list(self.numbers)
-        for start in range(0, count, 10):
-            sent = []
-            for _ in range(start, min(count, start + 10)):
-                for shard in range(SHARDS):
-                    numbers[shard] += 1
-                    number = numbers[shard]
-                    operation = marker() if number == 1 else add(number * 1024 + shard, os.urandom(20))
-                    value: Frame = frame(number, operation, journal=uuid, issued=number, epoch=epoch)
-                    sent.append(Sent(topic, shard, None, value.SerializeToString()))
-            producer.send(sent, LIMIT_S)
-            if commit:
-                producer.commit_transaction(LIMIT_S)
-            else:
-                producer.abort_transaction(LIMIT_S)
-        producer.close()
-        if commit:
-            self.numbers = numbers
-
-    def foreign(self, value: bytes | None, key: bytes | None = None) -> None:
-        producer = kafka_of(self.settings).plain_producer()
-        producer.send([Sent(wal_topic(self.settings.journal), 0, key, value)], LIMIT_S)
-        producer.close()
-
-    def wal(self) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        """What a plain consumer reads: shard, offset, key, value."""
-        reader = kafka_of(self.settings).reader(wal_topic(self.settings.journal))
-        found: list[LogRecord] = []
-        for shard in range(SHARDS):
-            start, end = reader.start_and_end(shard, LIMIT_S)
-            found += records_between(reader, shard, start, end, clock=time.monotonic, stall_s=LIMIT_S, name="the WAL")
-        reader.close()
-        return [(record.partition, record.offset, record.key, record.value) for record in found]
-
-    def archived(self, spark: SparkSession) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        rows = read_archive(spark, self.path, self.settings.journal).select("shard", "offset", "key", "value").collect()
-        return sorted((row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
-
-    def run(self, spark: SparkSession, **options: Any) -> ArchiveResult:
-        return archive(spark, self.source, self.path, **{"once": True, **options})
-
-    def marks(self) -> dict[int, int]:
-        rows = read_control(kafka_of(self.settings), self.settings.journal, time.monotonic, LIMIT_S)
-        return {shard: row.offset for shard, row in rows.archives.items()}
-
-    def trim(self, *offsets: int) -> None:
-        cluster = kafka_of(self.settings).cluster()
-        cluster.delete_records(wal_topic(self.settings.journal), dict(enumerate(offsets)), LIMIT_S)
-        cluster.close()
-
-
-def _bytes(value: Any) -> bytes | None:
-    return None if value is None else bytes(value)
-
-
-def make_written(bootstrap: str, tmp_path: Path) -> Written:
-    """With 30 groups in its WAL."""
-    settings = made_journal(bootstrap, tmp_path, shards=SHARDS)
-    made = Written(settings, str(tmp_path / "archive"), [0] * SHARDS)
-    producer = kafka_of(settings).plain_producer()
-    producer.send([control_row(settings.journal, EPOCH_KEY, Epoch(journal=made.uuid, epoch=1))], LIMIT_S)
-    producer.close()
-    made.frames(30)
-    return made
 
 
 @pytest.fixture
@@ -317,7 +223,7 @@ def test_of_two_jobs_that_write_at_the_same_moment_one_is_refused(spark: SparkSe
 def delta_records(spark: SparkSession, of: Written) -> list[tuple[int, int, bytes | None, bytes | None]]:
     """What anybody who reads the table finds, who knows nothing of manifests."""
     rows = spark.read.format("delta").load(f"{of.path}/table").select("shard", "offset", "key", "value").collect()
-    return sorted((row[0], row[1], _bytes(row[2]), _bytes(row[3])) for row in rows)
+    return sorted((row[0], row[1], bytes_of(row[2]), bytes_of(row[3])) for row in rows)
 
 
 def test_in_delta_lake_the_archive_is_the_same_and_goes_on_in_that_format_only(
@@ -331,7 +237,7 @@ def test_in_delta_lake_the_archive_is_the_same_and_goes_on_in_that_format_only(
     journal.trim(*(first.ends[shard] for shard in range(SHARDS)))
     journal.frames(2)
     rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
-    found = sorted((row["partition"], row["offset"], _bytes(row["key"]), _bytes(row["value"])) for row in rows)
+    found = sorted((row["partition"], row["offset"], bytes_of(row["key"]), bytes_of(row["value"])) for row in rows)
     assert found == sorted(before + journal.wal())
     with pytest.raises(ConfigError, match="go on with --format delta"):
         journal.run(spark)
@@ -391,7 +297,7 @@ def test_the_archive_and_what_the_wal_has_behind_it_have_no_gap_and_no_overlap(
     journal.trim(*(ends[shard] for shard in range(SHARDS)))
     journal.frames(5)
     rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
-    found = sorted((row["partition"], row["offset"], _bytes(row["key"]), _bytes(row["value"])) for row in rows)
+    found = sorted((row["partition"], row["offset"], bytes_of(row["key"]), bytes_of(row["value"])) for row in rows)
     assert found == sorted(before + journal.wal())
     # and the archive goes on, though what it has is gone
     journal.run(spark)

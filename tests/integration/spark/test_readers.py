@@ -219,12 +219,12 @@ def damaged(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Journal
 
 
 def test_a_trimmed_wal_is_an_error_that_names_what_is_gone(spark: SparkSession, damaged: JournalSource) -> None:
-    gone = r"shard 0: the WAL begins at offset 3 with frame 4, frames 1 to 3 are gone$"
-    with pytest.raises(GapError, match=gone):
+    gone = r"shard 0: the WAL begins at offset 3 with frame 4, frames 1 to 3 are gone \("
+    with pytest.raises(GapError, match=f"{gone}include_archive=True .*, starting={{shard: EARLIEST, ...}} takes what"):
         read_wal(spark, damaged)
-    with pytest.raises(GapError, match=gone):
+    with pytest.raises(GapError, match=f"{gone}starting="):
         stream_wal(spark, damaged)
-    with pytest.raises(GapError, match=r"shard 0: asked from offset 1 on, the WAL begins at offset 3 with frame 4$"):
+    with pytest.raises(GapError, match=r"shard 0: asked from offset 1 on, the WAL begins at offset 3 with frame 4 \("):
         read_wal(spark, damaged, starting={0: 1, 1: 0})
 
 
@@ -268,14 +268,18 @@ def test_a_broker_that_does_not_answer_is_a_typed_error(spark: SparkSession) -> 
         identity(spark, JournalSource("127.0.0.1:1", "nowhere", quick))
 
 
+@pytest.mark.parametrize("starting", [None, {0: 1}], ids=["whole", "part"])
 def test_records_that_go_while_they_are_read_are_an_error_too(
-    spark: SparkSession, bootstrap: str, tmp_path: Path
+    spark: SparkSession, bootstrap: str, tmp_path: Path, starting: dict[int, int] | None
 ) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=1)
-    journal = uuid_of(settings)
+    journal, source = uuid_of(settings), JournalSource.from_settings(settings)
     values = [frame(number, add(1 << 10), journal=journal).SerializeToString() for number in (1, 2, 3)]
-    write_values(settings, f"{settings.journal}.wal", [(0, None, value) for value in values])
-    wal = read_wal(spark, JournalSource.from_settings(settings), starting={0: 1})
+    write_values(settings, source.wal, [(0, None, value) for value in values])
+    wal, streamed = (read(spark, source, starting=starting) for read in (read_wal, stream_wal))
     trim(settings, {0: 2})
     with pytest.raises(GapError), journal_errors(settings.journal):
         wal.operations.collect()
+    query = streamed.operations.writeStream.format("memory").queryName("gone").trigger(availableNow=True).start()
+    with pytest.raises(GapError), journal_errors(settings.journal):
+        query.awaitTermination()

@@ -300,6 +300,29 @@ def test_killed_in_the_middle_and_run_again_nothing_comes_twice_or_comes_back(
     assert found.in_doubt == {}
 
 
+def test_a_record_that_is_skipped_later_does_not_make_it_another_replay(
+    spark: SparkSession, target: Settings, tmp_path: Path
+) -> None:
+    """What was consumed by then does not come back."""
+    path = str(tmp_path / "archive")
+    first = [(0, frame(1, marker())), (0, frame(2, add(1024), add(2048)))]
+    broken = frame(3, add(3072))
+    broken.count += 1
+    plant_archive(spark, path, first)
+    with running_worker(target):
+        assert replayed(selected(spark, path, Filter()), path, target, Filter()).operations == 2
+        with activated_journal(target, take_over=True, progress=no_progress) as (journal, _):
+            journal.delete(1024).wait()
+        plant_archive(spark, path, [(0, broken), (0, frame(3, add(4096)))], number=2, start=len(first))
+        with pytest.raises(CorruptionError, match=r"so does --skip 0:2\)"):
+            selected(spark, path, Filter())
+        skipping = Filter(skip=((0, 2),))
+        result = replayed(selected(spark, path, skipping), path, target, skipping)
+        found = loaded(target)
+    assert (result.before, result.operations) == (2, 1)
+    assert set(found.records) == {2048, 4096}
+
+
 def killed_job(target: Settings, file: Path, appends: int) -> tuple[int, str]:
     """A replay that dies in the middle: its exit code, and what it said."""
     arguments = (target.bootstrap_servers, target.journal, str(target.directory), str(file), str(appends))

@@ -30,12 +30,14 @@ from journal.v1.journal_pb2 import Epoch, OperationType
 from journal.v1.store_pb2 import Acknowledgement, RecordKind, Reference, UpdateKind
 from journal.v1.store_pb2 import Message as MessageData
 from journal.v1.store_pb2 import Queue as QueueData
+from journal.wire.keys import skipped_key
 from loaders.spark.readers import read_table, read_transactions
 from loaders.spark.source import JournalSource
 from loaders.spark.store_columns import messages
 from loaders.spark.table_stores import DeltaStore, Files, TableFormat, TableStore, open_store
 from loaders.spark.tables import TablesBatch, TablesResult, keep_tables, read_kept
 from loaders.spark.wire import table_of
+from tests.support.build import skipped
 from tests.support.in_process import made_journal
 from tests.support.spark_history import WAIT_S, History, trim, uuid_of, wal_of, write_values
 from tests.support.spark_jobs import jars_of
@@ -337,6 +339,15 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
     }
     assert until[1] == max(row["ms"] for row in letters), "what it had read by then"
     assert until_ms() >= before[1]
+
+
+def test_what_operators_had_skipped_is_counted(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    source = JournalSource.from_settings(settings)
+    write_values(settings, source.wal, [(0, None, b"no frame"), (0, None, b"nor this")])
+    write_values(settings, source.table, [(0, skipped_key(0, 1), skipped(1).SerializeToString())])
+    result = keep_tables(spark, source, str(tmp_path / "tables"), kept_as=TableFormat.PARQUET, once=True)
+    assert (result.dead_letters, result.skipped) == (2, 1)
 
 
 def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_begins(

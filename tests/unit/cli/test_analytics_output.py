@@ -28,6 +28,7 @@ FOUND = Analytics(
     latencies={},
     epochs=[Epoch(1, "node-1", START_MS)],
     dead_letters=DeadLetters(0, ""),
+    skipped=None,
 )
 BAD = DeadLetters(1234, "orders.wal[2]@17: an empty record")
 
@@ -36,6 +37,14 @@ def test_records_that_are_no_frames_are_in_what_is_told() -> None:
     whole, some = to_json(FOUND), to_json(replace(FOUND, dead_letters=BAD))
     assert (whole["dead_letters"], whole["first_dead_letter"]) == (0, None)
     assert (some["dead_letters"], some["first_dead_letter"]) == (1234, "orders.wal[2]@17: an empty record")
+
+
+def test_what_operators_had_skipped_is_told_and_shown_if_there_is_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert [to_json(replace(FOUND, skipped=count))["skipped"] for count in (None, 0, 2)] == [None, 0, 2]
+    show(to_json(replace(FOUND, skipped=0)))
+    assert "skipped" not in capsys.readouterr().out
+    show(to_json(replace(FOUND, skipped=1234)))
+    assert "skipped by operators 1,234" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_and_are_shown_if_there_are_any(capsys: pytest.CaptureFixture[str]) -> None:

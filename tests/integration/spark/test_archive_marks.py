@@ -1,0 +1,142 @@
+"""What the archive's marks hold, and what is read of a WAL that is archived, trimmed or repaired meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from journal.errors import ArchiveError, GapError
+from journal.v1.journal_pb2 import Archive
+from journal.wire.keys import skipped_key
+from loaders.spark import archive as archiving
+from loaders.spark.archived import newest_manifest
+from loaders.spark.fold import state_as_of
+from loaders.spark.manifest import Manifest
+from loaders.spark.readers import read_wal
+from loaders.spark.source import stream
+from tests.support.build import add, frame, skipped
+from tests.support.spark_history import write_values
+from tests.support.written_wal import SHARDS, Written, make_written
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
+
+NOTHING = dict.fromkeys(range(SHARDS), 0)
+
+
+@pytest.fixture
+def journal(bootstrap: str, tmp_path: Path) -> Written:
+    return make_written(bootstrap, tmp_path)
+
+
+def elsewhere(journal: Written, name: str) -> Written:
+    """The same journal with another place for its archive."""
+    return Written(journal.settings, f"{journal.path}-{name}", journal.numbers)
+
+
+def test_an_archive_that_takes_another_s_place_holds_the_wal_before_it_has_anything(
+    journal: Written, spark: SparkSession
+) -> None:
+    journal.run(spark)
+    stopped = threading.Event()
+    stopped.set()
+    other = elsewhere(journal, "other")
+    assert other.run(spark, replace_other=True, stop=stopped).batches == 0
+    assert journal.marks() == NOTHING
+    with pytest.raises(ArchiveError, match=f"is archived to {other.path}"):
+        journal.run(spark)
+    # it is begun, and gone on with as it is
+    begun = {mark.archive for mark in journal.mark_rows().values()}
+    ends = other.run(spark).ends
+    assert {newest_manifest(spark, other.path, other.source.journal).archive} == begun
+    assert journal.marks() == ends
+    assert other.archived(spark) == journal.wal()
+
+
+def test_a_job_whose_archive_was_replaced_while_it_ran_is_refused_and_the_marks_stay_the_other_s(
+    journal: Written, spark: SparkSession
+) -> None:
+    other = elsewhere(journal, "other")
+
+    def replaced(manifest: Manifest) -> None:
+        if manifest.number == 1:
+            other.run(spark.newSession(), replace_other=True)
+
+    with pytest.raises(ArchiveError, match=f"is archived to {other.path} by now"):
+        journal.run(spark, max_offsets=20, told=replaced)
+    assert {mark.path for mark in journal.mark_rows().values()} == {other.path}
+    assert journal.marks() == newest_manifest(spark, other.path, other.source.journal).ends()
+
+
+def test_what_is_trimmed_between_the_look_at_the_wal_and_the_first_batch_is_an_error(
+    journal: Written, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def trimmed_first(*arguments: Any, **options: Any) -> DataFrame:
+        journal.trim(5, 0)
+        return stream(*arguments, **options)
+
+    monkeypatch.setattr(archiving, "stream", trimmed_first)
+    with pytest.raises(GapError):
+        journal.run(spark)
+    assert journal.marks() == NOTHING
+
+
+def test_control_rows_that_do_not_parse_or_are_of_another_journal_count_as_absent(
+    journal: Written, spark: SparkSession
+) -> None:
+    old = Archive(journal=bytes(16), shard=1, offset=7, archive=b"another", path="/old").SerializeToString()
+    rows = [(0, b"archive/0", b"\xff"), (0, b"trim/0", b"\xff"), (0, b"archive/1", old)]
+    write_values(journal.settings, journal.source.control, rows)
+    assert journal.run(spark).records == 30 * SHARDS
+    assert journal.archived(spark) == journal.wal()
+
+
+def test_the_archive_that_the_journal_s_marks_are_of_is_read_with_the_wal(
+    journal: Written, spark: SparkSession
+) -> None:
+    source = journal.source
+    with pytest.raises(ArchiveError, match="has no archive: name the archive's path"):
+        read_wal(spark, source, include_archive=True)
+    ends = journal.run(spark).ends
+    whole = sorted(journal.wal())
+    journal.trim(ends[0] - 3, ends[1])
+    with pytest.raises(GapError, match=r"\(include_archive=True reads it from the archive, starting="):
+        read_wal(spark, source)
+    journal.frames(2)
+    found = read_wal(spark, source, include_archive=True).frames.select("shard", "offset").collect()
+    assert len(found) == len(set(found)) == len(whole) + 2 * SHARDS
+    # one that lacks the beginning is as good as none
+    late = elsewhere(journal, "late")
+    late.run(spark, replace_other=True, from_trimmed=True)
+    with pytest.raises(ArchiveError, match=r"without its beginning \(shard 0 begins at offset"):
+        read_wal(spark, source, include_archive=late.path)
+    with pytest.raises(ArchiveError, match="without its beginning"):
+        state_as_of(spark, source, time=datetime.now(UTC), archive=late.path)
+
+
+@pytest.mark.parametrize("epoch", [1, 9])
+def test_a_frame_that_operators_had_skipped_does_not_keep_later_ones_from_the_archive(
+    journal: Written, spark: SparkSession, epoch: int
+) -> None:
+    """Of a number, or an epoch, that was never there; archived before anybody knew, as are the frames behind it."""
+    source = journal.source
+    wrong = frame(1000, add(1024), journal=journal.uuid, epoch=epoch).SerializeToString()
+    journal.foreign(wrong)
+    assert journal.run(spark).faults == 1
+    offset = max(row[1] for row in journal.wal() if row[0] == 0)
+    journal.frames(2)
+    if epoch == 1:
+        with pytest.raises(GapError, match="or have the frame skipped"):
+            journal.run(spark)
+    row = skipped(offset, raw=wrong).SerializeToString()
+    write_values(journal.settings, source.table, [(0, skipped_key(0, offset), row)])
+    result = journal.run(spark)
+    part = newest_manifest(spark, journal.path, source.journal).parts[0]
+    assert (result.faults, part.last, part.epoch) == (0, journal.numbers[0], 1)
+    journal.frames(2)
+    assert journal.run(spark).faults == 0
+    assert journal.archived(spark) == journal.wal()
