@@ -22,7 +22,8 @@ from streams.app import run_worker
 from streams.client_properties import aiokafka_properties
 from streams.divert.diverter import Diverter
 from streams.divert.targets import Sizes
-from streams.shard import ShardConfig, shard_replica
+from streams.shard_config import ShardConfig
+from streams.shard_table import shard_replica
 from streams.source import SourceSettings
 from streams.standby import StandbyCopies
 from streams.trimming import with_trims

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
 
 from journal.engine import Change, Fold
 from journal.errors import (
     AgentError,
-    ClosedError,
     CorruptionError,
     DeadlineError,
     FrameError,
-    GapError,
-    HangingTransactionError,
     LocalDamageError,
     LocalStorageError,
     OperatingError,
@@ -37,13 +33,14 @@ from journal.kafka.ports import (
     TransactionalProducer,
 )
 from journal.local.ports import LocalStore
-from journal.replica import Replica, note_checkpoint
+from journal.replica import note_checkpoint
 from journal.v1.journal_pb2 import MARKER, Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame
-from streams.agents import FrameFacts, OperationAgents
+from streams.agents import FrameFacts
 from streams.divert.counts import Checkpointed
-from streams.divert.diverter import Diverter
 from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
+from streams.shard_config import ShardConfig
+from streams.shard_table import ShardTable
 
 log = logging.getLogger(__name__)
 
@@ -52,13 +49,6 @@ ROUTE_RETRY_S = 10.0
 
 UNREADABLE_RETRY_S = 10.0
 """The same for a shard whose WAL could not be read: another replica may have whole what is damaged in one."""
-
-GIVE_UP_LOOK_S = 0.5
-"""How soon a recovery notices that its worker stops."""
-
-RECOVERY_TIMEOUT_S = 600.0
-"""How long a shard may read its table partition before it gives up."""
-
 
 AGENT_RETRY_S = 1.0
 """How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
@@ -83,45 +73,6 @@ _NEXT = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ShardConfig:
-    """What every shard of a worker shares. Times are seconds, sizes bytes."""
-
-    journal: str
-    journal_uuid: bytes
-    shards: int
-    copy_identity: bytes
-    checkpoint_interval_s: float
-    checkpoint_bytes_max: int
-    updates_row_bytes_max: int
-    request_timeout_s: float
-    delete_retention_ms: int
-    min_compaction_lag_ms: int
-    held_bytes_max: int
-    tell: OperationAgents | None = None
-    """None: nobody is told what happened."""
-    divert: Diverter | None = None
-    """None: there are no routes."""
-
-
-def shard_replica(
-    shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
-) -> Replica:
-    """What brings a shard's local copy to the table's end."""
-    return Replica(
-        kafka,
-        table_topic(config.journal),
-        [shard],
-        store,
-        config.copy_identity,
-        clock=clock,
-        wall_ms=wall_ms,
-        delete_retention_ms=config.delete_retention_ms,
-        min_compaction_lag_ms=config.min_compaction_lag_ms,
-        held_bytes_max=config.held_bytes_max,
-    )
-
-
 class ShardWorker:
     """The worker's part for one shard. Not thread-safe: the thread that drives the worker owns it."""
 
@@ -137,6 +88,7 @@ class ShardWorker:
         self._store = store
         self._clock = clock
         self._wall_ms = wall_ms
+        self._table = ShardTable(shard, config, kafka, store, clock=clock, wall_ms=wall_ms)
         self._producer: TransactionalProducer | None = None
         self._fold: Fold | None = None
         self._skips: dict[int, SkipRequest] = {}
@@ -159,7 +111,6 @@ class ShardWorker:
         self._not_beyond: tuple[int, RouteStopError] | None = None
         """The WAL offset up to which frames are applied, because of what stops the shard then."""
         self._retry_at: float | None = None
-        self._given_up = False
 
     def _become(self, state: ShardState) -> None:
         if state is not self.state and state not in _NEXT[self.state]:
@@ -203,10 +154,7 @@ class ShardWorker:
         self._producer = producer
         producer.init(config.request_timeout_s)
         mark = self._read_table()
-        start, end = self._bounds(wal_topic(config.journal))
-        if not start <= mark.offset + 1 <= end:
-            what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {mark.offset + 1}"
-            raise GapError(what, topic=wal_topic(config.journal), partition=self.shard, offset=mark.offset + 1)
+        self._table.require_wal_behind(mark)
         highest = self._store.highest_record()
         self._fold = Fold(
             mark,
@@ -231,57 +179,11 @@ class ShardWorker:
         return config.divert.producer(name, self._outgoing.prepare())
 
     def _read_table(self) -> Mark:
-        config = self._config
-        replica = shard_replica(self.shard, config, self._kafka, self._store, clock=self._clock, wall_ms=self._wall_ms)
-        try:
-            replica.open(config.request_timeout_s)
-            log.info("shard %d: the local copy is %d offsets behind the table", self.shard, replica.lag(self.shard))
-            self._catch_up(replica)
-            self._pass_all(replica)
-            return replica.mark(self.shard)
-        finally:
-            replica.close()
-
-    def _catch_up(self, replica: Replica) -> None:
-        """In short turns, between which it may be given up."""
-        until = self._clock() + RECOVERY_TIMEOUT_S
-        while not self._given_up:
-            try:
-                replica.catch_up(GIVE_UP_LOOK_S)
-                return
-            except DeadlineError:
-                if self._clock() >= until:
-                    raise
-        raise ClosedError(f"the recovery of shard {self.shard} was given up")
+        return self._table.read()
 
     def give_up(self) -> None:
         """End a recovery that is under way soon: the worker stops. Thread-safe."""
-        self._given_up = True
-
-    def _pass_all(self, replica: Replica) -> None:
-        """Up to the high watermark: our init has ended what a previous owner left open, and nobody else writes here.
-
-        What is open all the same (KAFKA-20734 leaves transactions without an end) would be committed or aborted by our
-        next checkpoint, whatever it should have been.
-        """
-        topic = table_topic(self._config.journal)
-        _, end = self._bounds(topic, committed=False)
-        until = self._clock() + self._config.request_timeout_s
-        while replica.behind({self.shard: end}) > 0:
-            left = until - self._clock()
-            if left <= 0:
-                raise HangingTransactionError(
-                    f"{topic}[{self.shard}] holds a transaction that nobody ends: `kafka-transactions.sh find-hanging "
-                    f"--topic {topic}` finds it, and `abort` ends it"
-                )
-            replica.poll(left)
-
-    def _bounds(self, topic: str, *, committed: bool = True) -> tuple[int, int]:
-        reader = self._kafka.reader(topic, committed=committed)
-        try:
-            return reader.start_and_end(self.shard, self._config.request_timeout_s)
-        finally:
-            reader.close()
+        self._table.give_up()
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,8 @@ from journal.kafka.control import read_control
 from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import DivertStatus, SkipRequest
-from streams.shard import ShardConfig, ShardState, ShardWorker
+from streams.shard import ShardState, ShardWorker
+from streams.shard_config import ShardConfig
 from streams.standby import StandbyCopies
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from journal.limits import Limits
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 from journal.writer import WriterConfig
-from streams.shard import ShardConfig
+from streams.shard_config import ShardConfig
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler

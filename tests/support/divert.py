@@ -19,7 +19,8 @@ from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import mark_key
 from streams.divert.diverter import Diverter
 from streams.divert.targets import Sizes
-from streams.shard import ShardConfig, ShardState, ShardWorker
+from streams.shard import ShardState, ShardWorker
+from streams.shard_config import ShardConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults, SimulatedCrash

@@ -15,7 +15,8 @@ from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from streams.agents import Agent, AgentCalls, FrameFacts, OperationAgents, Told
-from streams.shard import ShardConfig, ShardState, ShardWorker
+from streams.shard import ShardState, ShardWorker
+from streams.shard_config import ShardConfig
 from streams.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

@@ -1,0 +1,29 @@
+"""What every shard of a worker shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streams.agents import OperationAgents
+from streams.divert.diverter import Diverter
+
+
+@dataclass(frozen=True, slots=True)
+class ShardConfig:
+    """What every shard of a worker shares. Times are seconds, sizes bytes."""
+
+    journal: str
+    journal_uuid: bytes
+    shards: int
+    copy_identity: bytes
+    checkpoint_interval_s: float
+    checkpoint_bytes_max: int
+    updates_row_bytes_max: int
+    request_timeout_s: float
+    delete_retention_ms: int
+    min_compaction_lag_ms: int
+    held_bytes_max: int
+    tell: OperationAgents | None = None
+    """None: nobody is told what happened."""
+    divert: Diverter | None = None
+    """None: there are no routes."""

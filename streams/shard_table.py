@@ -1,0 +1,119 @@
+"""A shard's table partition, which a recovery reads to its end before anything more of the WAL is applied."""
+
+from __future__ import annotations
+
+import logging
+
+from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError
+from journal.kafka.control import table_topic, wal_topic
+from journal.kafka.ports import Clock, Kafka
+from journal.local.ports import LocalStore
+from journal.replica import Replica
+from journal.v1.journal_pb2 import Mark
+from streams.shard_config import ShardConfig
+
+log = logging.getLogger(__name__)
+
+RECOVERY_TIMEOUT_S = 600.0
+"""How long a shard may read its table partition before it gives up."""
+
+GIVE_UP_LOOK_S = 0.5
+"""How soon a recovery notices that its worker stops."""
+
+
+def shard_replica(
+    shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
+) -> Replica:
+    """What brings a shard's local copy to the table's end."""
+    return Replica(
+        kafka,
+        table_topic(config.journal),
+        [shard],
+        store,
+        config.copy_identity,
+        clock=clock,
+        wall_ms=wall_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        min_compaction_lag_ms=config.min_compaction_lag_ms,
+        held_bytes_max=config.held_bytes_max,
+    )
+
+
+class ShardTable:
+    """Reads it into the shard's local copy. Not thread-safe but for `give_up`."""
+
+    def __init__(
+        self, shard: int, config: ShardConfig, kafka: Kafka, store: LocalStore, *, clock: Clock, wall_ms: Clock
+    ) -> None:
+        self._shard = shard
+        self._config = config
+        self._kafka = kafka
+        self._store = store
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._given_up = False
+
+    def read(self) -> Mark:
+        """Bring the local copy up to the table's end; the mark there. The shard's previous owner is fenced.
+
+        Raises ClosedError if it was given up meanwhile, HangingTransactionError, whatever a `Replica` raises.
+        """
+        config = self._config
+        replica = shard_replica(self._shard, config, self._kafka, self._store, clock=self._clock, wall_ms=self._wall_ms)
+        try:
+            replica.open(config.request_timeout_s)
+            log.info("shard %d: the local copy is %d offsets behind the table", self._shard, replica.lag(self._shard))
+            self._catch_up(replica)
+            self._pass_all(replica)
+            return replica.mark(self._shard)
+        finally:
+            replica.close()
+
+    def require_wal_behind(self, mark: Mark) -> None:
+        """Raises GapError if the WAL does not go on where the table stands."""
+        topic, following = wal_topic(self._config.journal), mark.offset + 1
+        start, end = self._bounds(topic)
+        if not start <= following <= end:
+            what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {following}"
+            raise GapError(what, topic=topic, partition=self._shard, offset=following)
+
+    def give_up(self) -> None:
+        """End a `read` that is under way, soon."""
+        self._given_up = True
+
+    def _catch_up(self, replica: Replica) -> None:
+        """In short turns, between which it may be given up."""
+        until = self._clock() + RECOVERY_TIMEOUT_S
+        while not self._given_up:
+            try:
+                replica.catch_up(GIVE_UP_LOOK_S)
+                return
+            except DeadlineError:
+                if self._clock() >= until:
+                    raise
+        raise ClosedError(f"the recovery of shard {self._shard} was given up")
+
+    def _pass_all(self, replica: Replica) -> None:
+        """Up to the high watermark: our init has ended what a previous owner left open, and nobody else writes here.
+
+        What is open all the same (KAFKA-20734 leaves transactions without an end) would be committed or aborted by our
+        next checkpoint, whatever it should have been.
+        """
+        topic = table_topic(self._config.journal)
+        _, end = self._bounds(topic, committed=False)
+        until = self._clock() + self._config.request_timeout_s
+        while replica.behind({self._shard: end}) > 0:
+            left = until - self._clock()
+            if left <= 0:
+                raise HangingTransactionError(
+                    f"{topic}[{self._shard}] holds a transaction that nobody ends: `kafka-transactions.sh find-hanging "
+                    f"--topic {topic}` finds it, and `abort` ends it"
+                )
+            replica.poll(left)
+
+    def _bounds(self, topic: str, *, committed: bool = True) -> tuple[int, int]:
+        reader = self._kafka.reader(topic, committed=committed)
+        try:
+            return reader.start_and_end(self._shard, self._config.request_timeout_s)
+        finally:
+            reader.close()
