@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
@@ -39,6 +40,10 @@ RECEIVER = "kafka-journal receive"
 WAIT_S = 60.0
 """Bound of each wait for durability."""
 
+PATIENCE_S = 5.0
+"""How long a receiver waits while its node, slow or just continued, does not know whether it is still active."""
+
+_LOOK_EVERY_S = 0.02
 _BATCH_MESSAGES = 256
 """Durable before the next are accepted: whoever else uses the store finds room in its queue."""
 
@@ -215,32 +220,37 @@ def routed_to(infos: Sequence[QueueInfo]) -> list[str]:
 class StoreReceiving:
     """`Receiving` from a queue of a store."""
 
-    def __init__(self, served: Served, queue: str, holder: str) -> None:
+    def __init__(self, served: Served, queue: str, holder: str, *, patience_s: float = PATIENCE_S) -> None:
         self._store = served.store
         self._journal = served.journal
         self._queue = queue
         self._holder = holder
+        self._patience_s = patience_s
 
     def take(self) -> Json | None:
-        """The next message, None if none is ready. Raises StateError while the node may hand out nothing."""
-        while (delivery := self._store.take(self._queue, self._holder)) is None:
-            self._require_current()
-            if not 0 < self._store.next_due() <= wall_ms():
+        """The next message, None if none is ready. Raises StateError if the node may hand out nothing for long."""
+        until = time.monotonic() + self._patience_s
+        while True:
+            current = self._journal.current
+            delivery = self._store.take(self._queue, self._holder)
+            if delivery is not None:
+                return _received_line(delivery, self._store.message(delivery.message))
+            if not current or not self._journal.current:  # that is no empty queue
+                _wait_to_be_current(until)
+            elif 0 < self._store.next_due() <= wall_ms():
+                self._store.tick()
+            else:
                 return None
-            self._store.tick()
-        return _received_line(delivery, self._store.message(delivery.message))
 
     def acknowledge(self, message: int) -> None:
         self._store.acknowledge(message, self._queue, self._holder)
 
     def finish(self) -> int:
         self._store.flush().wait(WAIT_S)
-        self._require_current()
+        until = time.monotonic() + self._patience_s
+        while not self._journal.current:
+            _wait_to_be_current(until)
         return self._store.queue(self._queue).ready
-
-    def _require_current(self) -> None:
-        if not self._journal.current:
-            raise StateError("this node did not know that it was still the active one: call again")
 
     def close(self) -> None:
         """What was taken and not acknowledged is ready again, with its redelivery count raised."""
@@ -249,6 +259,13 @@ class StoreReceiving:
         except JournalError as error:
             # the next activation gives back what nobody comes for
             log.info("%s holds what it took until the next activation: %s", self._holder, error)
+
+
+def _wait_to_be_current(until: float) -> None:
+    """For a moment: the writer commits again by itself."""
+    if time.monotonic() >= until:
+        raise StateError("this node did not know that it was still the active one: call again")
+    time.sleep(_LOOK_EVERY_S)
 
 
 def give_back(store: MessageStore, holder: str) -> Pending:

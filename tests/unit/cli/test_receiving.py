@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from journal.cli.operations.acting import StoreReceiving
 from journal.errors import StateError
-from journal.store.model import Message
+from journal.store.model import Delivery, Message
 from journal.store.queue_tables import PASSED_MAX
+from journal.store.store import MessageStore
 from tests.support.sockets import NodeUnderTest
 from tests.support.stores import declare, send
 
@@ -27,13 +29,54 @@ def test_nothing_handed_out_is_not_taken_for_an_empty_queue(tmp_path: Path) -> N
     served = node.served()
     assert served is not None
     certain = StoreReceiving(served, "q", "me")
-    uncertain = StoreReceiving(served._replace(journal=Uncertain()), "q", "me")
+    uncertain = StoreReceiving(served._replace(journal=Uncertain()), "q", "me", patience_s=0)
     assert certain.take() is None
     for ask in (uncertain.take, uncertain.finish):
         with pytest.raises(StateError, match="call again"):
             ask()
     send(store, b"1")
     assert certain.take() is not None
+    node.store_node.close()
+
+
+class Continued:
+    """Has been suspended, and commits again before long."""
+
+    def __init__(self, looks: int) -> None:
+        self._looks = looks
+
+    @property
+    def current(self) -> bool:
+        self._looks -= 1
+        return self._looks < 0
+
+
+class Withholding:
+    """A store that hands out nothing the first time."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self._store = store
+        self._asked = False
+
+    def take(self, queue: str, holder: str) -> Delivery | None:
+        asked, self._asked = self._asked, True
+        return self._store.take(queue, holder) if asked else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+@pytest.mark.parametrize("looks", [1, 2, 5])
+def test_a_node_that_knows_again_before_long_is_waited_for(tmp_path: Path, looks: int) -> None:
+    node = NodeUnderTest(tmp_path)
+    store = node.store_node.store
+    declare(store, "q")
+    send(store, b"1")
+    served = node.served()
+    assert served is not None
+    withholding = served._replace(store=Withholding(store), journal=Continued(looks))
+    assert StoreReceiving(withholding, "q", "me").take() is not None
+    assert StoreReceiving(served._replace(journal=Continued(looks)), "q", "me").finish() == 0
     node.store_node.close()
 
 
