@@ -326,7 +326,8 @@ class RocksStore:
         self._failed = True
         self.close()
         try:
-            shutil.rmtree(self._directory)
+            if self._directory.exists():  # somebody may have deleted it
+                shutil.rmtree(self._directory)
         except OSError as error:
             raise self._fail("clear", error) from error
         self._open(filling=True)

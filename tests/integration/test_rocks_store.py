@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -111,6 +112,19 @@ def test_a_scan_of_records_that_meets_a_damaged_file_says_so_and_does_not_just_e
             list(scan(b"r"))
     snapshot.close()
     store.close()
+
+
+def test_a_store_whose_directory_was_deleted_can_be_cleared_and_filled_again(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    store.write([(record_key(1), b"one")], {b"position": b"1"})
+    shutil.rmtree(tmp_path / "a")
+    with pytest.raises(LocalDamageError):
+        write_until_compacted(store, [(record_key(1), b"one")])
+    store.clear()
+    assert store.named(b"position") is None
+    store.write([(record_key(2), b"two")], {b"position": b"2"})
+    store.close()
+    assert dict(RocksStore(tmp_path / "a").scan(b"r")) == {record_key(2): b"two"}
 
 
 def write_until_compacted(store: RocksStore, rows: list[tuple[bytes, bytes]]) -> None:
