@@ -54,6 +54,8 @@ class PagedTables:
         """Message rows by the time they expire."""
         self.overdue: dict[int, None] = {}
         """Messages known to have expired."""
+        self.passing: dict[int, int] = {}
+        """Queues where a take stopped among what has expired: since when the next one of these has."""
         self.next_high = 1
         """High half of the place of the next reference to arrive: behind those that were loaded."""
         self.index = index

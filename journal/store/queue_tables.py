@@ -8,7 +8,7 @@ from collections.abc import Callable
 from journal.store.lines import Line
 from journal.store.paging import PagedTables
 from journal.store.queue_entry import QueueEntry
-from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE, ReferenceIndex
+from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 1000
 """References made READY in one go: a few milliseconds."""
@@ -18,16 +18,6 @@ PASSED_MAX = 1000
 
 class QueueTables(PagedTables):
     """The tables with the steps of which QueueState's operations are made."""
-
-    def __init__(
-        self,
-        references_in_memory_max: int,
-        queue_references_in_memory_max: int,
-        index: ReferenceIndex | None,
-    ) -> None:
-        super().__init__(references_in_memory_max, queue_references_in_memory_max, index)
-        self.passing: dict[int, int] = {}
-        """Queues where a take stopped among what has expired: since when the next one of these has."""
 
     def make_ready(self, entry: QueueEntry, row: int) -> None:
         """READY in its place, from any other state."""

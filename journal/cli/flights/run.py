@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,12 +33,12 @@ from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
 from journal.cli.flights.routed import diverted, make_topics, with_routing
 from journal.cli.flights.settings_file import toml_of
+from journal.cli.init import made_journal
 from journal.cli.operations.views import read_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import DeadlineError, DemoError
-from journal.kafka.topics import init_journal
-from journal.runtime import kafka_of, wall_ms
+from journal.runtime import kafka_of
 from journal.store.model import ReferenceInfo
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import Identity
@@ -167,14 +166,7 @@ class Demo:
 
     def _init(self) -> Identity:
         settings = self._settings
-        rows = init_journal(
-            kafka_of(settings),
-            settings,
-            lambda: uuid.uuid4().bytes,
-            clock=time.monotonic,
-            wall_ms=wall_ms,
-            timeout_s=settings.request_timeout_ms / 1000,
-        )
+        rows = made_journal(settings, None)
         if rows.epoch.epoch:
             raise DemoError(f"journal {settings.journal} was used before: name a new one with -j")
         make_topics(kafka_of(settings), settings)
