@@ -210,21 +210,26 @@ def test_a_journal_that_becomes_active_while_it_is_closed_is_closed_as_an_active
 def test_what_a_cancelled_activation_has_begun_is_over_when_the_journal_is_closed(scene: Scene) -> None:
     scene.wait_at_the_gate()
     steps: list[str] = []
+    at_the_gate = threading.Event()
 
     def noted(step: str, done: int, total: int) -> None:
         steps.append(step)
+        if step == "gate":
+            at_the_gate.set()
 
-    async def leave_at_the_gate() -> None:
+    async def leave_at_the_gate() -> int:
         async with Journal.open(scene.settings, copy=scene.copy, progress=noted) as journal:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(journal.activate(), SOON_S)
+            activating = asyncio.ensure_future(journal.activate())
+            assert await asyncio.to_thread(at_the_gate.wait, LIMIT_S)
+            activating.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await activating
             assert journal.state is JournalState.LOADING
         assert journal.state is JournalState.CLOSED
-        seen = len(steps)
-        await asyncio.sleep(SOON_S)
-        assert len(steps) == seen
+        return len(steps)
 
-    asyncio.run(leave_at_the_gate())
+    seen = asyncio.run(leave_at_the_gate())  # which waits for its threads
+    assert len(steps) == seen
     assert steps[-1] == "gate"
     scene.require_given_back()
 

@@ -44,9 +44,11 @@ def test_a_signal_that_comes_on_the_way_into_wait_stops_nothing_for_ever() -> No
 
 def test_a_signal_whose_handler_cannot_run_yet_sets_the_event() -> None:
     """Handlers run in the main thread, and a signal that interrupts another one does not end what that waits for."""
+    main = threading.get_ident()
 
     def take_signal() -> None:
-        time.sleep(0.3)  # until the main thread waits
+        while sys._current_frames()[main].f_code is not threading.Condition.wait.__code__:
+            continue  # the main thread does not wait yet
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
         signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
