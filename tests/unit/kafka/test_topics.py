@@ -13,7 +13,7 @@ from journal.kafka.ports import FatalProducerError, GroupMember, TopicState
 from journal.kafka.topics import check_journal, init_journal, topic_configs
 from journal.v1.journal_pb2 import Identity
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
@@ -166,11 +166,23 @@ class Overtaken(SimulatedKafka):
         return super().transactional_producer(transactional_id)
 
 
+class CrashAt(Faults):
+    """The first process crashes at one of its requests."""
+
+    def __init__(self, fault: Fault = Fault.NONE, at: int = 0) -> None:
+        self.step = 0
+        self._fault, self._at = fault, at
+
+    def at(self, request: str, node: str) -> Fault:
+        self.step += node == "first"
+        return self._fault if node == "first" and self.step == self._at else Fault.NONE
+
+
 class Inits:
     """A cluster, and processes that make the same journal on it."""
 
-    def __init__(self) -> None:
-        self.broker = SimulatedBroker(Timeline(), Faults())
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.broker = SimulatedBroker(Timeline(), faults or Faults())
         self.kafka = SimulatedKafka(self.broker)
 
     def run(
@@ -193,6 +205,22 @@ class Inits:
     @property
     def rows(self) -> ControlRows:
         return read_control(self.kafka, "j", self.broker.timeline.now, LIMIT_S)
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
+def test_an_init_that_is_killed_at_any_request_is_completed_by_the_next(fault: Fault) -> None:
+    counting = CrashAt()
+    whole = Inits(counting)
+    whole.run(b"A" * 16, kafka=SimulatedKafka(whole.broker, "first"))
+    assert counting.step > 5
+    for step in range(1, counting.step + 1):
+        inits = Inits(CrashAt(fault, step))
+        with pytest.raises(SimulatedCrash):
+            inits.run(b"A" * 16, kafka=SimulatedKafka(inits.broker, "first"))
+        found = inits.run(b"B" * 16)
+        inits.broker.timeline.wait(30.0, lambda: False)  # whatever is late has come
+        assert inits.run(b"C" * 16) == found == inits.rows.identity, f"{fault} at step {step}"
+        assert set(inits.broker.topics) == {"j.control", "j.wal", "j.table"}
 
 
 def test_of_inits_at_once_the_one_that_was_overtaken_before_it_began_to_write_takes_what_is_there() -> None:
