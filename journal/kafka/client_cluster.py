@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import (
@@ -36,6 +37,8 @@ from journal.kafka.ports import Clock, GroupMember, TopicState
 T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.05
+_ATTEMPT_S = 5.0
+"""A broker that says nothing is asked no longer: then perhaps another one is, or the cluster counts it no more."""
 _ANSWER_MARGIN_S = 1.0
 """librdkafka ends a request at its own time-out; the wait for its future is only a second line."""
 
@@ -54,7 +57,7 @@ class KafkaCluster:
             raise config_error(error) from error
 
     def cluster_id(self, timeout_s: float) -> str:
-        answer = self._describe_cluster(timeout_s).cluster_id
+        answer = self._patiently(timeout_s, self._describe_cluster).cluster_id
         if not answer:
             raise KafkaUnavailableError("the cluster does not tell its id")
         return answer
@@ -66,7 +69,7 @@ class KafkaCluster:
         wanted = list(topics)
         made = self._made.intersection(wanted)
         while True:
-            found = self._described(wanted, deadline - self._clock())
+            found = self._patiently(deadline - self._clock(), partial(self._described, wanted))
             if made <= found.keys() or self._clock() >= deadline:
                 return found
             time.sleep(_LOOK_EVERY_S)
@@ -105,15 +108,25 @@ class KafkaCluster:
             time.sleep(_LOOK_EVERY_S)
 
     def broker_config(self, name: str, timeout_s: float) -> dict[int, str | None]:
-        deadline = self._clock() + timeout_s
-        brokers = [str(node.id) for node in self._describe_cluster(timeout_s).nodes]
+        """As `ports.Cluster`: of the brokers that the cluster counts. One that has just died is counted for a while."""
         found: dict[int, str | None] = {}
-        for broker in brokers:  # librdkafka asks each broker for its own settings, one a call
-            config = self._configs(ResourceType.BROKER, [broker], deadline - self._clock())[broker]
-            found[int(broker)] = config.get(name)
-        return found
+
+        def ask(left_s: float) -> dict[int, str | None]:
+            deadline = self._clock() + left_s
+            brokers = [node.id for node in self._describe_cluster(left_s).nodes]
+            for broker in brokers:  # librdkafka asks each broker for its own settings, one a call
+                if broker not in found:
+                    resource = str(broker)
+                    config = self._configs(ResourceType.BROKER, [resource], deadline - self._clock())[resource]
+                    found[broker] = config.get(name)
+            return {broker: found[broker] for broker in brokers}
+
+        return self._patiently(timeout_s, ask)
 
     def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
+        return self._patiently(timeout_s, partial(self._members_of, group))
+
+    def _members_of(self, group: str, timeout_s: float) -> list[GroupMember]:
         asked = self._admin().describe_consumer_groups([group], request_timeout=_positive(timeout_s))
         try:
             answer: ConsumerGroupDescription = _result(asked[group], timeout_s)
@@ -135,6 +148,9 @@ class KafkaCluster:
         ]
 
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
+        return self._patiently(timeout_s, partial(self._committed_of, group, topic))
+
+    def _committed_of(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
         request = [ConsumerGroupTopicPartitions(group)]
         asked = self._admin().list_consumer_group_offsets(request, request_timeout=_positive(timeout_s))
         try:
@@ -151,9 +167,9 @@ class KafkaCluster:
     ) -> dict[tuple[str, int], int]:
         deadline = self._clock() + timeout_s
         # who asks for all of them is told neither of those whose first commit is open, nor that it is
-        asked = {*partitions, *(self._offsets_of(group, None, timeout_s) or {})}
+        asked = {*partitions, *(self._patiently(timeout_s, partial(self._offsets_of, group, None)) or {})}
         while asked:
-            found = self._offsets_of(group, asked, max(0.0, deadline - self._clock()))
+            found = self._patiently(deadline - self._clock(), partial(self._offsets_of, group, asked))
             if found is not None:
                 return found
             if self._clock() >= deadline:
@@ -206,6 +222,17 @@ class KafkaCluster:
         if self._client is None:
             raise ClosedError("this cluster client is closed")
         return self._client
+
+    def _patiently(self, timeout_s: float, ask: Callable[[float], T]) -> T:
+        """What `ask` answers, which is called again while a broker does not: one that dies fails what it was asked."""
+        deadline = self._clock() + timeout_s
+        while True:
+            try:
+                return ask(min(_ATTEMPT_S, deadline - self._clock()))
+            except KafkaUnavailableError:
+                if self._clock() + _LOOK_EVERY_S >= deadline:
+                    raise
+                time.sleep(_LOOK_EVERY_S)
 
     def _describe_cluster(self, timeout_s: float) -> DescribeClusterResult:
         try:

@@ -7,6 +7,7 @@ Every one can run in a place of its own: with an address of its own, behind a co
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import signal
@@ -20,8 +21,12 @@ from pathlib import Path
 
 from tests.chaos.crash_points import CrashPoints
 
+log = logging.getLogger(__name__)
+
 WAIT_TIMEOUT_S = 300.0
 STOP_TIMEOUT_S = 120.0
+LAST_CHARACTERS = 3000
+"""Of a log, where somebody is told how a process ended."""
 _LOOK_EVERY_S = 0.02
 _SHARES = re.compile(r": (reading from|gave back) (\{.*\}|\[.*\])\n")
 
@@ -149,7 +154,7 @@ class ChildProcess(Process):
         self._is_to_run = True
         if ready:
             wait_for(lambda: self.progress() > before or not self.running, f"{self.name}'s start")
-            assert self.running, f"{self.name} ended:\n{self.log()[-3000:]}"
+            assert self.running, f"{self.name} ended:\n{self.log()[-LAST_CHARACTERS:]}"
 
     def stop(self) -> None:
         self.note_end()
@@ -161,7 +166,7 @@ class ChildProcess(Process):
         code = self._child.wait(STOP_TIMEOUT_S)
         # one that is only being started knows nothing of signals yet
         still_starting = self.progress() == self._progress_before and code == -signal.SIGTERM
-        assert code == 0 or still_starting, f"{self.name} ended with {code}:\n{self.log()[-3000:]}"
+        assert code == 0 or still_starting, f"{self.name} ended with {code}:\n{self.log()[-LAST_CHARACTERS:]}"
 
     def kill(self) -> None:
         self.note_end()
@@ -177,10 +182,16 @@ class ChildProcess(Process):
         assert self._child is not None
         code, reached = self._child.returncode, self.crash_points.crashed_at
         assert (code, reached) == (-signal.SIGKILL, point), (
-            f"{self._how_it_ended()}, at {reached or 'no point'} instead of {point!r}:\n{self.log()[-3000:]}"
+            f"{self._how_it_ended()}, at {reached or 'no point'} instead of {point!r}:\n{self.log()[-LAST_CHARACTERS:]}"
         )
         self.crash_points.disarm()
         self._is_to_run = False
+
+    def note_end(self) -> None:
+        noted = len(self.ended_by_itself)
+        super().note_end()
+        for how in self.ended_by_itself[noted:]:
+            log.error("%s by itself, having logged last:\n%s", how, self.log()[-LAST_CHARACTERS:])
 
     def _how_it_ended(self) -> str:
         assert self._child is not None

@@ -20,7 +20,7 @@ from tests.chaos.crash_points import CrashPoints
 CrashPoints(pathlib.Path(sys.argv[1])).reached("applied")
 signal.pause()
 """
-FAILS = "import sys; sys.exit(3)"
+FAILS = "import sys; print('in vain'); sys.exit(3)"
 WAITS = "import signal; signal.pause()"
 
 
@@ -86,11 +86,14 @@ def test_what_an_earlier_crash_left_counts_for_none(made: list[Child], tmp_path:
     assert child.crash_points.crashed_at == ""
 
 
-def test_an_end_by_itself_is_noted_and_one_that_was_asked_for_is_not(made: list[Child], tmp_path: Path) -> None:
+def test_an_end_by_itself_is_noted_and_one_that_was_asked_for_is_not(
+    made: list[Child], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     child = started(made, tmp_path, FAILS)
     wait_for(lambda: not child.running, "its end")
     child.start(ready=False)
     assert child.ended_by_itself == ["child-1 ended with 3"]
+    assert caplog.messages == ["child-1 ended with 3 by itself, having logged last:\nin vain\n"]
     wait_for(lambda: not child.running, "its end")
     child.kill()
     assert child.ended_by_itself == ["child-1 ended with 3"] * 2

@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 
 from journal.cli.kafka import app
 from journal.errors import EmbeddedKafkaError
+from journal.kafka.client_cluster import KafkaCluster
+from journal.kafka.client_settings import ClientSettings
 from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.embedded_process import ProcessId, start_time, wait_until
 from tests.support.brokers import JVM_OPTIONS
@@ -130,6 +132,8 @@ def test_three_brokers_go_on_when_one_is_killed_and_take_it_back(tmp_path: Path)
     with EmbeddedKafka(tmp_path / "kafka", brokers=3, attached=True, jvm_options=JVM_OPTIONS) as three:
         topic = make_topic(three.bootstrap_servers, replication=3)
         three.kill(3)
+        cluster = KafkaCluster(ClientSettings(three.bootstrap_servers, {}))
+        assert cluster.broker_config("node.id", 15.0).keys() == {1, 2}, "the others count a dead one for a while"
         write(three.bootstrap_servers, topic, b"without the third")
         assert [broker.state for broker in three.status().brokers] == ["running", "running", "stopped"]
         three.restart_broker(3)

@@ -1,12 +1,17 @@
-"""Brokers that have not heard yet of what another one has made."""
+"""Brokers that have not heard yet of what another one has made, and brokers that die as they are asked."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from journal.errors import KafkaUnavailableError
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_settings import ClientSettings
 
@@ -62,3 +67,61 @@ def test_one_that_is_missing_for_good_is_left_out() -> None:
     assert cluster.describe(["there", "nobody's"], LIMIT_S).keys() == {"there"}
     cluster._client.left["made"] = 10**6  # type: ignore[union-attr]
     assert cluster.describe(["made", "there"], 0.2).keys() == {"there"}
+
+
+class Dying:
+    """An admin client of a cluster in which a broker has just died: it is counted until the cluster was asked again so
+    often, and whatever it is asked fails as librdkafka has it fail."""
+
+    def __init__(self, counted: int) -> None:
+        self.counted = counted
+        self.asked: list[str] = []
+
+    def describe_cluster(self, **_: float) -> Future[Any]:
+        self.counted -= 1
+        brokers = [1, 2, 3] if self.counted >= 0 else [1, 2]
+        return _done(SimpleNamespace(cluster_id="id", nodes=[SimpleNamespace(id=broker) for broker in brokers]))
+
+    def describe_configs(self, resources: list[Any], **_: float) -> dict[Any, Future[Any]]:
+        (resource,) = resources
+        self.asked.append(resource.name)
+        if resource.name == "3":
+            return {resource: _failed(KafkaError._TRANSPORT)}
+        return {resource: _done({"a": SimpleNamespace(value=f"of {resource.name}")})}
+
+    def describe_consumer_groups(self, groups: list[str], **_: float) -> dict[str, Future[Any]]:
+        self.counted -= 1
+        if self.counted >= 0:
+            return {groups[0]: _failed(KafkaError._TRANSPORT)}
+        return {groups[0]: _done(SimpleNamespace(state=None, members=[]))}
+
+
+def _failed(code: int) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_exception(KafkaException(KafkaError(code)))
+    return future
+
+
+def dying(counted: int) -> tuple[KafkaCluster, Dying]:
+    cluster, client = KafkaCluster(ClientSettings("127.0.0.1:1", {})), Dying(counted)
+    cluster._client = client  # type: ignore[assignment]
+    return cluster, client
+
+
+def test_a_broker_that_has_just_died_is_asked_for_its_settings_until_the_cluster_counts_it_no_more() -> None:
+    cluster, client = dying(3)
+    assert cluster.broker_config("a", LIMIT_S) == {1: "of 1", 2: "of 2"}
+    assert client.asked == ["1", "2", "3", "3", "3"]
+
+
+def test_what_a_dying_broker_did_not_answer_is_asked_again() -> None:
+    cluster, _ = dying(2)
+    assert cluster.group_members("group", LIMIT_S) == []
+
+
+def test_nobody_is_asked_for_longer_than_was_said() -> None:
+    cluster, _ = dying(10**6)
+    began = time.monotonic()
+    with pytest.raises(KafkaUnavailableError, match="settings of 3"):
+        cluster.broker_config("a", 0.3)
+    assert time.monotonic() - began < LIMIT_S
