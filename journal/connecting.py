@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Callable
+from typing import TypeVar
 
 from journal.config import Settings
-from journal.errors import TopicError
+from journal.errors import KafkaUnavailableError, TopicError
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Cluster, Kafka
 from journal.local.ports import LocalStore
 from journal.replica import Replica, copy_identity
 from journal.v1.journal_pb2 import Identity
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+START_ATTEMPTS = 4
+"""How often a service that starts asks Kafka, each time for `request_timeout_ms`: a minute in all. Machines start
+together, and where the controller died another has to be elected, and to count the dead one out, before all answer."""
 
 
 def wall_ms() -> float:
@@ -55,3 +66,13 @@ def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: Lo
     )
     replica.open(timeout_s)
     return replica
+
+
+def patiently(start: Callable[[], T]) -> T:
+    """What `start` gives, which is called again while Kafka does not answer. Raises what it raises."""
+    for _ in range(START_ATTEMPTS - 1):
+        try:
+            return start()
+        except KafkaUnavailableError as error:
+            log.warning("Kafka does not answer, and is asked again: %s", error)
+    return start()

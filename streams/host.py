@@ -15,6 +15,7 @@ from typing import Any
 from mode import Service
 
 from journal.config import Settings
+from journal.connecting import patiently
 from journal.errors import ConfigError, CorruptionError, TopicError
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Kafka
@@ -108,7 +109,7 @@ class JournalHost(Service):
     def _open(self, calls: AgentCalls) -> WorkerShell | None:
         settings, kafka = self.settings, self._kafka
         timeout_s = settings.request_timeout_ms / 1000
-        rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s)
+        rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
         identity = rows.require_identity(settings.journal)
         self._check_outputs(timeout_s)
         slot = self._slot = take_slot(settings.directory / settings.journal, self._name)
@@ -120,7 +121,8 @@ class JournalHost(Service):
             self._operations = OperationAgents(self.operation_agents, calls)
         if self.change_agents:
             self._changes = self._make_changes(identity, slot, calls, timeout_s)
-        worker = make_worker(kafka, settings, identity, slot, standby=self._standby, tell=self._operations)
+        tell = self._operations
+        worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=self._standby, tell=tell))
         self._shell = AgentShell(worker, self._changes)
         return with_trims(self._shell, kafka, settings, rows)
 

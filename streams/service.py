@@ -8,6 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from journal.config import Settings
+from journal.connecting import patiently
 from journal.kafka.control import table_topic, wal_topic, worker_group
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
@@ -53,7 +54,7 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
     gc.set_threshold(*GC_THRESHOLDS)
     kafka = kafka_of(settings)
     timeout_s = settings.request_timeout_ms / 1000
-    rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s)
+    rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
     slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
     try:
         identity = rows.require_identity(settings.journal)
@@ -61,7 +62,7 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
             "worker %s of journal %s (%d shards) at %s, local copies in %s",
             *(settings.node, settings.journal, identity.shards, settings.bootstrap_servers, slot.path),
         )
-        worker = make_worker(kafka, settings, identity, slot, standby=standby)
+        worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=standby))
         run_worker(with_trims(worker, kafka, settings, rows), source_settings(settings, slot.path.name))
         log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:

@@ -1,4 +1,4 @@
-"""The only broker dies under load, and is restarted: a lone node and its worker survive it."""
+"""The only broker dies, and is restarted: a lone node and its worker survive it, and wait for it as they start."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.embedded_process import wait_until
 from tests.support.judgement import judge, settings_of
+from tests.support.machines import Machine, node
 from tests.support.nodes import NodeProcess
 from tests.support.processes import WorkerProcess, new_journal
 
@@ -22,19 +24,35 @@ def test_a_lone_node_survives_a_restart_of_the_only_broker(kafka: EmbeddedKafka,
     bootstrap = kafka.bootstrap_servers
     journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
     worker = WorkerProcess(bootstrap, journal, tmp_path / "worker")
-    with worker.start(ready=False), NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node:
+    with worker.start(ready=False), NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as lone:
         try:
-            node.start().wait_for('{"done":', count=500)
+            lone.start().wait_for('{"done":', count=500)
             kafka.kill(1)
         finally:
             kafka.start()
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 500)
-        node.stop()
-        (activation,) = node.activations()
+        lone.wait_for('{"done":', count=lone.history().count('{"done":') + 500)
+        lone.stop()
+        (activation,) = lone.activations()
         assert activation.critical == []
-        resolved = {line["done"] for line in map(json.loads, node.history().splitlines()) if "done" in line}
+        resolved = {line["done"] for line in map(json.loads, lone.history().splitlines()) if "done" in line}
         settled = {line["tx"] for line in activation.submitted if line["op"] in ("commit", "prepare")}
         expected = {line["n"] for line in activation.submitted if line.get("tx", 0) in settled | {0}}
         assert expected <= resolved
         judge(settings_of(bootstrap, journal, tmp_path / "judge"), [activation])
         assert worker.terminate() == 0
+
+
+def test_a_node_and_its_worker_that_start_before_the_broker_wait_for_it(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    bootstrap = kafka.bootstrap_servers
+    journal = new_journal(bootstrap, 1, directory=tmp_path / "command")
+    kafka.kill(1)
+    machine = Machine(bootstrap, journal, tmp_path, "early", {"KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "4000"})
+    try:
+        assert wait_until(lambda: "Kafka does not answer, and is asked again" in machine.log_file.read_text(), 60.0)
+        kafka.start()
+        machine.wait("active", lambda status: node(status, "early")["role"] == "active")
+        machine.process.terminate()
+        assert machine.process.wait(60.0) == 0
+    finally:
+        machine.process.kill()
+        kafka.start()

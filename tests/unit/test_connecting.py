@@ -1,0 +1,47 @@
+"""Services that start while Kafka does not answer."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from journal.connecting import START_ATTEMPTS, patiently
+from journal.errors import KafkaUnavailableError, TopicError
+
+
+class Starting:
+    """What starts once Kafka has been asked so often."""
+
+    def __init__(self, after: int, error: Exception) -> None:
+        self.left = after
+        self.error = error
+        self.asked = 0
+
+    def __call__(self) -> str:
+        self.asked += 1
+        self.left -= 1
+        if self.left >= 0:
+            raise self.error
+        return "started"
+
+
+def test_a_service_asks_again_while_kafka_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
+    start = Starting(START_ATTEMPTS - 1, KafkaUnavailableError("no controller"))
+    with caplog.at_level(logging.WARNING):
+        assert patiently(start) == "started"
+    assert caplog.messages == ["Kafka does not answer, and is asked again: no controller"] * (START_ATTEMPTS - 1)
+
+
+def test_it_gives_up_in_the_end() -> None:
+    start = Starting(START_ATTEMPTS, KafkaUnavailableError("no controller"))
+    with pytest.raises(KafkaUnavailableError):
+        patiently(start)
+    assert start.asked == START_ATTEMPTS
+
+
+def test_what_asking_again_does_not_mend_is_raised_at_once() -> None:
+    start = Starting(1, TopicError("there is no journal"))
+    with pytest.raises(TopicError):
+        patiently(start)
+    assert start.asked == 1
