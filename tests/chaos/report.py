@@ -114,9 +114,9 @@ class Report:
 
 
 def longest_gap(times: Sequence[float], start: float, end: float) -> float:
-    """The longest time without one of the sorted `times` that begins between `start` and `end`."""
+    """The longest time between `start` and `end` without one of the sorted `times`."""
     points = [start, *times[bisect_right(times, start) :]]
-    return max((later - earlier for earlier, later in pairwise(points) if earlier < end), default=0.0)
+    return max((min(later, end) - earlier for earlier, later in pairwise(points) if earlier < end), default=0.0)
 
 
 def percentile(times: Sequence[float], share: float) -> float:
