@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from journal.config import Settings
-from journal.errors import KafkaUnavailableError, TopicError
+from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Cluster, Kafka
@@ -68,11 +68,14 @@ def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: Lo
     return replica
 
 
-def patiently(start: Callable[[], T]) -> T:
-    """What `start` gives, which is called again while Kafka does not answer. Raises what it raises."""
+def patiently(start: Callable[[], T], *, given_up: Callable[[], bool] = lambda: False) -> T:
+    """What `start` gives, which is called again while Kafka does not answer, and nobody has given it up. Raises what it
+    raises."""
     for _ in range(START_ATTEMPTS - 1):
         try:
             return start()
-        except KafkaUnavailableError as error:
+        except (KafkaUnavailableError, DeadlineError) as error:
+            if given_up():
+                raise
             log.warning("Kafka does not answer, and is asked again: %s", error)
     return start()

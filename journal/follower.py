@@ -54,6 +54,8 @@ class Fitness:
     """Offsets of the table that the copy lacked when last looked."""
     lag_ms: int
     """How long ago the copy had all that was in the table."""
+    built: bool = False
+    """Whether the copy can be read. An activation waits at its gate until it can."""
 
 
 class Follower:
@@ -120,7 +122,8 @@ class Follower:
     def _meet(self, error: Exception, pause_s: float) -> None:
         self._met = error
         self._tables.suspect(error)
-        self.fitness = replace(self.fitness, fit=False, why_not=str(error))
+        built = self.fitness.built and self._tables.condition is not Condition.DAMAGED
+        self.fitness = replace(self.fitness, fit=False, why_not=str(error), built=built)
         self._stop.wait(pause_s)
 
     def _turn(self) -> None:
@@ -182,7 +185,7 @@ class Follower:
         else:
             lag_ms = int((now - self._whole_at) * 1000)
         why_not = self._why_not(behind, lag_ms)
-        self.fitness = Fitness(not why_not, why_not, behind, lag_ms)
+        self.fitness = Fitness(not why_not, why_not, behind, lag_ms, replica.readable)
 
     def _why_not(self, behind: int, lag_ms: int) -> str:
         following = self._following

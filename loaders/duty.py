@@ -56,6 +56,8 @@ class StandbyFacts:
     member: bool = False
     granted: bool = False
     fit: bool = False
+    built: bool = False
+    """The local copy can be read."""
     rested: bool = True
     """No activation of its own has failed just now."""
     others_fit: Sequence[str] = ()
@@ -105,7 +107,8 @@ class Duty:
 
     def standby(self, facts: StandbyFacts) -> Decision:
         """A fit standby belongs to the group. One that is not leaves the duty to those that are, unless there is none,
-        or none of them takes over for `lone_start_s`."""
+        or none of them takes over for `lone_start_s`. While its copy is being built it would only wait at its gate, and
+        one that becomes fit meanwhile for it."""
         newest = facts.newest
         if facts.rested and newest is not None and newest.released and newest.to == self._name:
             return Decision(Act.ACTIVATE, f"node {newest.node} handed over to this one")
@@ -116,7 +119,7 @@ class Duty:
                 return Decision(Act.JOIN, "fit" if facts.fit else "no standby that is fit takes over")
             return Decision(Act.LEAVE, f"not fit, and {', '.join(facts.others_fit)} is")
         vacancy = self._vacancy(facts)
-        if facts.granted and facts.rested and vacancy:
+        if facts.granted and facts.rested and facts.built and vacancy:
             return Decision(Act.ACTIVATE, vacancy)
         if self._fail_back and not vacancy and not facts.activating and self._may_ask(facts):
             return Decision(Act.ASK, "this node is preferred")

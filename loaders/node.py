@@ -16,7 +16,7 @@ from types import TracebackType
 
 from journal.activation import Progress
 from journal.config import Settings
-from journal.connecting import kafka_of, patiently
+from journal.connecting import kafka_of
 from journal.copy import TableCopy
 from journal.errors import DeadlineError, JournalError, StateError
 from journal.loading import Loader
@@ -79,7 +79,7 @@ class Node:
         slot = take_slot(settings.directory / settings.journal, "node")
         copy = TableCopy(settings, copy_name=f"{slot.path.name}/tables", kafka=kafka)
         try:
-            rows = patiently(copy.open)
+            rows = copy.open()
         except BaseException:
             slot.release()
             raise

@@ -17,6 +17,7 @@ from journal.activation import FENCE_STEP, Progress
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError
+from journal.follower import Fitness
 from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import HAND_OVER_KEY, ControlRows, control_topic, node_group, node_key
@@ -98,8 +99,8 @@ class NodeLife:
         self._failures = 0
         self._rest_until = 0.0
         self._decided_at = LONG_AGO
-        self._decided_fit = False
-        """When it was last decided to activate, and whether it was fit: a copy that is lent is not."""
+        self._decided_on = copy.fitness()
+        """When it was last decided to activate, and how fit it was: a copy that is lent is not."""
         self._report_at = 0.0
         self._active: ActiveNode | None = None
         self._critical: list[JournalError] = []
@@ -159,16 +160,17 @@ class NodeLife:
                     request=self._request(),
                 )
             )
-        return self._duty.standby(self._standby_facts(fit=self._copy.fitness().fit))
+        return self._duty.standby(self._standby_facts(self._copy.fitness()))
 
-    def _standby_facts(self, *, fit: bool) -> StandbyFacts:
+    def _standby_facts(self, fitness: Fitness) -> StandbyFacts:
         outlook, membership = self._outlook, self._membership
         return StandbyFacts(
             newest=outlook.newest,
             still_s=outlook.look_at_wal(),
             member=membership is not None,
             granted=membership is not None and membership.granted,
-            fit=fit,
+            fit=fitness.fit,
+            built=fitness.built,
             rested=time.monotonic() >= self._rest_until,
             others_fit=outlook.others_fit,
             active_preferred=outlook.active_preferred,
@@ -242,7 +244,7 @@ class NodeLife:
     def _activate(self, reason: str) -> None:
         silence_ms = self._outlook.look_at_wal() * 1000
         self._become(Role.ACTIVATING, reason)
-        self._decided_at, self._decided_fit = Moment.now(), self._copy.fitness().fit
+        self._decided_at, self._decided_on = Moment.now(), self._copy.fitness()
         self._critical = []
         journal = BlockingJournal(
             self._settings, copy=self._copy, on_critical=self._critical.append, progress=self._show
@@ -284,7 +286,7 @@ class NodeLife:
         if self._decided_at.age_s < _DECIDED_COUNTS_S:
             return
         self._outlook.catch_up()
-        facts = self._standby_facts(fit=self._decided_fit)
+        facts = self._standby_facts(self._decided_on)
         if self._duty.standby(facts).act is not Act.ACTIVATE:
             raise _OvertakenError("this node had to wait for its local copy, and is not to activate any more")
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from mode import Service
 
@@ -39,6 +39,8 @@ from streams.view import GlobalView, StateLoader
 from streams.worker import Worker
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class JournalHost(Service):
@@ -109,7 +111,7 @@ class JournalHost(Service):
     def _open(self, calls: AgentCalls) -> WorkerShell | None:
         settings, kafka = self.settings, self._kafka
         timeout_s = settings.request_timeout_ms / 1000
-        rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
+        rows = self._patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
         identity = rows.require_identity(settings.journal)
         self._check_outputs(timeout_s)
         slot = self._slot = take_slot(settings.directory / settings.journal, self._name)
@@ -122,9 +124,12 @@ class JournalHost(Service):
         if self.change_agents:
             self._changes = self._make_changes(identity, slot, calls, timeout_s)
         tell = self._operations
-        worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=self._standby, tell=tell))
+        worker = self._patiently(lambda: make_worker(kafka, settings, identity, slot, standby=self._standby, tell=tell))
         self._shell = AgentShell(worker, self._changes)
         return with_trims(self._shell, kafka, settings, rows)
+
+    def _patiently(self, start: Callable[[], T]) -> T:
+        return patiently(start, given_up=lambda: self.should_stop)
 
     def _check_outputs(self, timeout_s: float) -> None:
         """Raises TopicError for a topic of an agent's that is not there: a checkpoint must not find out."""

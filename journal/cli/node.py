@@ -81,7 +81,8 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
     from journal.cli.node_handover import wait_for_successor
     from journal.cli.node_store import StoreOwner
     from journal.cli.node_worker import running_worker
-    from journal.errors import StateError
+    from journal.connecting import patiently
+    from journal.errors import OperatingError, StateError
     from journal.roles import Role
     from loaders.node import Node
 
@@ -98,7 +99,13 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
             on_fenced=owner.on_fenced,
             progress=LoggedProgress(),
         )
-        ending.enter_context(serving)
+        try:
+            patiently(serving.start, given_up=stop.is_set)
+        except OperatingError:
+            if stop.is_set():
+                return
+            raise
+        ending.callback(serving.close)
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
         while not stop.wait(_LOOK_S):
             if serving.role is Role.STOPPED:

@@ -71,11 +71,14 @@ class WorkerChild:
         pause_s = _PAUSE_S
         while not self._stop.is_set():
             began = time.monotonic()
-            status = self._run_once()
+            try:
+                how = f"ended with {self._run_once()}"
+            except OSError as error:
+                how = f"cannot be started: {error}"
             if self._stop.is_set():
                 return
             pause_s = _PAUSE_S if time.monotonic() - began > _LASTING_S else min(2 * pause_s, _PAUSE_MAX_S)
-            log.error("the worker ended with %d; it is started again in %g s", status, pause_s)
+            log.error("the worker %s; it is started again in %g s", how, pause_s)
             self._stop.wait(pause_s)
 
     def _run_once(self) -> int:

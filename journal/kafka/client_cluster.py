@@ -38,7 +38,8 @@ T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.05
 _ATTEMPT_S = 5.0
-"""A broker that says nothing is asked no longer: then perhaps another one is, or the cluster counts it no more."""
+"""A broker that says nothing is first asked for so long: then perhaps another one is, or the cluster counts it no more.
+Each time for twice as long, so that one that is slow has the time it was given."""
 _ANSWER_MARGIN_S = 1.0
 """librdkafka ends a request at its own time-out; the wait for its future is only a second line."""
 
@@ -95,14 +96,9 @@ class KafkaCluster:
     ) -> None:
         deadline = self._clock() + timeout_s
         new = NewTopic(topic, partitions, replication, config=dict(config))
-        asked = self._admin().create_topics([new], request_timeout=timeout_s, operation_timeout=timeout_s)
-        try:
-            asked[topic].result(timeout_s + _ANSWER_MARGIN_S)
-        except KafkaException as error:
-            if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise operating_error(f"create topic {topic}", error_of(error)) from error
+        self._patiently(timeout_s, partial(self._create, new))
         self._made.add(topic)
-        while not self._has_leaders(topic, deadline - self._clock()):
+        while not self._patiently(deadline - self._clock(), partial(self._has_leaders, topic)):
             if self._clock() >= deadline:
                 raise KafkaUnavailableError(f"topic {topic} has no leaders after {timeout_s} s")
             time.sleep(_LOOK_EVERY_S)
@@ -225,14 +221,15 @@ class KafkaCluster:
 
     def _patiently(self, timeout_s: float, ask: Callable[[float], T]) -> T:
         """What `ask` answers, which is called again while a broker does not: one that dies fails what it was asked."""
-        deadline = self._clock() + timeout_s
+        deadline, attempt_s = self._clock() + timeout_s, _ATTEMPT_S
         while True:
             try:
-                return ask(min(_ATTEMPT_S, deadline - self._clock()))
+                return ask(min(attempt_s, deadline - self._clock()))
             except KafkaUnavailableError:
                 if self._clock() + _LOOK_EVERY_S >= deadline:
                     raise
                 time.sleep(_LOOK_EVERY_S)
+                attempt_s *= 2
 
     def _describe_cluster(self, timeout_s: float) -> DescribeClusterResult:
         try:
@@ -258,6 +255,16 @@ class KafkaCluster:
                 if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise operating_error(f"describe topic {name}", error_of(error)) from error
         return found
+
+    def _create(self, new: NewTopic, timeout_s: float) -> None:
+        """Unless it is there, made by an earlier call perhaps whose answer did not come."""
+        limit_s = _positive(timeout_s)
+        asked = self._admin().create_topics([new], request_timeout=limit_s, operation_timeout=limit_s)
+        try:
+            _result(asked[new.topic], timeout_s)
+        except KafkaException as error:
+            if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise operating_error(f"create topic {new.topic}", error_of(error)) from error
 
     def _has_leaders(self, topic: str, timeout_s: float) -> bool:
         described = self._topics([topic], timeout_s).get(topic)

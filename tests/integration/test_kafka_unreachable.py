@@ -1,18 +1,23 @@
-"""What each client says when no broker is there. Needs none."""
+"""What each client says when no broker is there, and how a node waits for one. Needs none."""
 
 from __future__ import annotations
 
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from journal.errors import KafkaUnavailableError
 from journal.kafka.clients import KafkaClients
+from journal.kafka.embedded_process import wait_until
 from journal.kafka.ports import RetriableProducerError, Sent
+from tests.support.processes import COMMAND, command_env
 
 SHORT_S = 0.3
+LIMIT_S = 30.0
 
 
 @pytest.fixture
@@ -66,3 +71,15 @@ def test_a_reader_waits_an_outage_out_before_it_says_so(nowhere: KafkaClients) -
     with pytest.raises(KafkaUnavailableError):
         read_for_half_a_minute()
     assert time.monotonic() >= began + 0.5
+
+
+def test_a_node_that_waits_for_kafka_at_its_start_ends_when_it_is_told_to(tmp_path: Path) -> None:
+    env = command_env("127.0.0.1:1", "nowhere", tmp_path / "node", {"KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "1000"})
+    log = tmp_path / "log"
+    with log.open("wb") as out, subprocess.Popen([str(COMMAND), "node"], stdout=out, stderr=out, env=env) as node:
+        try:
+            assert wait_until(lambda: "is asked again" in log.read_text(), LIMIT_S), log.read_text()
+            node.terminate()
+            assert node.wait(LIMIT_S) == 0, log.read_text()
+        finally:
+            node.kill()

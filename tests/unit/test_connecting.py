@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from journal.connecting import START_ATTEMPTS, patiently
-from journal.errors import KafkaUnavailableError, TopicError
+from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
 
 
 class Starting:
@@ -31,6 +31,13 @@ def test_a_service_asks_again_while_kafka_does_not_answer(caplog: pytest.LogCapt
     with caplog.at_level(logging.WARNING):
         assert patiently(start) == "started"
     assert caplog.messages == ["Kafka does not answer, and is asked again: no controller"] * (START_ATTEMPTS - 1)
+
+
+def test_it_asks_no_more_once_it_was_given_up() -> None:
+    start = Starting(2, DeadlineError("the control rows"))
+    with pytest.raises(DeadlineError):
+        patiently(start, given_up=lambda: start.asked == 2)
+    assert start.asked == 2
 
 
 def test_it_gives_up_in_the_end() -> None:

@@ -97,7 +97,7 @@ class Standby:
 
     def wait_until_fit(self) -> None:
         self.answer()
-        assert self.wait(lambda now: now.fit) == Fitness(True, "", 0, 0)
+        assert self.wait(lambda now: now.fit) == Fitness(True, "", 0, 0, built=True)
 
 
 @pytest.fixture
@@ -109,7 +109,9 @@ def standby(tmp_path: Path) -> Standby:
 def test_a_standby_is_unfit_until_its_copy_is_built(standby: Standby) -> None:
     with standby.followed(FIT_LAG_MS):
         building = standby.wait(lambda now: now.lag_offsets == 1)
-        assert (building.fit, building.why_not) == (False, "the copy is being built: 1 offsets are left")
+        assert not building.fit
+        assert not building.built
+        assert building.why_not == "the copy is being built: 1 offsets are left"
         standby.wait_until_fit()
 
 
@@ -120,6 +122,7 @@ def test_a_standby_that_is_behind_for_longer_than_it_may_is_unfit_until_it_has_c
         standby.mark(2)
         behind = standby.wait(lambda now: not now.fit)
         assert behind.lag_ms > SHORT_MS
+        assert behind.built
         assert (behind.lag_offsets, behind.why_not) == (1, f"the copy is 1 offsets and {behind.lag_ms} ms behind")
         standby.wait_until_fit()
 

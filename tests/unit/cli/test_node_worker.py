@@ -1,18 +1,22 @@
-"""The worker of `node --with-worker`: the command line that makes it one of the node's."""
+"""The worker of `node --with-worker`: the command line that makes it one of the node's, and what starts it again."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 
 import pytest
 
+from journal.cli import node_worker
 from journal.cli.common import Chosen
-from journal.cli.node_worker import worker_command
+from journal.cli.node_worker import running_worker, worker_command
 from journal.config import Settings
+from journal.kafka.embedded_process import wait_until
 
 CHILD = [sys.executable, "-m", "journal.cli.child"]
 ITS_JOURNAL = ["-b", "b:1", "-j", "orders"]
+LIMIT_S = 30.0
 
 
 def command(
@@ -38,3 +42,18 @@ def test_it_logs_as_the_node_does(as_json: bool, verbose: bool) -> None:
     before, behind = line[len(CHILD) : line.index("worker")], line[line.index("worker") :]
     assert before == (["--verbose"] if verbose else [])
     assert ("--json" in behind) is as_json
+
+
+def test_one_that_cannot_be_started_now_is_started_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_worker, "_PAUSE_S", 0.05)
+    program, ran = tmp_path / "worker", tmp_path / "ran"
+    with caplog.at_level(logging.INFO), running_worker([str(program)]):
+        assert wait_until(lambda: "cannot be started" in caplog.text, LIMIT_S)
+        replacing = tmp_path / "new"
+        replacing.write_text(f"#!/bin/sh\ntouch {ran}\nread _\n")
+        replacing.chmod(0o700)
+        replacing.rename(program)
+        assert wait_until(ran.exists, LIMIT_S)
+    assert f"the worker cannot be started: [Errno 2] No such file or directory: '{program}'" in caplog.text

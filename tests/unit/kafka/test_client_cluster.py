@@ -76,6 +76,7 @@ class Dying:
     def __init__(self, counted: int) -> None:
         self.counted = counted
         self.asked: list[str] = []
+        self.topics_asked = 0
 
     def describe_cluster(self, **_: float) -> Future[Any]:
         self.counted -= 1
@@ -88,6 +89,18 @@ class Dying:
         if resource.name == "3":
             return {resource: _failed(KafkaError._TRANSPORT)}
         return {resource: _done({"a": SimpleNamespace(value=f"of {resource.name}")})}
+
+    def create_topics(self, topics: list[Any], **_: float) -> dict[str, Future[Any]]:
+        self.counted -= 1
+        code = KafkaError.NOT_CONTROLLER if self.counted >= 0 else KafkaError.TOPIC_ALREADY_EXISTS
+        return {topic.topic: _failed(code) for topic in topics}
+
+    def describe_topics(self, topics: Any, **_: Any) -> dict[str, Future[Any]]:
+        self.topics_asked += 1
+        if self.topics_asked == 1:
+            return {name: _failed(KafkaError._TRANSPORT) for name in topics.topic_names}
+        part = SimpleNamespace(leader=1, replicas=[1])
+        return {name: _done(SimpleNamespace(partitions=[part])) for name in topics.topic_names}
 
     def describe_consumer_groups(self, groups: list[str], **_: float) -> dict[str, Future[Any]]:
         self.counted -= 1
@@ -117,6 +130,33 @@ def test_a_broker_that_has_just_died_is_asked_for_its_settings_until_the_cluster
 def test_what_a_dying_broker_did_not_answer_is_asked_again() -> None:
     cluster, _ = dying(2)
     assert cluster.group_members("group", LIMIT_S) == []
+
+
+def test_a_topic_is_made_though_a_broker_dies_meanwhile() -> None:
+    cluster, client = dying(2)
+    cluster.create("made", 1, 1, {}, LIMIT_S)
+    assert (client.counted, client.topics_asked) == (-1, 2)
+
+
+class Slow:
+    """An admin client that answers whoever has time for it."""
+
+    def __init__(self, needs_s: float) -> None:
+        self.needs_s = needs_s
+        self.given_s: list[float] = []
+
+    def describe_cluster(self, *, request_timeout: float) -> Future[Any]:
+        self.given_s.append(request_timeout)
+        if request_timeout < self.needs_s:
+            return _failed(KafkaError._TIMED_OUT)
+        return _done(SimpleNamespace(cluster_id="id"))
+
+
+def test_one_that_is_slow_is_given_more_time_each_time_it_is_asked() -> None:
+    cluster, client = KafkaCluster(ClientSettings("127.0.0.1:1", {})), Slow(12.0)
+    cluster._client = client  # type: ignore[assignment]
+    assert cluster.cluster_id(60.0) == "id"
+    assert client.given_s == [5.0, 10.0, 20.0]
 
 
 def test_nobody_is_asked_for_longer_than_was_said() -> None:

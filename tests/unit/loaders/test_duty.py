@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -19,7 +19,7 @@ LEFT_TO_ME = LastActive(7, OTHER, released=True, to=ME)
 LEFT_TO_THIRD = LastActive(7, OTHER, released=True, to=THIRD)
 MINE = LastActive(7, ME, released=False)
 
-FIT = StandbyFacts(newest=ACTIVE, still_s=0.0, member=True, fit=True)
+FIT = StandbyFacts(newest=ACTIVE, still_s=0.0, member=True, fit=True, built=True)
 GRANTED = replace(FIT, granted=True)
 
 
@@ -59,6 +59,13 @@ STANDBY = {
     "one that is not fit joins if nobody is": (replace(FIT, fit=False, member=False), Act.JOIN),
     "it stays then": (replace(FIT, fit=False), Act.WAIT),
     "it activates then": (replace(GRANTED, fit=False, still_s=2.0), Act.ACTIVATE),
+    "but not before its copy is built": (replace(GRANTED, fit=False, built=False, still_s=2.0), Act.WAIT),
+    "as it would wait longer at its gate": (replace(GRANTED, fit=False, built=False, newest=None), Act.WAIT),
+    "however long that takes, if nobody is active": (replace(GRANTED, fit=False, built=False, still_s=20.0), Act.WAIT),
+    "and then leaves the duty to one that is fit": (
+        replace(GRANTED, fit=False, built=False, others_fit=(THIRD,), still_s=2.0),
+        Act.LEAVE,
+    ),
     "it does not join if another is fit": (replace(FIT, fit=False, member=False, others_fit=(THIRD,)), Act.WAIT),
     "it leaves then": (replace(FIT, fit=False, others_fit=(THIRD,)), Act.LEAVE),
     "even if it holds the duty": (replace(GRANTED, fit=False, others_fit=(THIRD,), still_s=2.0), Act.LEAVE),
@@ -136,16 +143,20 @@ def test_an_active_node(case: str) -> None:
     assert (decision.act, decision.to) == (expected, to), case
 
 
+FITNESS = ((False, False), (False, True), (True, True))
+"""Fit and built: whoever is fit has a copy."""
+
+
 def every_standby() -> list[StandbyFacts]:
     flags = (False, True)
     return [
-        StandbyFacts(newest, still_s, member, granted, fit, rested, others, preferred, request, activating)
-        for newest, still_s, member, granted, fit, rested, others, preferred, request, activating in itertools.product(
+        StandbyFacts(newest, still_s, member, granted, *fitness, rested, others, preferred, request, activating)
+        for newest, still_s, member, granted, fitness, rested, others, preferred, request, activating in product(
             (None, ACTIVE, LEFT, LEFT_TO_ME, LEFT_TO_THIRD, MINE),
             (0.0, 2.0, 5.0, 20.0),
             flags,
             flags,
-            flags,
+            FITNESS,
             flags,
             ((), (THIRD,)),
             flags,
@@ -163,14 +174,15 @@ def test_whatever_it_knows_a_standby_never_activates_while_another_node_writes_o
             assert facts.rested
             assert decision.reason
             named = facts.newest is not None and facts.newest.to == ME
-            assert named or (facts.granted and not facts.activating)
+            assert named or (facts.granted and facts.built and not facts.activating)
             assert facts.newest is None or facts.newest.released or facts.still_s >= SILENCE_S
 
 
-def test_alone_with_the_duty_and_nobody_active_it_always_activates() -> None:
+def test_alone_with_the_duty_a_copy_and_nobody_active_it_always_activates() -> None:
     for facts in every_standby():
         nobody = facts.newest is None or facts.newest == LEFT or facts.still_s >= HANDOVER_S
-        if facts.granted and nobody and facts.rested and not facts.others_fit and not facts.activating:
+        able = facts.granted and facts.built and facts.rested
+        if able and nobody and not facts.others_fit and not facts.activating:
             assert duty().standby(facts).act is Act.ACTIVATE, facts
 
 
