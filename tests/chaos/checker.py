@@ -82,6 +82,9 @@ def check(evidence: Evidence, activations: Mapping[int, Activation]) -> Verdict:
     """All there is to find. The last activation's load is the final one."""
     verdict = Verdict()
     folds = [_fold_shard(shard, evidence, activations, verdict) for shard in range(evidence.shards)]
+    for activation in activations.values():
+        if activation.loaded:
+            _check_told(activation, verdict)
     transactions = Transactions(evidence.shards)
     for epoch in sorted(activations.keys() | {epoch for fold in folds for epoch in fold.effects}):
         activation = activations.get(epoch, Activation(epoch))
@@ -127,6 +130,27 @@ def _fold_shard(shard: int, evidence: Evidence, activations: Mapping[int, Activa
     return fold
 
 
+def _check_told(activation: Activation, verdict: Verdict) -> None:
+    """Everything was told once, and the loader was told how much that was."""
+    where = f"the load of epoch {activation.epoch}"
+    records = [line for line in activation.load if line["type"] == "record"]
+    prepared = [line for line in activation.load if line["type"] == "prepared"]
+    told = Counter([("record", line["id"]) for line in records] + [("transaction", line["tx"]) for line in prepared])
+    for (what, number), times in told.items():
+        if times > 1:
+            verdict.add(Kind.LOAD, f"{where}: {what} {number} was told {times} times")
+    counted = {
+        "type": "complete",
+        "records": len(records),
+        "updates": sum(len(line["updates"]) for line in records),
+        "prepared": len(prepared),
+        "operations": sum(len(line["operations"]) for line in prepared),
+    }
+    completed = [line for line in activation.load if line["type"] == "complete"]
+    if completed != [counted]:
+        verdict.add(Kind.LOAD, f"{where} was completed with {completed}, not {counted}")
+
+
 Told = tuple[dict[int, dict[str, Any]], dict[int, Any]]
 """Records by id and transactions by number, as plain values that can be compared."""
 
@@ -139,6 +163,8 @@ def load_state(load: Iterable[Mapping[str, Any]], shard: int, shards: int) -> To
         if line["type"] == "record":
             if shard_of(line["id"], shards) == shard:
                 records[line["id"]] = {key: line[key] for key in ("kind", "data", "at", "updates")}
+            continue
+        if line["type"] == "complete":
             continue
         own = [Effect(**one) for one in line["operations"] if shard_of(one["id"], shards) == shard]
         is_home = shard_of(line["tx"], shards) == shard

@@ -155,6 +155,7 @@ def run_node(settings: Settings, owner: Owner, notes: Notes, points: CrashPoints
         """Ends at a point."""
 
         def complete(self, counts: LoadCounts) -> None:
+            super().complete(counts)
             points.reached("loaded")
 
     def progress(step: str, done: int, _: int) -> None:

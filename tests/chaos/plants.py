@@ -203,6 +203,23 @@ def _load_order(run: Run) -> None:
     line["at"] = [line["at"][0] + 1, *line["at"][1:]]
 
 
+def _load_twice(run: Run) -> None:
+    """A load tells a record twice."""
+    load = run.last().load
+    load.append(_first(line for line in load if line["type"] == "record"))
+
+
+def _load_prepared_twice(run: Run) -> None:
+    """A load tells a transaction in doubt twice."""
+    load = run.last().load
+    load.append(_first(line for line in load if line["type"] == "prepared"))
+
+
+def _load_miscounted(run: Run) -> None:
+    """A load ends with other counts than those of what it told."""
+    _first(line for line in run.last().load if line["type"] == "complete")["updates"] += 1
+
+
 def _load_empty(run: Run) -> None:
     """The last activation was given nothing."""
     load = run.last().load
@@ -254,6 +271,9 @@ PLANTS: dict[str, tuple[Callable[[Run], None], Kind]] = {
     "a transaction settled by nobody": (_settled_by_nobody, Kind.IN_DOUBT),
     "a load of other data": (_load, Kind.LOAD),
     "a load in another order": (_load_order, Kind.LOAD),
+    "a load tells a record twice": (_load_twice, Kind.LOAD),
+    "a load tells a transaction in doubt twice": (_load_prepared_twice, Kind.LOAD),
+    "a load miscounts": (_load_miscounted, Kind.LOAD),
     "the last load is empty": (_load_empty, Kind.LOAD),
     "a row missing in the tables": (_table, Kind.TABLE),
     "a frame missing": (_wal, Kind.WAL),

@@ -58,6 +58,7 @@ class MadeUp:
         for shard in range(SHARDS):
             activation.load += _load(self._fold(shard).state, shard, self._names())
         activation.load = _merged(activation.load)
+        activation.load.append(_completed(activation.load))
         self.activations[self._epoch] = activation
 
     def submit(self, op: str, id: int = 0, *, tx: int = 0, written: bool = True) -> int:
@@ -191,6 +192,17 @@ def _merged(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
             line = {**line, "operations": merged[key]["operations"] + line["operations"]}
         merged[key] = line
     return list(merged.values())
+
+
+def _completed(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """What a loader would be told last."""
+    counts = {"type": "complete", "records": 0, "updates": 0, "prepared": 0, "operations": 0}
+    for line in lines:
+        counts["records"] += line["type"] == "record"
+        counts["prepared"] += line["type"] == "prepared"
+        counts["updates"] += len(line.get("updates", ()))
+        counts["operations"] += len(line.get("operations", ()))
+    return counts
 
 
 def made_up() -> MadeUp:
