@@ -90,7 +90,12 @@ class Coordinator:
         gtrid = b"%s%s.%x" % (self._prefix, self._instance, next(self._numbers))
         xid = make_xid(FORMAT_ID, gtrid, _STORE)
         self._resource.tpc_begin(xid, timeout_ms=timeout_ms)
-        work = StoreDataManager(self._resource, xid, manager, self._ended)
+        try:
+            work = StoreDataManager(self._resource, xid, manager, self._ended)
+        except BaseException:
+            self._resource.end(xid, failed=True)
+            self._resource.tpc_rollback(xid)
+            raise
         with self._lock:
             self._at_work.add(gtrid)
         try:

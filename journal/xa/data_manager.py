@@ -21,7 +21,7 @@ from journal.errors import JournalError, StateError, XidError
 from journal.xa.branch import BranchState
 from journal.xa.codes import ROLLBACKS
 from journal.xa.ports import Participant, TwoPhaseConnection
-from journal.xa.resource import XaResource
+from journal.xa.resource import Vote, XaResource
 from journal.xa.xid import Xid, text
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,10 @@ class StoreDataManager:
         self._others.append(other)
         self._at_work.add(xid)
         return other
+
+    def drop(self, other: BranchDataManager) -> None:
+        """Nothing was done in a branch, which has ended with its vote: the decision is none of its."""
+        self._others.remove(other)
 
     def left(self, xid: Xid) -> None:
         """A branch is done with, here."""
@@ -176,10 +180,14 @@ class BranchDataManager:
 
     def tpc_vote(self, transaction: object) -> None:
         """First phase. An error is the participant's, and a no."""
-        self.connection.tpc_prepare()
+        if self.connection.tpc_prepare() is Vote.READ_ONLY:
+            self._store.drop(self)
+            self._leave()
 
     def tpc_finish(self, transaction: object) -> None:
         """Second phase. It is decided, so that an error here is no failure: recovery will finish it."""
+        if self._over:
+            return
         try:
             self.connection.tpc_commit()
         except self._participant.errors as error:

@@ -306,6 +306,42 @@ def test_a_store_is_a_participant_of_another(scene: Scene) -> None:
     assert log.messages() == {b"there"}
 
 
+def test_a_store_in_which_nothing_was_done_is_told_nothing_and_owes_nothing(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, resource = opened(MemoryLog())
+    store = Store(resource)
+    coordinator = Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES))
+    work = coordinator.join(scene.manager)
+    scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"here", tx=work.tx)
+    coordinator.enlist(work, store)
+    scene.manager.commit()
+    assert not caplog.records
+    assert scene.log.messages() == {b"here"}
+    assert scene.log.loaded().outcomes == []
+
+
+@pytest.mark.parametrize(
+    ("manager", "timeout_ms", "error"),
+    [
+        (transaction.TransactionManager(explicit=True), math.inf, transaction.interfaces.NoTransaction),
+        (transaction.TransactionManager(), 0, XidError),
+    ],
+    ids=["a manager without a transaction", "a branch that has no time"],
+)
+def test_what_cannot_join_leaves_no_branch(
+    manager: transaction.TransactionManager, timeout_ms: float, error: type[Exception]
+) -> None:
+    log = MemoryLog()
+    journal = MemoryJournal(log)
+    resource = XaResource(journal, journal, log.loaded(), clock_ms=lambda: START_MS, branches_max=1)
+    resource.start()
+    coordinator = Coordinator(resource, "test", [], instance=next(_INSTANCES))
+    for _ in range(2):
+        with pytest.raises(error):
+            coordinator.join(manager, timeout_ms=timeout_ms)
+
+
 @pytest.mark.parametrize(
     ("name", "participants", "instance"),
     [
