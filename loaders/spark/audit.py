@@ -60,6 +60,7 @@ from loaders.spark.fold_frames import (
     shard_facts,
 )
 from loaders.spark.fold_transactions import transaction_counts, transactions_left
+from loaders.spark.readers import begin_of
 from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
 from loaders.spark.wire import with_frame
 
@@ -81,15 +82,21 @@ def audit(
     """Compare a journal's tables with its WAL, and with the archive at a path for what the WAL no longer has.
 
     Both may be written meanwhile: what is compared is up to the marks that are found first. Raises TopicError, RowError
-    and ArchiveError as `archived.joined`, and KafkaUnavailableError.
+    and ArchiveError as `archived.joined`, GapError if the WAL is trimmed meanwhile, and KafkaUnavailableError.
     """
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
     with journal_errors(source.journal):
         # a trim is of a state that the tables had before; and of the WAL all that a mark says is there by then
-        bases = bases_of(spark, source, journal) if archive is None else {}
-        marks = table_marks(table)
-        wal = batch(spark, source, source.wal) if archive is None else joined(spark, source, journal, archive)
+        if archive is None:
+            begin = begin_of(spark, source, journal)
+            bases = bases_of(spark, source, begin)
+            marks = table_marks(table)
+            wal = batch(spark, source, source.wal, starting=begin.offsets)
+        else:
+            bases = {}
+            marks = table_marks(table)
+            wal = joined(spark, source, journal, archive)
         return compare(spark, wal, table, journal, marks=marks, topic=source.wal, bases=bases, kept_max=kept_max)
 
 

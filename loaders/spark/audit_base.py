@@ -20,8 +20,8 @@ from journal.verify.state import fingerprint, pack_record, pack_update
 from loaders.spark.audit_compare import found_records
 from loaders.spark.fold import by_shard
 from loaders.spark.fold_frames import fingerprinted
-from loaders.spark.readers import trimmed_starts
-from loaders.spark.source import JournalIdentity, JournalSource, control
+from loaders.spark.readers import Begin
+from loaders.spark.source import JournalSource, control
 from loaders.spark.wire import table_of
 
 _NO_FRAMES: Mapping[str, Any] = {
@@ -47,13 +47,12 @@ _ADDED_UP = ("stale", "skipped")
 _PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint, data binary, shards int"
 
 
-def bases_of(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> dict[int, Base]:
+def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, Base]:
     """By shard, what its fold begins with; the others' WAL has its first frame, or was trimmed by nobody's `trim`."""
-    starts = trimmed_starts(spark, source, journal)
-    if not starts:
+    if not begin.trimmed:
         return {}
     trims = control(spark, source).trims
-    found = {shard: base_of(trims.get(shard), start) for shard, start in starts.items()}
+    found = {shard: base_of(trims.get(shard), begin.offsets[shard]) for shard in sorted(begin.trimmed)}
     return {shard: base for shard, base in found.items() if base is not None}
 
 

@@ -181,12 +181,24 @@ def readable_start(
     return starting if starting is not None else {shard: row["offset"] for shard, row in first.items()}
 
 
-def trimmed_starts(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> dict[int, int]:
-    """Where the WAL begins, of each shard that does not begin with its first frame any more."""
+class Begin(NamedTuple):
+    """Where the WAL begins."""
+
+    offsets: dict[int, int]
+    """Of each shard; `EARLIEST` of one that has no record. Who reads from here is told of what is trimmed meanwhile."""
+    trimmed: frozenset[int]
+    """The shards that do not begin with their first frame any more."""
+
+
+def begin_of(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> Begin:
+    """Where the WAL begins now."""
+    shards = range(journal.shards)
     if _is_there(spark, source, journal):
-        return {}
-    firsts = _first_frames(spark, source, range(journal.shards), None)
-    return {shard: row["offset"] for shard, row in firsts.items() if row["offset"] and row["number"] != 1}
+        return Begin(dict.fromkeys(shards, 0), frozenset())
+    firsts = _first_frames(spark, source, shards, None)
+    trimmed = (shard for shard, row in firsts.items() if row["offset"] and row["number"] != 1)
+    offsets = {shard: firsts[shard]["offset"] if shard in firsts else EARLIEST for shard in shards}
+    return Begin(offsets, frozenset(trimmed))
 
 
 def _with_archive(spark: SparkSession, source: JournalSource, archive: str | bool, *, bounded: bool) -> Wal:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from typer import Exit
 from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.cli.verify_spark import show
 from journal.config import Settings
+from journal.errors import GapError
 from journal.journal import BlockingJournal
 from journal.kafka.control import read_control, table_topic
 from journal.runtime import kafka_of, no_progress, wall_ms
@@ -144,7 +146,11 @@ def test_a_difference_says_what_should_be_and_what_is(report: Report) -> None:
 
 @pytest.mark.kafka
 def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behind_a_trim(
-    spark: SparkSession, bootstrap: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    bootstrap: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=2)
     with running_worker(settings):
@@ -165,7 +171,16 @@ def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behi
         with BlockingJournal(settings, copy_name="second") as journal:
             journal.activate(Collected())
             journal.delete(30 << 10).wait()
-        starts = trimmed(settings)
+        starts: dict[int, int] = {}
+
+        def trim_and_tell(table: DataFrame) -> Mapping[int, Row]:
+            starts.update(trimmed(settings))
+            return table_marks(table)
+
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr("loaders.spark.audit.table_marks", trim_and_tell)
+            with pytest.raises(GapError):
+                audit(spark, JournalSource.from_settings(settings))
         assert min(starts.values()) > 0
         with BlockingJournal(settings, copy_name="third") as journal:
             journal.activate(Collected())
