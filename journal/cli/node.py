@@ -81,8 +81,7 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
     from journal.cli.node_handover import wait_for_successor
     from journal.cli.node_store import StoreOwner
     from journal.cli.node_worker import running_worker
-    from journal.connecting import patiently
-    from journal.errors import OperatingError, StateError
+    from journal.errors import StateError
     from journal.roles import Role
     from loaders.node import Node
 
@@ -90,7 +89,6 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
         owner = ending.enter_context(StoreOwner(settings))
         if worker is not None:
             ending.enter_context(running_worker(worker))
-            ending.callback(wait_for_successor, settings)
         serving = Node(
             settings,
             loader=owner.loader,
@@ -99,17 +97,29 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
             on_fenced=owner.on_fenced,
             progress=LoggedProgress(),
         )
-        try:
-            patiently(serving.start, given_up=stop.is_set)
-        except OperatingError:
-            if stop.is_set():
-                return
-            raise
+        if not _started(serving, stop):
+            return
+        if worker is not None:
+            ending.callback(wait_for_successor, settings)
         ending.callback(serving.close)
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
         while not stop.wait(_LOOK_S):
             if serving.role is Role.STOPPED:
                 raise StateError(f"the node ended: {serving.status().reason}")
+
+
+def _started(serving: Node, stop: threading.Event) -> bool:
+    """Starts it, and waits for Kafka; False if it was told to stop meanwhile."""
+    from journal.connecting import patiently
+    from journal.errors import OperatingError
+
+    try:
+        patiently(serving.start, given_up=stop.is_set)
+    except OperatingError:
+        if stop.is_set():
+            return False
+        raise
+    return True
 
 
 def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
