@@ -12,6 +12,8 @@ Facts of librdkafka (2.16) against Kafka 4 that shaped this file:
 - The first init, or plain send, of a cold instance takes half a second, that of a connected one 4 ms; so they connect
   first. An init that settles an open transaction meets CONCURRENT_TRANSACTIONS and takes half a second all the same;
   given up after a tenth, the next instance's finds it settled (`journal.fencing`).
+- `send_offsets_to_transaction` never returns, whatever its time-out, when the broker that coordinates the group leaves
+  the cluster while a request waits for it; not even when that broker is back. So it is called where it can be left.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from journal.errors import (
     KafkaRefusedError,
     KafkaUnavailableError,
 )
+from journal.kafka.client_calls import call_within
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
 from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent
@@ -39,6 +42,8 @@ T = TypeVar("T")
 
 _CONNECT_NUDGE_S = 0.001
 _ROWS_PER_CALL = 5000
+_ENDS_LATE_S = 1.0
+"""librdkafka ends a call at its own time-out; one that has not ended so long after it will not."""
 
 
 class PartitionReports:
@@ -320,10 +325,18 @@ class KafkaTransactionalProducer:
         group = self._groups.get(consumed.group)
         if group is None:
             group = self._groups[consumed.group] = group_without_members(self._settings, consumed.group)
-        self._call(
-            "commit offsets",
-            lambda producer: producer.send_offsets_to_transaction(offsets, group, max(0.001, timeout_s)),
-        )
+        limit_s = max(0.001, timeout_s)
+
+        def commit() -> None:
+            self._call("commit offsets", lambda producer: producer.send_offsets_to_transaction(offsets, group, limit_s))
+
+        try:
+            call_within(limit_s + _ENDS_LATE_S, commit)
+        except DeadlineError as error:
+            # The call keeps its producer: some threads and connections, for good. That is once for each broker that
+            # dies as the group's coordinator; whoever ended the producer would be held up as the call is.
+            self.close()
+            raise FatalProducerError(f"{self._name}: commit offsets: {error}") from error
         return self._clock() - began < REPEATED_AFTER_S
 
     def commit_transaction(self, timeout_s: float) -> bool:

@@ -1,0 +1,131 @@
+"""Calls that may never return, and a producer one of whose calls does not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from journal.errors import ClosedError, DeadlineError
+from journal.kafka import client_producers
+from journal.kafka.client_calls import call_within
+from journal.kafka.client_producers import KafkaTransactionalProducer
+from journal.kafka.client_settings import ClientSettings
+from journal.kafka.ports import Consumed, FatalProducerError
+
+LIMIT_S = 30.0
+SHORT_S = 0.05
+CONSUMED = Consumed("group", {("orders", 0): 7})
+
+
+class Handles:
+    """Makes what stands for confluent-kafka's producer, and notes in which threads these end."""
+
+    def __init__(self) -> None:
+        self.commit_offsets: Callable[[], None] = lambda: None
+        self.ended_in: list[threading.Thread] = []
+        self.ended = threading.Event()
+
+    def __call__(self, config: dict[str, object]) -> Handle:
+        return Handle(self)
+
+
+class Handle:
+    def __init__(self, handles: Handles) -> None:
+        self._handles = handles
+
+    def send_offsets_to_transaction(self, offsets: object, group: object, timeout_s: float) -> None:
+        self._handles.commit_offsets()
+
+    def __del__(self) -> None:
+        self._handles.ended_in.append(threading.current_thread())
+        self._handles.ended.set()
+
+
+@pytest.fixture
+def handles(monkeypatch: pytest.MonkeyPatch) -> Handles:
+    made = Handles()
+    monkeypatch.setattr(client_producers, "Producer", made)
+    monkeypatch.setattr(client_producers, "group_without_members", lambda _settings, _group: object())
+    monkeypatch.setattr(client_producers, "_ENDS_LATE_S", SHORT_S)
+    return made
+
+
+@pytest.fixture
+def answer() -> Iterator[threading.Event]:
+    """What a call waits for: set at the end, so that no thread stays."""
+    answer = threading.Event()
+    yield answer
+    answer.set()
+
+
+def a_producer() -> KafkaTransactionalProducer:
+    return KafkaTransactionalProducer(ClientSettings("b:1"), "id")
+
+
+def test_what_a_call_gives_or_raises_is_passed_on() -> None:
+    def refuse() -> None:
+        raise LookupError("refused")
+
+    assert call_within(LIMIT_S, lambda: 7) == 7
+    with pytest.raises(LookupError, match="refused"):
+        call_within(LIMIT_S, refuse)
+
+
+def test_a_call_that_does_not_return_is_left(answer: threading.Event) -> None:
+    with pytest.raises(DeadlineError):
+        call_within(SHORT_S, answer.wait)
+
+
+def test_offsets_whose_commit_never_returns_are_a_fatal_error_in_time(
+    handles: Handles, answer: threading.Event
+) -> None:
+    handles.commit_offsets = lambda: void(answer.wait())
+    producer, began = a_producer(), time.monotonic()
+    with pytest.raises(FatalProducerError, match="id: commit offsets: no end") as met:
+        producer.send_offsets(CONSUMED, SHORT_S)
+    assert not met.value.fenced
+    with pytest.raises(ClosedError):
+        producer.commit_transaction(LIMIT_S)
+    producer.close()
+    assert time.monotonic() - began < LIMIT_S / 2
+
+
+def test_a_handle_whose_call_never_returns_is_ended_by_nobody(handles: Handles, answer: threading.Event) -> None:
+    handles.commit_offsets = lambda: void(answer.wait())
+    producer = a_producer()
+    with suppress(FatalProducerError):
+        producer.send_offsets(CONSUMED, SHORT_S)
+    producer.close()
+    del producer
+    assert handles.ended_in == []
+    answer.set()
+    assert handles.ended.wait(LIMIT_S)
+    assert handles.ended_in != [threading.current_thread()]
+
+
+def refuse_as_fenced() -> None:
+    raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
+
+
+def test_what_a_commit_of_offsets_raises_is_sorted(handles: Handles) -> None:
+    handles.commit_offsets = refuse_as_fenced
+    with pytest.raises(FatalProducerError) as met:
+        a_producer().send_offsets(CONSUMED, LIMIT_S)
+    assert met.value.fenced
+
+
+def test_a_handle_ends_when_its_producer_is_closed_after_an_error(handles: Handles) -> None:
+    handles.commit_offsets = refuse_as_fenced
+    producer = a_producer()
+    with suppress(FatalProducerError):
+        producer.send_offsets(CONSUMED, LIMIT_S)
+    producer.close()
+    assert handles.ended.wait(LIMIT_S)
+
+
+def void(_: object) -> None: ...
