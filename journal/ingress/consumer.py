@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import TypeVar
 
 from confluent_kafka import (
@@ -27,10 +28,28 @@ from journal.kafka.client_errors import error_of, gap_error, is_outside_log, ope
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import FOLLOW_MS, Clock
 from journal.routing.ingress import SourceRecord
+from journal.routing.outcomes import Header
 
 Partition = tuple[str, int]
 
 T = TypeVar("T")
+
+_headers_of: Callable[[Message], Sequence[Header] | None] = methodcaller("headers")
+"""For a name that is no UTF-8 the client returns a list with a null pointer in it and an error set. CPython specializes
+calls written as `message.headers()`, and does not look for an error beside a value then; of this one it always does.
+"""
+
+
+def headers_of(message: Message) -> Sequence[Header] | None:
+    """A record's headers; None: the client cannot give them, as the name of one is no UTF-8."""
+    try:
+        return _headers_of(message) or ()
+    except UnicodeDecodeError:
+        return None
+    except SystemError as error:
+        if not isinstance(error.__cause__, UnicodeDecodeError):
+            raise
+        return None
 
 
 class SourceConsumer:
@@ -129,7 +148,7 @@ class SourceConsumer:
             if topic is None or part is None or offset is None or offset < positions.get((topic, part), offset + 1):
                 continue
             positions[topic, part] = offset + 1
-            key, value, headers = message.key(), message.value(), message.headers() or ()
+            key, value, headers = message.key(), message.value(), headers_of(message)
             add(new(SourceRecord, (topic, part, offset, message.timestamp()[1], key, value, headers)))
 
     def _meet(self, error: KafkaError, topic: str, part: int) -> None:

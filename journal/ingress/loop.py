@@ -231,7 +231,7 @@ class IngressLoop:
             if stopped := consumer.stopped():
                 self._stop_sources({self._name_of(part): str(error) for part, error in stopped.items()}, {}, flight)
             if (asked := self._stops.asked()) is not None:
-                self._resume(asked, flight)
+                self._resume(asked, flight, cluster)
             if time.monotonic() >= list_at:
                 list_at = time.monotonic() + self._config.list_every_s
                 if flight is not None:
@@ -251,15 +251,20 @@ class IngressLoop:
         self._stops.add(reasons, places)
         raise Again
 
-    def _resume(self, asked: Resumption, flight: Flight | None) -> NoReturn:
-        """Have a source go on as an operator wants. Raises Again."""
+    def _resume(self, asked: Resumption, flight: Flight | None, cluster: Cluster) -> NoReturn:
+        """Have a source go on as an operator wants, and never from before where it is committed. Raises Again."""
         if flight is not None:
             self._taking.land(flight)
         if asked.skip is not None:
-            topic, partition, offset = asked.skip
-            self._taking.land(self._taking.submit(Batch(offsets={(topic, partition): offset + 1})))
-        self._stops.granted(asked)
-        log.warning("source %s goes on%s", asked.source, f" without {asked.skip}" if asked.skip else "")
+            topic, number, offset = asked.skip
+            partition = (topic, number)
+            committed = cluster.stable_offsets(self._config.group, [partition], self._config.request_s)
+            if committed.get(partition, 0) <= offset:
+                self._taking.land(self._taking.submit(Batch(offsets={partition: offset + 1})))
+        void = self._stops.granted(asked)
+        log.warning("%s", asked)
+        for each in void:
+            log.warning("not done, as it was asked for before that: %s", each)
         raise Again
 
     def _look(self, consumer: SourceConsumer, cluster: Cluster) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,6 +26,9 @@ class Resumption(NamedTuple):
     source: str
     skip: Place | None
 
+    def __str__(self) -> str:
+        return f"source {self.source} goes on{f' without {self.skip}' if self.skip else ''}"
+
 
 class Stops:
     """Thread-safe: the loop stops sources, and operators have them go on."""
@@ -35,7 +37,7 @@ class Stops:
         self._lock = threading.Lock()
         self._reasons: dict[str, str] = {}
         self._places: dict[str, Place] = {}
-        self._asked: deque[Resumption] = deque()
+        self._asked: list[Resumption] = []
 
     def add(self, reasons: Mapping[str, str], places: Mapping[str, Place]) -> None:
         """Stop sources; `places` has the records that did it, of those that a record stopped."""
@@ -66,13 +68,16 @@ class Stops:
             return asked
 
     def asked(self) -> Resumption | None:
-        """What is to be done next."""
+        """What is to be done next. A skip of another record than the one that stops its source now is not."""
         with self._lock:
-            return self._asked[0] if self._asked else None
+            places = self._places
+            return next((each for each in self._asked if each.skip in (None, places.get(each.source))), None)
 
-    def granted(self, done: Resumption) -> None:
-        """The source goes on."""
+    def granted(self, done: Resumption) -> list[Resumption]:
+        """The source goes on. What else was asked for it is void, and returned: it was for where it stood."""
         with self._lock:
-            self._asked.remove(done)
+            void = [each for each in self._asked if each.source == done.source and each != done]
+            self._asked = [each for each in self._asked if each.source != done.source]
             self._reasons.pop(done.source, None)
             self._places.pop(done.source, None)
+            return void

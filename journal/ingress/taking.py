@@ -32,6 +32,7 @@ from journal.ingress.status import IngressStatus
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.routing.ingress import SourceRecord
 from journal.routing.outcomes import Reason, RefusedError
+from journal.routing.selector_tokens import SelectorError
 from journal.store.store import MessageStore
 from journal.store.taking_in import TakenIn, Takes
 
@@ -115,8 +116,14 @@ class Taking:
             try:
                 taken = self._store.take_in(batch.messages, consumed, batch.beside, self._takes, batch.settles)
                 return Flight(batch, taken)
-            except (AddressMissingError, QueueMissingError, MessageMissingError, MessageHeldError) as error:
-                raise Again from error  # it went just now: its records are refused, by their source's policy
+            except (
+                AddressMissingError,
+                QueueMissingError,
+                SelectorError,
+                MessageMissingError,
+                MessageHeldError,
+            ) as error:
+                raise Again from error  # that is so just now: its records are refused, by their source's policy
             except FullError:
                 self._status.pause(paused=True)
                 room = self._store.room()

@@ -24,6 +24,9 @@ from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelop
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
 _INT64_MAX = 2**63 - 1
+_DUPLICATE_ID = "_AMQ_DUPL_ID"
+"""The property that says a message's duplicate-detection id, as clients of Artemis name it."""
+
 _TOPICS_KEPT = 65_536
 _NAMES_KEPT = 16_384
 _SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
@@ -80,7 +83,8 @@ class SourceRecord(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: Sequence[Header] = ()
+    headers: Sequence[Header] | None = ()
+    """None: they cannot be read, as the name of one is no UTF-8."""
 
 
 class Ingress:
@@ -192,6 +196,8 @@ class _Source:
         """What `_message` would find; None if there is more to find, or something is wrong. Hot path."""
         topic, partition, offset, _, key, _, headers = record
         plain, properties = self._plain, dict[str, Value]()
+        if headers is None:
+            return None
         try:
             for name, value in headers:
                 entry = plain[name]
@@ -214,9 +220,12 @@ class _Source:
         if len(self._plain) >= _NAMES_KEPT:
             self._plain.clear()
         for name, _ in headers:
-            self._plain[name] = convention.plain_property(name) if name in self._taken else None
+            found = convention.plain_property(name) if name in self._taken else None
+            self._plain[name] = None if found is not None and found[0] == _DUPLICATE_ID else found
 
     def _message(self, record: SourceRecord) -> Message:
+        if record.headers is None:
+            raise RefusedError(Reason.BAD_HEADER, "the name of a header is no UTF-8, so none of them can be read")
         back = turned_back(record.headers, self._taken.__contains__)
         self._check_hops(back.hops)
         plain = {name: value for name, value in record.headers if value is not None}
@@ -240,6 +249,7 @@ class _Source:
             timestamp=self._field(back, found, convention.TIMESTAMP, "timestamp", max(0, record.timestamp)),
             expires=self._field(back, found, convention.EXPIRATION, "expires", 0),
             due=self._field(back, found, convention.DELIVERY_TIME, "due", 0),
+            duplicate_id=convention.encoded_value(properties.get(_DUPLICATE_ID, b"")),
         )
 
     def _check_hops(self, hops: Mapping[str, int]) -> None:
@@ -304,7 +314,7 @@ class _Source:
             dead_letter_topic=topic,
             key=record.key,
             value=record.value,
-            headers=record.headers,
+            headers=record.headers or (),
             bytes_max=self._bytes_max.get(topic, self._routing.record_bytes_max),
         )
 

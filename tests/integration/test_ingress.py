@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # it re-exports them
 
@@ -64,6 +66,22 @@ def queue(name: str, **more: Any) -> QueueConfig:
     return QueueConfig(name, more.pop("address", name), **more)
 
 
+class NotUtf8(str):
+    """A header's name that is sent as other bytes."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return b"\xff\xfe"
+
+
+async def send_with_header_name(bootstrap: str, topic: str, name: str) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
+    await producer.start()
+    try:
+        await producer.send_and_wait(topic, b"unread", headers=[(name, b"v")])
+    finally:
+        await producer.stop()
+
+
 # ---- records and offsets -----------------------------------------------------------------------------------------
 
 
@@ -83,7 +101,7 @@ def test_records_become_messages_and_their_offsets_are_committed(bootstrap: str,
         assert bodies(node.store, "orders") == numbers(0, 260)
 
 
-def test_a_message_goes_to_the_queues_that_take_it_and_a_duplicate_or_a_large_one_as_sent_ones_do(
+def test_a_message_goes_to_the_queues_that_take_it_and_a_large_one_as_a_sent_one_does(
     bootstrap: str, journal: Settings
 ) -> None:
     topic = create_topic(bootstrap, new_name(), config={"max.message.bytes": "2000000"})
@@ -103,6 +121,41 @@ def test_a_message_goes_to_the_queues_that_take_it_and_a_duplicate_or_a_large_on
         assert bodies(node.store, "fan-eu") == [b"a", large]
         assert ready(node.store, "fan-one") + ready(node.store, "fan-other") == 3
         assert {ready(node.store, "fan-one"), ready(node.store, "fan-other")} == {1, 2}
+
+
+def test_a_duplicate_is_taken_in_once_in_the_next_activation_too(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    with taking(journal) as node:
+        node.store.create_address("once", duplicate_window=10)
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "once"})
+    known = {"_AMQ_DUPL_ID": b"d-1"}
+    produce(bootstrap, topic, [b"first", b"again"], headers=known)
+    produce(bootstrap, topic, [b"plain"])
+    with taking(settings, [queue("once")]) as node:
+        node.wait_for("once", 2)
+        wait_until(lambda: node.ingress.status()["duplicates"] == 1, node.ingress.status)
+    produce(bootstrap, topic, [b"once more"], headers=known)
+    produce(bootstrap, topic, [b"last"])
+    with taking(settings) as node:
+        node.wait_for("once", 3)
+        wait_until(lambda: node.ingress.status()["duplicates"] == 1, node.ingress.status)
+        assert bodies(node.store, "once") == [b"first", b"plain", b"last"]
+    assert committed(settings)[topic, 0] == 5
+
+
+def test_a_record_with_a_header_whose_name_is_no_utf_8_is_refused_and_others_are_taken_in(
+    bootstrap: str, journal: Settings
+) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 1000), headers={"jms.string.region": b"eu"})
+    asyncio.run(send_with_header_name(bootstrap, topic, NotUtf8("?")))
+    produce(bootstrap, topic, [b"last"])
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "unread", "on_error": "skip"})
+    with taking(settings, [queue("unread")]) as node:
+        node.wait_for("unread", 1001)
+        wait_until(lambda: node.source("in")["refused"] == {"bad-header": 1}, node.ingress.status)
+        assert bodies(node.store, "unread") == [*numbers(0, 1000), b"last"]
+    assert committed(settings)[topic, 0] == 1002
 
 
 def test_what_a_producer_aborted_is_not_taken_in(bootstrap: str, journal: Settings) -> None:

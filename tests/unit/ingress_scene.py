@@ -86,7 +86,7 @@ class Broker:
         partition: int = 0,
         key: bytes | None = b"k",
         timestamp: int = 1_700_000_000_000,
-        headers: Sequence[tuple[str, bytes]] = (),
+        headers: Sequence[tuple[str, bytes]] | None = (),
     ) -> None:
         log = self.topics[topic].partitions[partition]
         for value in values:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
+from journal.errors import QueueFullError
 from journal.ingress.filters import Filters
 from journal.routing.selector import Selector
 from journal.routing.view import MessageView
@@ -96,5 +98,33 @@ def test_an_address_that_cannot_be_sent_to_stops_a_source_without_another_policy
     with scene.taking({"name": "s", "topics": ["a"], "address": address}):
         stopped = scene.wait_stopped("s")
     assert reason in stopped
+    assert "(bad-address)" in stopped
+    assert scene.broker.committed.get(("a", 0), 0) == 0
+
+
+def test_a_queue_whose_filter_is_none_made_while_the_journal_is_full_stops_the_sources_of_its_address_alone(
+    scene: Scene,
+) -> None:
+    scene.declare(QueueConfig("q", "in.a"), QueueConfig("b", "b"))
+    scene.broker.topic("a")
+    scene.broker.topic("other")
+    scene.broker.produce("a", b"1")
+    room = threading.Event()
+
+    def full(offsets: Mapping[tuple[str, int], int], beside: object) -> str:
+        if offsets.get(("a", 0)) and not room.is_set():
+            raise QueueFullError("full")
+        return ""
+
+    scene.broker.refuses = full
+    sources = [{"name": "s", "topics": ["a"], "address": "in.a"}, {"name": "o", "topics": ["other"], "address": "b"}]
+    with scene.taking(*sources):
+        scene.wait_until(lambda: scene.status.as_json()["state"] == "paused")
+        scene.declare(QueueConfig("bad", "in.a", filter="kind ="))
+        room.set()
+        stopped = scene.wait_stopped("s")
+        scene.broker.produce("other", b"2")
+        scene.wait_committed("other", 1)
+    assert "the filter of queue bad is no selector" in stopped
     assert "(bad-address)" in stopped
     assert scene.broker.committed.get(("a", 0), 0) == 0

@@ -209,6 +209,73 @@ def test_a_dead_letter_topic_that_takes_nothing_or_could_lose_it_stops_those_tha
         dead.wait_committed("t", 1)
 
 
+# ---- headers that cannot be read -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["body", "text"])
+def test_a_record_whose_headers_cannot_be_read_stops_its_source_at_its_place(dead: Scene, value: str) -> None:
+    dead.broker.topic("u")
+    dead.broker.produce("t", b"0")
+    dead.broker.produce("t", b"1", headers=None)
+    dead.broker.produce("t", b"2")
+    with dead.taking(IN | {"value": value}, {"name": "other", "topics": ["u"], "address": "a"}):
+        why = dead.wait_stopped("in")
+        assert why.startswith("t[0]@1: ")
+        assert "(bad-header)" in why
+        dead.broker.produce("u", b"other")
+        dead.wait_committed("u", 1)
+        dead.stops.ask("in", skip=True)
+        dead.wait_committed("t", 3)
+    dead.wait_until(lambda: dead.bodies("a") == [b"0", b"other", b"2"])
+
+
+def test_a_record_whose_headers_cannot_be_read_is_a_dead_letter_without_them(dead: Scene) -> None:
+    dead.broker.topic("dead")
+    dead.broker.produce("t", b"0", headers=None)
+    with dead.taking(LETTERS, **DEAD):
+        dead.wait_committed("t", 1)
+    (letter,) = dead.broker.letters
+    assert (letter.key, letter.value, dead.reasons()) == (b"k", b"0", [b"bad-header"])
+    assert all(name.startswith("kafka-journal.error.") for name, _ in letter.headers)
+
+
+# ---- operators -------------------------------------------------------------------------------------------------------
+
+
+def test_a_resumption_and_a_skip_asked_for_at_once_take_no_record_in_twice(dead: Scene) -> None:
+    dead.broker.topic("u")
+    dead.broker.produce("t", *numbers(4))
+    asked: list[object] = []
+
+    def meanwhile(offsets: Mapping[tuple[str, int], int], beside: object) -> str:
+        """The loop is busy with another source's batch."""
+        if offsets.get(("u", 0)) and not asked:
+            asked.extend(dead.stops.ask("in", skip=skip) for skip in (False, True))
+        return ""
+
+    dead.broker.refuses = meanwhile
+    with dead.taking(IN | {"address": "late"}, {"name": "other", "topics": ["u"], "address": "a"}):
+        dead.wait_stopped("in")
+        dead.declare(QueueConfig("late", "late"))
+        dead.broker.produce("u", b"other")
+        dead.wait_committed("t", 4)
+        dead.look_again()
+    assert len(asked) == 2
+    assert dead.bodies("late") == numbers(4)
+    ends = [offsets["t", 0] for offsets in dead.broker.commits if ("t", 0) in offsets]
+    assert ends == sorted(ends)
+
+
+def test_a_skip_never_goes_back_behind_what_is_committed_by_then(dead: Scene) -> None:
+    dead.broker.produce("t", bad(1), *numbers(3))
+    with dead.taking(IN | {"value": "text"}, list_every_s=1000):
+        dead.wait_stopped("in")
+        dead.broker.committed["t", 0] = 3
+        dead.stops.ask("in", skip=True)
+        dead.wait_committed("t", 4)
+    assert dead.bodies("a") == [b"2"]
+
+
 # ---- requests --------------------------------------------------------------------------------------------------------
 
 REPLIES = {"name": "re", "topics": ["t"], "replies": True, "requests": "ask", "reply_timeout_ms": 60_000}

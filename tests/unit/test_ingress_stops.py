@@ -23,6 +23,27 @@ def test_a_stopped_source_goes_on_once_it_is_granted() -> None:
     assert (stops.reasons(), stops.asked()) == ({}, None)
 
 
+def test_what_is_asked_for_a_source_is_void_once_another_wish_for_it_is_granted() -> None:
+    stops = Stops()
+    stops.add({"in": "no text", "other": "gone"}, {"in": PLACE})
+    resumed, skipped, others = stops.ask("in", skip=False), stops.ask("in", skip=True), stops.ask("other", skip=False)
+    assert stops.asked() == resumed
+    assert stops.granted(resumed) == [skipped]
+    assert stops.asked() == others
+    assert stops.granted(others) == []
+    stops.add({"in": "no text"}, {"in": PLACE})
+    assert stops.asked() is None
+
+
+def test_a_skip_of_a_record_that_is_not_what_stops_the_source_now_is_not_done() -> None:
+    stops = Stops()
+    stops.add({"in": "no text"}, {"in": PLACE})
+    stops.ask("in", skip=True)
+    stops.add({"in": "no text"}, {"in": PLACE._replace(offset=43)})
+    assert stops.asked() is None
+    assert stops.ask("in", skip=True) == stops.asked()
+
+
 def test_one_that_is_not_stopped_or_not_by_a_record_is_refused() -> None:
     stops = Stops()
     stops.add({"gone": "topic t is gone"}, {})

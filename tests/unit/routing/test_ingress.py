@@ -124,6 +124,7 @@ def test_an_address_is_a_template_of_topic_key_and_headers() -> None:
         ("json", b'{"body":"","properties":[]}', Reason.NOT_ENVELOPE),
         ("json", b'{"body":"","properties":{"a":[]}}', Reason.NOT_ENVELOPE),
         ("json", b'{"body":"","headers":{"a":9223372036854775808}}', Reason.NOT_ENVELOPE),
+        ("json", b'{"body":"","properties":{"a":1e999}}', Reason.NOT_ENVELOPE),
         ("json", b'{"body":"","priority":true}', Reason.NOT_ENVELOPE),
         ("json", b'{"body":"","priority":10}', Reason.BAD_HEADER),
         ("cloudevents", b"{}", Reason.NOT_CLOUDEVENT),
@@ -141,6 +142,10 @@ def test_a_value_that_is_not_what_its_source_says_is_a_refusal(conversion: str, 
         (b'"datacontenttype":"text/plain","data":"text"', b"text"),
         (b'"data_base64":"/w=="', b"\xff"),
         (b'"subject":"s"', b""),
+        (b'"subject":null', b""),
+        (b'"subject":null,"datacontenttype":null,"data":"text"', b'"text"'),
+        (b'"data":null', b"null"),
+        (b'"data_base64":null,"data":{}', b"{}"),
     ],
 )
 def test_a_structured_event_gives_its_data_and_attributes(event: bytes, body: bytes) -> None:
@@ -149,7 +154,39 @@ def test_a_structured_event_gives_its_data_and_attributes(event: bytes, body: by
     message = taken(ingress(value="cloudevents").convert(record(value, headers)))
     assert message.body == body
     assert (message.properties["ce_id"], message.properties["ce_type"]) == ("i", "t")
+    assert message.properties.get("ce_subject") == ("s" if b'"s"' in event else None)
     assert refusal(ingress(value="cloudevents").convert(record(b'{"id":"i"}', headers))).reason is Reason.NOT_CLOUDEVENT
+
+
+@pytest.mark.parametrize(
+    ("event", "reason"),
+    [
+        (b'"type":null', Reason.NOT_CLOUDEVENT),
+        (b'"extension":[]', Reason.NOT_CLOUDEVENT),
+        (b'"extension":1e999', Reason.NOT_CLOUDEVENT),
+        (b'"extension":"\\ud800"', Reason.NOT_CLOUDEVENT),
+        (b'"\\ud800":"x"', Reason.NOT_CLOUDEVENT),
+        (b'"data_base64":"?"', Reason.NOT_CLOUDEVENT),
+        (b'"data_base64":5', Reason.NOT_CLOUDEVENT),
+        (b'"datacontenttype":"text/plain","data":"\\ud800"', Reason.NOT_CLOUDEVENT),
+        (b'"data":{"x":-1e999}', Reason.NOT_CLOUDEVENT),
+        (b'"data":"\\ud800"', Reason.NOT_TEXT),
+        (b'"data":NaN', Reason.NOT_JSON),
+    ],
+)
+def test_a_structured_event_that_is_none_is_refused_as_such(event: bytes, reason: Reason) -> None:
+    value = b'{"specversion":"1.0","id":"i","source":"s","type":"t",%s}' % event
+    headers: list[Header] = [("content-type", b"application/cloudevents+json")]
+    assert refusal(ingress(value="cloudevents").convert(record(value, headers))).reason is reason
+
+
+def test_an_events_data_nested_as_deep_as_json_is_read_is_taken_or_refused() -> None:
+    headers: list[Header] = [("content-type", b"application/cloudevents+json")]
+    for depth in range(800, 1000):
+        data = b"[" * depth + b"]" * depth
+        value = b'{"specversion":"1.0","id":"i","source":"s","type":"t","data":%s}' % data
+        got = ingress(value="cloudevents").convert(record(value, headers))
+        assert isinstance(got, Refusal) or got.body == data
 
 
 def test_a_reply_goes_where_the_request_said_or_where_it_says_itself() -> None:
