@@ -50,6 +50,9 @@ ROUTE_RETRY_S = 10.0
 UNREADABLE_RETRY_S = 10.0
 """The same for a shard whose WAL could not be read: another replica may have whole what is damaged in one."""
 
+FAILURES_ALONE = 2
+"""So many checkpoints of one group must have failed before that is said: one may meet what anything may."""
+
 AGENT_RETRY_S = 1.0
 """How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
 
@@ -82,7 +85,8 @@ class ShardWorker:
         self.shard = shard
         self.state = ShardState.RECOVERING
         self.stopped_by: CorruptionError | RouteStopError | None = None
-        self._stopped_at: int | None = None
+        """A route's stop stays until its frame is checkpointed: till then the shard may only be trying again."""
+        self._bad_frame_at: int | None = None
         self._config = config
         self._kafka = kafka
         self._store = store
@@ -102,8 +106,11 @@ class ShardWorker:
         """Of the frames gathered, for agents."""
         self._agent_raised_at: float | None = None
         self._outgoing = None if config.divert is None else config.divert.outgoing(shard)
-        self._careful = False
-        """The last checkpoint failed: the next one asks for the fate of every record, to learn what is refused."""
+        self._failures = 0
+        """Of checkpoints, in a row. After one the next asks for the fate of every record, to learn what is refused;
+        if nothing is, it may be too much for a transaction: those that follow take one group, and ask in turns."""
+        self._failures_alone = 0
+        """The last so many of them were of one group, and nothing is known to be refused."""
         self._passes: Collection[int] = ()
         """WAL offsets at which an operator has left out what no route can send."""
         self._group_ends: list[int] = []
@@ -166,9 +173,8 @@ class ShardWorker:
         )
         self._committed = mark.offset
         self._clear_gathered()
-        self.stopped_by = self._stopped_at = None
-        if self._outgoing is not None:
-            self._outgoing.counts.stands("", 0)
+        self._bad_frame_at = None
+        self._go_on()
         self._become(ShardState.RUNNING)
         return mark.offset + 1
 
@@ -218,6 +224,8 @@ class ShardWorker:
 
     def _is_full(self, fold: Fold) -> bool:
         """What outcomes settle counts too: a few bytes of frames may settle more than a checkpoint takes."""
+        if self._failures > 1 and self._group_ends:
+            return True
         return self._gathered_bytes + fold.settled_bytes >= self._config.checkpoint_bytes_max
 
     def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
@@ -256,7 +264,7 @@ class ShardWorker:
             self._checkpoint()
         if self.state is not ShardState.RUNNING:
             return
-        self._stopped_at = offset
+        self._bad_frame_at = offset
         topic = wal_topic(self._config.journal)
         self.stop_for(type(error)(error.reason, topic=topic, partition=self.shard, offset=offset))
         name = self._config.journal
@@ -268,11 +276,8 @@ class ShardWorker:
             self._checkpoint()
         if self.state is not ShardState.RUNNING:
             return
-        self._stopped_at = error.offset
         self._retry_at = self._clock() + ROUTE_RETRY_S if error.retried else None
         self.stop_for(error)
-        if self._outgoing is not None:
-            self._outgoing.counts.stands(str(error), error.offset)
 
     def stop_unreadable(self, error: CorruptionError) -> None:
         """Checkpoint what could be read, and stop for a while."""
@@ -285,16 +290,28 @@ class ShardWorker:
     def stop_for(self, error: CorruptionError | RouteStopError) -> None:
         """Apply nothing more until an operator has mended what `error` says."""
         self._become(ShardState.STOPPED)
-        self.stopped_by = error
+        self._stands(error)
         log.error("shard %d stopped: %s", self.shard, error)
+
+    def _stands(self, stop: CorruptionError | RouteStopError | None) -> None:
+        """What has stopped the shard, if anything has; `routes status` shows what a route has."""
+        self.stopped_by = stop
+        if self._outgoing is not None:
+            said = (str(stop), stop.offset) if isinstance(stop, RouteStopError) else ("", 0)
+            self._outgoing.counts.stands(*said)
+
+    def _go_on(self) -> None:
+        """Nothing has stopped the shard any more; but a route has until the frame is behind that it could not send."""
+        if not isinstance(self.stopped_by, RouteStopError) or self.stopped_by.offset <= self._committed:
+            self._stands(None)
 
     def allow_skips(self, requests: dict[int, SkipRequest], passes: Collection[int] = ()) -> bool:
         """Take operators' requests to skip frames, and to pass over what no route can send at these WAL offsets;
         whether the shard is stopped at one of them and should recover now."""
         self._skips, self._passes = requests, passes
         if isinstance(self.stopped_by, RouteStopError):
-            return self._stopped_at in passes
-        return self._stopped_at in requests
+            return self.state is ShardState.STOPPED and self.stopped_by.offset in passes
+        return self._bad_frame_at in requests
 
     @property
     def wants_retry(self) -> bool:
@@ -326,6 +343,7 @@ class ShardWorker:
         fold, producer = self._fold, self._producer
         assert fold is not None
         assert producer is not None
+        changes: Sequence[Change] = ()
         try:
             changes = fold.changes()
             if self._outgoing is not None:
@@ -340,7 +358,7 @@ class ShardWorker:
             return
         except FatalProducerError as error:
             log.warning("shard %d: %s", self.shard, error)
-            self._suspect_targets(error)
+            self._note_failure(fold, len(changes), error, self._find_refused(error))
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)
             return
         except LocalDamageError as error:
@@ -353,15 +371,16 @@ class ShardWorker:
             return
         except OperatingError as error:
             log.warning("shard %d: the checkpoint's outcome is not known: %s", self.shard, error)
-            self._suspect_targets()
+            self._note_failure(fold, len(changes), error, is_refused=False)
             self._become(ShardState.RECOVERING)
             return
         self._committed = fold.mark.offset
-        self._careful = False
+        self._failures = self._failures_alone = 0
         if self._config.tell is not None:
             self._config.tell.committed(self.shard)
         if self._outgoing is not None:
             self._outgoing.counts.committed(done, self._committed, int(self._wall_ms()))
+        self._go_on()
         try:
             self._store.write(changes, note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
         except LocalDamageError as error:
@@ -391,19 +410,31 @@ class ShardWorker:
         self._not_beyond = (before[-1] if before else self._committed, error)
         self._become(ShardState.RECOVERING)
 
-    def _suspect_targets(self, error: FatalProducerError | None = None) -> None:
-        """The checkpoint failed: look at the targets again, and find out what the broker refuses, if it does."""
-        self._careful = True
-        refused = "" if error is None else error.refused_topic
-        if self._outgoing is not None:
-            self._outgoing.targets.suspect()
-            if refused and self._outgoing.blame(refused, str(error)):
-                return
-        if refused and self._config.tell is not None:
-            found = self._config.tell.blame(self.shard, refused, str(error))
-            if found is not None:
-                log.error("shard %d: no checkpoint: %s", self.shard, found)
-                self._agent_raised_at = self._clock()
+    def _find_refused(self, error: FatalProducerError) -> bool:
+        """Whether the checkpoint failed because the broker refuses what a route or an agent sends."""
+        refused = error.refused_topic
+        if not refused:
+            return False
+        if self._outgoing is not None and self._outgoing.blame(refused, str(error)):
+            return True
+        found = None if self._config.tell is None else self._config.tell.blame(self.shard, refused, str(error))
+        if found is not None:
+            log.error("shard %d: no checkpoint: %s", self.shard, found)
+            self._agent_raised_at = self._clock()
+        return found is not None
+
+    def _note_failure(self, fold: Fold, rows: int, error: OperatingError, is_refused: bool) -> None:
+        """The checkpoint failed: look at the targets again; and say so if nothing less than this can be tried."""
+        self._failures = 1 if is_refused else self._failures + 1
+        self._failures_alone = self._failures_alone + 1 if len(self._group_ends) == 1 and not is_refused else 0
+        if self._outgoing is None:
+            return
+        self._outgoing.targets.suspect()
+        if self._failures_alone < FAILURES_ALONE:
+            return
+        stop = self._outgoing.too_much(fold.happened(), fold.mark.offset, rows, self._failures_alone, error)
+        log.error("%s", stop)
+        self._stands(stop)
 
     def _send(
         self, producer: TransactionalProducer, fold: Fold, changes: Sequence[Change]
@@ -420,7 +451,7 @@ class ShardWorker:
                 diverted = self._outgoing.divert(fold.happened(), self._frames, self._store.get, self._passes, done)
                 outputs = chain(told, diverted)
             try:
-                if self._careful:
+                if self._failures % 2:
                     rows = (Sent(topic, self.shard, key, value) for key, value in changes)
                     offset = producer.send(chain(outputs, rows), timeout_s)[-1]
                 else:

@@ -98,6 +98,8 @@ class HeaderNames:
     def __init__(self) -> None:
         self._of_headers: dict[tuple[str, str | None], _Entry] = {}
         self._of_properties: dict[tuple[str, str | None], _Entry] = {}
+        self.may_be_cut = False
+        """A name with a NUL was among them, where Kafka's clients would end it."""
 
     def encoded(self, message_id: int, address: bytes, message: pb.Message) -> list[Header]:
         """All of a message but its trail and what is of another record, in an order of their names.
@@ -144,6 +146,7 @@ class HeaderNames:
     def _named(self, name: str, kind: str | None, known: dict[tuple[str, str | None], _Entry]) -> _Entry:
         if kind is None:
             raise RowError(f"property {name!r} has no value")
+        self.may_be_cut |= "\0" in name
         if len(known) >= _NAMES_KEPT:  # names are the senders': they may be any number
             known.clear()
         kafka_type, encode = _ENCODERS[kind]
@@ -161,6 +164,11 @@ class HeaderNames:
 def _typed_value(value: pb.Property) -> tuple[str | None, Any]:
     kind = value.WhichOneof("value")
     return kind, None if kind is None else getattr(value, kind)
+
+
+def whole(headers: Iterable[Header]) -> list[Header]:
+    """Those whose name Kafka's clients would not cut off."""
+    return [header for header in headers if "\0" not in header[0]]
 
 
 def kept(headers: Iterable[Header], patterns: NamePatterns) -> list[Header]:

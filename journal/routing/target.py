@@ -71,6 +71,10 @@ class Target:
             key = self._key(sending)
         headers = sending.headers if self._kept.all else convention.kept(sending.headers, self._kept)
         headers = headers + sending.trail
+        if self._context.names.may_be_cut:
+            for name, _ in headers:
+                if "\0" in name:
+                    raise RefusedError(Reason.BAD_HEADER, f"header {name!r} has a NUL in its name, where Kafka ends it")
         request = self._request(sending, headers) if self._config.reply_topic else None
         if self._convert is not None:
             value, further = self._convert(sending.message_id, sending.view.message, value)
@@ -130,6 +134,7 @@ class Target:
         return self._context.bytes_max.get(topic, self._context.config.record_bytes_max)
 
     def _refusal(self, error: RefusedError, topic: str, sending: Sending) -> Refusal:
+        headers = sending.headers + sending.trail
         return refusal(
             error,
             route=self._name,
@@ -139,6 +144,6 @@ class Target:
             dead_letter_topic=self._dead_letter_topic,
             key=convention.pack_long(sending.message_id),
             value=sending.small_body,
-            headers=sending.headers + sending.trail,
+            headers=convention.whole(headers) if self._context.names.may_be_cut else headers,
             bytes_max=self._bytes_max(self._dead_letter_topic),
         )

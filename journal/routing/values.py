@@ -68,7 +68,8 @@ def _no_constant(name: str) -> None:
 
 
 def _dump(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    """Raises ValueError for what JSON cannot say: numbers that are none, half a character."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 # ---- the envelope --------------------------------------------------------------------------------------------------
@@ -131,25 +132,27 @@ def of_envelope(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
     whole = all(type(value) is int for value in fields.values()) and isinstance(address, str) and _is_unicode(address)
     if not whole or not all(isinstance(place, dict) for place in places.values()):
         raise RefusedError(Reason.NOT_ENVELOPE, "a part of the envelope is not of its type")
-    values = {place: {name: _of_json(name, each) for name, each in places[place].items()} for place in places}
-    return Enveloped(_body_of(found, "body", "body_base64"), values["headers"], values["properties"], fields, address)
+    refused = Reason.NOT_ENVELOPE
+    values = {place: {name: _of_json(name, each, refused) for name, each in places[place].items()} for place in places}
+    body = _body_of(found, "body", "body_base64", refused)
+    return Enveloped(body, values["headers"], values["properties"], fields, address)
 
 
-def _of_json(name: str, value: object) -> Value:
+def _of_json(name: str, value: object, refused: Reason) -> Value:
     if not _is_unicode(name):
-        raise RefusedError(Reason.NOT_ENVELOPE, f"{name!r} of the envelope is no header's name")
+        raise RefusedError(refused, f"{name!r} of the value is no header's name")
     match value:
-        case bool() | float():
+        case bool() | float() if math.isfinite(value):
             return value
         case int() if value in _INT64:
             return value
         case str() if _is_unicode(value):
             return value
         case {"base64": str() as text, **rest} if not rest:
-            return _base64(text)
+            return _base64(text, refused)
         case {"double": "nan" | "inf" | "-inf" as text, **rest} if not rest:
             return float(text)
-    raise RefusedError(Reason.NOT_ENVELOPE, f"{name!r} of the envelope is no header's value")
+    raise RefusedError(refused, f"{name!r} of the value is no header's value")
 
 
 def _is_unicode(text: str) -> bool:
@@ -157,18 +160,18 @@ def _is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def _base64(text: str) -> bytes:
+def _base64(text: str, refused: Reason) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise RefusedError(Reason.NOT_ENVELOPE, f"what should be base64 is not: {error}") from None
+        raise RefusedError(refused, f"what should be base64 is not: {error}") from None
 
 
-def _body_of(found: Mapping[str, Any], text_name: str, binary_name: str) -> bytes:
+def _body_of(found: Mapping[str, Any], text_name: str, binary_name: str, refused: Reason) -> bytes:
     value = found.get(text_name, found.get(binary_name))
     if not isinstance(value, str) or not _is_unicode(value):
-        raise RefusedError(Reason.NOT_ENVELOPE, f"neither {text_name} nor {binary_name} is a text")
-    return value.encode() if text_name in found else _base64(value)
+        raise RefusedError(refused, f"neither {text_name} nor {binary_name} is a text")
+    return value.encode() if text_name in found else _base64(value, refused)
 
 
 # ---- CloudEvents 1.0 -----------------------------------------------------------------------------------------------
@@ -230,19 +233,26 @@ def of_cloudevent(value: bytes, headers: Mapping[str, bytes]) -> Enveloped:
         isinstance(found.get(name), str) and found[name] for name in ("specversion", "id", "source", "type")
     ):
         raise RefusedError(Reason.NOT_CLOUDEVENT, "the event lacks one of specversion, id, source and type")
+    # of CloudEvents' JSON format: an attribute that is null is not there; data may be JSON's null
+    said = {name: each for name, each in found.items() if each is not None or name == "data"}
     attributes: dict[str, Value] = {
-        f"ce_{name}": _of_json(name, each) for name, each in found.items() if name not in ("data", "data_base64")
+        f"ce_{name}": _of_json(name, each, Reason.NOT_CLOUDEVENT)
+        for name, each in said.items()
+        if name not in ("data", "data_base64")
     }
-    return Enveloped(_event_data(found), {}, attributes)
+    return Enveloped(_event_data(said), {}, attributes)
 
 
 def _event_data(found: Mapping[str, Any]) -> bytes:
     if "data_base64" in found or "data" not in found:
-        return _body_of({"data_base64": found.get("data_base64", "")}, "data", "data_base64")
+        encoded = {"data_base64": found.get("data_base64", "")}
+        return _body_of(encoded, "data", "data_base64", Reason.NOT_CLOUDEVENT)
     data, content_type = found["data"], found.get("datacontenttype", "application/json")
     if isinstance(data, str) and not (isinstance(content_type, str) and _is_json(content_type)):
-        return _body_of(found, "data", "data_base64")
+        return _body_of(found, "data", "data_base64", Reason.NOT_CLOUDEVENT)
     try:
         return _dump(data)
     except UnicodeEncodeError:
         raise RefusedError(Reason.NOT_TEXT, "the event's data has half a character") from None
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(Reason.NOT_CLOUDEVENT, f"the event's data cannot be written as JSON: {error}") from None

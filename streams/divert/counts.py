@@ -53,7 +53,7 @@ class ShardCounts:
         self._latency_ms = 0.0
         self._latency_ms_max = 0.0
         self._stopped, self._stopped_at, self._stopped_since = "", -1, 0
-        """The last two stay when it goes on: it may only be trying again."""
+        """The last two stay when something else stops it meanwhile: it may come back to this."""
         self.changed = True
         """Since it was last reported."""
 

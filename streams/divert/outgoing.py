@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from journal.engine import Happened
-from journal.errors import RouteStopError, RowError
+from journal.errors import OperatingError, RouteStopError, RowError
 from journal.kafka.ports import Sent
 from journal.routing.dead_letters import record_bytes
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
@@ -229,6 +229,20 @@ class ShardOutgoing:
             return False
         self.targets.refuse(topic, reason)
         return True
+
+    def too_much(
+        self, happened: Sequence[Happened], offset: int, rows: int, times: int, error: OperatingError
+    ) -> RouteStopError:
+        """What to say of a group, ending at that WAL offset, whose checkpoint alone fails time after time."""
+        messages = sum(op.kind == MESSAGE and op.type == ADD for op, _, _, _ in happened)
+        return RouteStopError(
+            f"shard {self._shard} tries again and again to checkpoint the one group that ends at WAL offset {offset}: "
+            f"its {rows} rows, and what routes send of its {messages} messages, did not get through in one "
+            f"transaction, {times} times: {error}. If Kafka is well, they need more time (set transaction_timeout_ms "
+            f"and request_timeout_ms, and restart the worker) or fewer targets; smaller transactions need neither",
+            offset=offset,
+            retried=True,
+        )
 
     def _stop(self, offset: int, message: int, what: str, *, retried: bool) -> RouteStopError:
         return RouteStopError(self._words(offset, message, what, retried), offset=offset, retried=retried)

@@ -157,6 +157,20 @@ def test_a_dead_letter_says_why_and_has_all_of_the_message() -> None:
     assert (bare.key, dict(bare.headers)["kafka-journal.error.without"]) == (None, b"value, key, headers")
 
 
+@pytest.mark.parametrize("headers", [{"h\0": "header"}, {"_jmsbr_x\0_hops": 1}, None])
+def test_a_name_that_kafka_would_cut_off_is_refused_by_the_routes_policy(headers: Any) -> None:
+    data = stored(headers=headers, **({} if headers else {"a\0b": "cut", "a": "whole"}))
+    routes = router(route("r", {"topic": "t"}, on_error="dead-letter"), dead_letter_topic="dead")
+    for _ in range(2):
+        found = refused(routes.route(7, data))
+        assert (found.reason, "has a NUL" in found.detail) == (Reason.BAD_HEADER, True)
+        assert found.dead_letter is not None
+        assert not any("\0" in name for name, _ in found.dead_letter.headers)
+    assert only(routes.route(8, stored(a="whole"))).topic == "t"
+    without = router(route("r", {"topic": "t", "headers": ["*", "!a\0b"]}))
+    assert headers or dict(only(without.route(7, data)).headers)["jms.string.a"] == b"whole"
+
+
 @pytest.mark.parametrize(
     ("template", "topic"),
     [

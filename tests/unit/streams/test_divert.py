@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from journal.errors import RouteStopError, TopicError
+from journal.errors import CorruptionError, RouteStopError, TopicError
 from journal.kafka.control import control_topic
 from journal.v1.store_pb2 import MESSAGE
 from streams.shard import ROUTE_RETRY_S, ShardState
@@ -30,6 +30,15 @@ SENT = [b"one", b"short", b"four", b"tx", b"six"]
 FAULTS = [fault for fault in Fault if fault is not Fault.NONE]
 ROUTE = one_route(address="a")
 OTHER = one_route("other", address="z.#")
+
+
+class Endless(Faults):
+    """No transaction ends while it is on."""
+
+    is_on = False
+
+    def at(self, request: str, node: str) -> Fault:
+        return Fault.LOSE_REQUEST if self.is_on and request == "end_transaction" else Fault.NONE
 
 
 class FaultAt(Faults):
@@ -416,6 +425,109 @@ def test_a_stop_began_when_the_shard_first_stopped_there_however_often_it_has_tr
     scene.broker.create_topic("of-y", 1, 1, TOPIC)
     scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
     assert stopped_since() == (0, 0)
+
+
+def test_a_stop_is_shown_until_its_frame_is_checkpointed_however_often_the_shard_tries_again() -> None:
+    scene = world([message(1, b"1", "x")], [message(2, b"2", "x")], routes=[one_route(topic="of-{address}")])
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+
+    def shown() -> int:
+        (status,) = diverter.statuses().values()
+        assert status.stopped == str(worker.stopped_by or "")
+        return status.stopped_at
+
+    def reports() -> int:
+        diverter.close()
+        log = scene.broker.log(control_topic(NAME), 0)
+        assert log is not None
+        return log.end
+
+    def try_again() -> None:
+        scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+        worker.recover()
+        assert worker.state is ShardState.RUNNING
+
+    worker.recover()
+    scene.drive(worker, 1)
+    reported = reports()
+    try_again()
+    assert (shown(), reports()) == (2, reported)
+    scene.drive(worker, 1)
+    assert (worker.state, shown(), reports()) == (ShardState.STOPPED, 2, reported)
+    scene.broker.create_topic("of-x", 1, 1, TOPIC)
+    try_again()
+    worker.take(scene.frames[1:2])
+    assert shown() == 2
+    scene.drive(worker, 1)
+    assert (shown(), worker.stopped_by) == (0, None)
+    assert reports() > reported
+
+
+def test_a_shard_that_tries_again_is_not_made_to_recover_by_what_an_operator_passes_over() -> None:
+    scene = world([message(1, b"1", "x")], routes=[one_route(topic="of-{address}")])
+    worker, _ = stopped(scene)
+    worker.recover()
+    assert not worker.allow_skips({}, {2})
+    scene.drive(worker, 1)
+    assert (scene.marked(), worker.stopped_by) == (2, None)
+
+
+def test_a_wal_that_cannot_be_read_when_a_shard_tries_again_is_shown_as_what_stops_it() -> None:
+    scene = world([message(1, b"1", "x")], routes=[one_route(topic="of-{address}")])
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 1)
+    worker.recover()
+    damaged = CorruptionError("damaged", topic="j.wal", partition=0, offset=2)
+    worker.stop_unreadable(damaged)
+    (status,) = diverter.statuses().values()
+    assert (worker.stopped_by, status.stopped) == (damaged, "")
+    worker.recover()
+    assert worker.stopped_by is None
+
+
+def test_a_stop_that_another_worker_has_passed_is_not_shown_any_more() -> None:
+    scene = world([message(1, b"1", "x")], routes=[one_route(topic="of-{address}")])
+    diverter = scene.diverter()
+    worker = scene.worker(diverter)
+    worker.recover()
+    scene.drive(worker, 1)
+    scene.broker.create_topic("of-x", 1, 1, TOPIC)
+    other = scene.worker()
+    other.recover()
+    scene.drive(other, 1)
+    worker.recover()
+    (status,) = diverter.statuses().values()
+    assert (worker.stopped_by, status.stopped) == (None, "")
+
+
+def test_a_group_that_never_gets_through_is_tried_alone_and_shown_until_it_does() -> None:
+    faults = Endless()
+    scene = world([message(1, b"1"), message(2, b"2")], [message(3, b"3")], faults=faults)
+    diverter = scene.diverter()
+    diverter.check()
+    worker = scene.worker(diverter)
+    worker.recover()
+    worker.take(scene.frames[:1])
+    worker.checkpoint_if_due(now=True)
+    faults.is_on = True
+    seen = []
+    for _ in range(5):
+        rest = worker.take(scene.frames)
+        worker.checkpoint_if_due(now=True)
+        assert worker.state is ShardState.RECOVERING
+        worker.recover()
+        (status,) = diverter.statuses().values()
+        assert status.stopped == str(worker.stopped_by or "")
+        seen.append((rest, status.stopped_at))
+    assert seen == [(None, 0), (None, 0), (4, 0), (4, 2), (4, 2)]
+    for part in ("ends at WAL offset 2", "what routes send of its 2 messages", "3 times", "transaction_timeout_ms"):
+        assert part in status.stopped
+    faults.is_on = False
+    scene.drive(worker, 100)
+    assert (scene.sent(), worker.stopped_by) == ([b"1", b"2", b"3"], None)
 
 
 def test_a_topic_that_is_deleted_meanwhile_stops_the_shard() -> None:
