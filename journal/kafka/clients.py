@@ -5,6 +5,7 @@ properties.
                  -> membership                                           a node's place in its group
                  -> client_settings                                      what they are configured with
                  -> client_errors                                        what they raise
+                 -> client_calls                                         what may never return
 """
 
 from __future__ import annotations
