@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import ctypes
 import os
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException, Producer, cimpl
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # it re-exports them
 
 from journal.config import Settings
@@ -66,20 +65,22 @@ def queue(name: str, **more: Any) -> QueueConfig:
     return QueueConfig(name, more.pop("address", name), **more)
 
 
-class NotUtf8(str):
-    """A header's name that is sent as other bytes."""
-
-    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
-        return b"\xff\xfe"
-
-
-async def send_with_header_name(bootstrap: str, topic: str, name: str) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
-    await producer.start()
+def produce_with_header_name(bootstrap: str, topic: str, name: bytes) -> None:
+    """A record with a header of any name, which librdkafka sends and no client for Python."""
+    kafka, reason = ctypes.CDLL(cimpl.__file__), ctypes.create_string_buffer(512)
+    kafka.rd_kafka_conf_new.restype = kafka.rd_kafka_new.restype = ctypes.c_void_p
+    config = ctypes.c_void_p(kafka.rd_kafka_conf_new())
+    assert kafka.rd_kafka_conf_set(config, b"bootstrap.servers", bootstrap.encode(), reason, len(reason)) == 0
+    producer = ctypes.c_void_p(kafka.rd_kafka_new(0, config, reason, len(reason)))
     try:
-        await producer.send_and_wait(topic, b"unread", headers=[(name, b"v")])
+        to_topic = (ctypes.c_int(1), topic.encode())  # a part of the record's is its number in rdkafka.h, and itself
+        value = (ctypes.c_int(4), b"v", ctypes.c_size_t(1))
+        header = (ctypes.c_int(9), name, b"v", ctypes.c_ssize_t(1))
+        end = ctypes.c_int(0)
+        assert kafka.rd_kafka_producev(producer, *to_topic, *value, *header, end) == 0
+        assert kafka.rd_kafka_flush(producer, ctypes.c_int(30_000)) == 0
     finally:
-        await producer.stop()
+        kafka.rd_kafka_destroy(producer)
 
 
 # ---- records and offsets -----------------------------------------------------------------------------------------
@@ -148,7 +149,7 @@ def test_a_record_with_a_header_whose_name_is_no_utf_8_is_refused_and_others_are
 ) -> None:
     topic = create_topic(bootstrap, new_name())
     produce(bootstrap, topic, numbers(0, 1000), headers={"jms.string.region": b"eu"})
-    asyncio.run(send_with_header_name(bootstrap, topic, NotUtf8("?")))
+    produce_with_header_name(bootstrap, topic, b"\xff\xfe")
     produce(bootstrap, topic, [b"last"])
     settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "unread", "on_error": "skip"})
     with taking(settings, [queue("unread")]) as node:
