@@ -142,6 +142,9 @@ class Follower:
         if self._watch is not None:
             self._watch.seen(replica.marks())
         if self._following is not None:
+            # said before a scan of it, which may take long: an activation waits for that without losing a moment
+            if replica.readable != self.fitness.built:
+                self.fitness = replace(self.fitness, built=replica.readable)
             self._keep_warm(self._following)
             self._look()
 
