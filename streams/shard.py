@@ -110,7 +110,7 @@ class ShardWorker:
         """Of checkpoints, in a row. After one the next asks for the fate of every record, to learn what is refused;
         if nothing is, it may be too much for a transaction: those that follow take one group, and ask in turns."""
         self._failures_alone = 0
-        """The last so many of them were of one group, and nothing is known to be refused."""
+        """The last so many of them were of one group, and nothing explains them."""
         self._passes: Collection[int] = ()
         """WAL offsets at which an operator has left out what no route can send."""
         self._group_ends: list[int] = []
@@ -358,7 +358,7 @@ class ShardWorker:
             return
         except FatalProducerError as error:
             log.warning("shard %d: %s", self.shard, error)
-            self._note_failure(fold, len(changes), error, self._find_refused(error))
+            self._note_failure(fold, len(changes), error, is_explained=self._find_refused(error) or error.fenced)
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)
             return
         except LocalDamageError as error:
@@ -371,7 +371,7 @@ class ShardWorker:
             return
         except OperatingError as error:
             log.warning("shard %d: the checkpoint's outcome is not known: %s", self.shard, error)
-            self._note_failure(fold, len(changes), error, is_refused=False)
+            self._note_failure(fold, len(changes), error, is_explained=False)
             self._become(ShardState.RECOVERING)
             return
         self._committed = fold.mark.offset
@@ -423,10 +423,11 @@ class ShardWorker:
             self._agent_raised_at = self._clock()
         return found is not None
 
-    def _note_failure(self, fold: Fold, rows: int, error: OperatingError, is_refused: bool) -> None:
-        """The checkpoint failed: look at the targets again; and say so if nothing less than this can be tried."""
-        self._failures = 1 if is_refused else self._failures + 1
-        self._failures_alone = self._failures_alone + 1 if len(self._group_ends) == 1 and not is_refused else 0
+    def _note_failure(self, fold: Fold, rows: int, error: OperatingError, *, is_explained: bool) -> None:
+        """The checkpoint failed: look at the targets again; and say so if nothing less than this can be tried. What is
+        refused, or fenced, is so however little it is: `is_explained`."""
+        self._failures = 1 if is_explained else self._failures + 1
+        self._failures_alone = self._failures_alone + 1 if len(self._group_ends) == 1 and not is_explained else 0
         if self._outgoing is None:
             return
         self._outgoing.targets.suspect()

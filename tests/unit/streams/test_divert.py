@@ -530,6 +530,20 @@ def test_a_group_that_never_gets_through_is_tried_alone_and_shown_until_it_does(
     assert (scene.sent(), worker.stopped_by) == ([b"1", b"2", b"3"], None)
 
 
+def test_a_shard_that_is_fenced_time_after_time_is_not_taken_for_too_much() -> None:
+    scene = world([message(1, b"1")])
+    worker, other = scene.worker(), scene.worker()
+    other.recover()
+    other.take(scene.frames[:1])
+    other.checkpoint_if_due(now=True)
+    for _ in range(3):
+        worker.recover()
+        worker.take(scene.frames)
+        other.recover()
+        worker.checkpoint_if_due(now=True)
+        assert (worker.state, worker.stopped_by) == (ShardState.FENCED, None)
+
+
 def test_a_topic_that_is_deleted_meanwhile_stops_the_shard() -> None:
     scene = world([message(1, b"1")], [message(2, b"2")])
     worker = scene.worker()
