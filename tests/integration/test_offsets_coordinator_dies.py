@@ -18,7 +18,7 @@ from tests.support.brokers import JVM_OPTIONS
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 30.0
 CALL_S = 12.0
-LATE_S = 2.0
+LATE_S = 20.0
 TOPIC = "orders"
 
 

@@ -272,12 +272,17 @@ class Store:
         return Session(self._resource)
 
 
+def with_store(scene: Scene, resource: XaResource) -> tuple[Coordinator, Store]:
+    """A coordinator of the scene's store and another one."""
+    store = Store(resource)
+    return Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES)), store
+
+
 def test_a_store_whose_branch_has_failed_rolls_all_back_and_nothing_is_left(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, resource = opened(MemoryLog())
-    store = Store(resource)
-    coordinator = Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES))
+    coordinator, store = with_store(scene, resource)
     work = coordinator.join(scene.manager)
     coordinator.enlist(work, store)
     other = Session(resource)
@@ -296,8 +301,7 @@ def test_a_store_whose_branch_has_failed_rolls_all_back_and_nothing_is_left(
 def test_a_store_is_a_participant_of_another(scene: Scene) -> None:
     log = MemoryLog()
     journal, resource = opened(log)
-    store = Store(resource)
-    coordinator = Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES))
+    coordinator, store = with_store(scene, resource)
     work = coordinator.join(scene.manager)
     session = coordinator.enlist(work, store)
     assert isinstance(session, Session)
@@ -310,8 +314,7 @@ def test_a_store_in_which_nothing_was_done_is_told_nothing_and_owes_nothing(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, resource = opened(MemoryLog())
-    store = Store(resource)
-    coordinator = Coordinator(scene.resource, "test", [store], instance=next(_INSTANCES))
+    coordinator, store = with_store(scene, resource)
     work = coordinator.join(scene.manager)
     scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"here", tx=work.tx)
     coordinator.enlist(work, store)
