@@ -211,7 +211,7 @@ class Worker:
     def tick(self) -> float:
         """Do what time asks for; seconds until the next tick is wanted."""
         now = self._clock()
-        if now - self._skips_read_at >= IDLE_TICK_S and self.stopped():
+        if now - self._skips_read_at >= IDLE_TICK_S and ShardState.STOPPED in self.states().values():
             self._read_skips()
         if self._standby is not None and now - self._moved_at >= STANDBY_AFTER_S:
             self._standby.follow(set(range(self._config.shards)) - set(self._shards))
@@ -247,7 +247,7 @@ class Worker:
         }
 
     def stopped(self) -> dict[int, Exception]:
-        """Shards that stopped at a record that cannot be applied, and why."""
+        """Shards that stopped at what cannot be applied or sent, and why; also while they try again."""
         return {shard.shard: shard.stopped_by for shard in self._shards.values() if shard.stopped_by is not None}
 
     def diverts(self) -> Mapping[int, DivertStatus]:
