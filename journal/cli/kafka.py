@@ -18,9 +18,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.embedded import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, default_directory
-from journal.kafka.embedded_config import BROKERS_MAX
+from journal.kafka.embedded_config import BROKERS_MAX, check_request
 from journal.kafka.embedded_status import KafkaStatus
 
 app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, stop, status.")
@@ -56,7 +57,11 @@ def start(
     chosen = directory or default_directory()
     own_ports = None if ports is None else parse_ports(ports)
     properties = parse_settings(settings or [])
-    with _errors_reported(as_json):
+    try:
+        check_request(brokers or len(own_ports or (1,)), own_ports, properties)
+    except EmbeddedKafkaError as error:
+        raise typer.BadParameter(str(error)) from None
+    with _errors_reported(as_json), ended_by_sigterm_as_by_ctrl_c():
         kafka = EmbeddedKafka(chosen, brokers, own_ports, properties, heap_mb=heap_mb, start_timeout_s=timeout_s)
         already = kafka.status().running
         bootstrap_servers = kafka.start()

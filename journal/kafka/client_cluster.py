@@ -10,8 +10,6 @@ from functools import partial
 from typing import TypeVar
 
 from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -22,7 +20,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     AdminClient,
     ConfigEntry,
     ConfigResource,
-    ConsumerGroupDescription,
     DescribeClusterResult,
     NewTopic,
     ResourceType,
@@ -31,6 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from journal.errors import ClosedError, DeadlineError, KafkaUnavailableError
 from journal.kafka.client_errors import error_of, operating_error
+from journal.kafka.client_groups import GroupsClient
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import Clock, GroupMember, TopicState
 
@@ -50,12 +48,9 @@ class KafkaCluster:
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._made: set[str] = set()
-        try:
-            self._client: AdminClient | None = AdminClient(
-                {**settings.admin(), **ClientEvents(settings).callbacks()}  # type: ignore[dict-item]
-            )
-        except KafkaException as error:
-            raise config_error(error) from error
+        self._client: AdminClient | None = _client(settings)
+        # told how to make one, not by what of this: clients of a cycle would live until it is found
+        self._groups_client = GroupsClient(partial(_client, settings))
 
     def cluster_id(self, timeout_s: float) -> str:
         answer = self._patiently(timeout_s, self._describe_cluster).cluster_id
@@ -74,6 +69,10 @@ class KafkaCluster:
             if made <= found.keys() or self._clock() >= deadline:
                 return found
             time.sleep(_LOOK_EVERY_S)
+
+    def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        found = self._patiently(timeout_s, partial(self._topics, list(topics), hidden=True))
+        return {name: str(topic.topic_id) for name, topic in found.items()}
 
     def _described(self, topics: list[str], timeout_s: float) -> dict[str, TopicState]:
         deadline = self._clock() + timeout_s
@@ -112,93 +111,35 @@ class KafkaCluster:
             brokers = [node.id for node in self._describe_cluster(left_s).nodes]
             for broker in brokers:  # librdkafka asks each broker for its own settings, one a call
                 if broker not in found:
-                    resource = str(broker)
-                    config = self._configs(ResourceType.BROKER, [resource], deadline - self._clock())[resource]
-                    found[broker] = config.get(name)
+                    resource, limit_s = str(broker), deadline - self._clock()
+                    # not for all of it: the cluster may count a dead one no more as soon as it has been asked
+                    config = self._configs(ResourceType.BROKER, [resource], min(limit_s, max(_ATTEMPT_S, limit_s / 2)))
+                    found[broker] = config[resource].get(name)
             return {broker: found[broker] for broker in brokers}
 
         return self._patiently(timeout_s, ask)
 
     def group_members(self, group: str, timeout_s: float) -> list[GroupMember]:
-        return self._patiently(timeout_s, partial(self._members_of, group))
-
-    def _members_of(self, group: str, timeout_s: float) -> list[GroupMember]:
-        asked = self._admin().describe_consumer_groups([group], request_timeout=_positive(timeout_s))
-        try:
-            answer: ConsumerGroupDescription = _result(asked[group], timeout_s)
-        except KafkaException as error:
-            # Brokers before 4.0 describe an unknown group as a dead one.
-            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return []
-            raise operating_error(f"describe group {group}", error_of(error)) from error
-        if answer.state == ConsumerGroupState.DEAD:
-            return []
-        return [
-            GroupMember(
-                member.member_id,
-                member.client_id,
-                member.host,
-                tuple((part.topic, part.partition) for part in member.assignment.topic_partitions),
-            )
-            for member in answer.members
-        ]
+        return self._patiently(timeout_s, partial(self._groups().members, group))
 
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
-        return self._patiently(timeout_s, partial(self._committed_of, group, topic))
-
-    def _committed_of(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
-        request = [ConsumerGroupTopicPartitions(group)]
-        asked = self._admin().list_consumer_group_offsets(request, request_timeout=_positive(timeout_s))
-        try:
-            answer: ConsumerGroupTopicPartitions = _result(asked[group], timeout_s)
-        except KafkaException as error:
-            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
-            raise operating_error(f"offsets of group {group}", error_of(error)) from error
-        parts = answer.topic_partitions or []
-        return {part.partition: part.offset for part in parts if part.topic == topic and part.offset >= 0}
+        found = self._patiently(timeout_s, partial(self._groups().offsets, group))
+        return {partition: offset for (found_topic, partition), offset in found.items() if found_topic == topic}
 
     def stable_offsets(
         self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
     ) -> dict[tuple[str, int], int]:
         deadline = self._clock() + timeout_s
         # who asks for all of them is told neither of those whose first commit is open, nor that it is
-        asked = {*partitions, *(self._patiently(timeout_s, partial(self._offsets_of, group, None)) or {})}
+        asked = {*partitions, *(self._patiently(timeout_s, partial(self._groups().stable_offsets, group, None)) or {})}
         while asked:
-            found = self._patiently(deadline - self._clock(), partial(self._offsets_of, group, asked))
+            found = self._patiently(deadline - self._clock(), partial(self._groups().stable_offsets, group, asked))
             if found is not None:
                 return found
-            if self._clock() >= deadline:
+            if self._clock() + _LOOK_EVERY_S >= deadline:
                 raise DeadlineError(f"offsets of group {group}: a transaction with some is still open")
             time.sleep(_LOOK_EVERY_S)
         return {}
-
-    def _offsets_of(
-        self, group: str, partitions: Collection[tuple[str, int]] | None, timeout_s: float
-    ) -> dict[tuple[str, int], int] | None:
-        """Stable offsets of partitions, or of all that have any; None while a transaction with some is open."""
-        parts = None if partitions is None else [TopicPartition(topic, part) for topic, part in sorted(partitions)]
-        asked = self._admin().list_consumer_group_offsets(
-            [ConsumerGroupTopicPartitions(group, parts)], require_stable=True, request_timeout=_positive(timeout_s)
-        )
-        try:
-            answer: ConsumerGroupTopicPartitions = _result(asked[group], timeout_s)
-        except KafkaException as raised:
-            code = error_of(raised).code()
-            if code == KafkaError.GROUP_ID_NOT_FOUND:
-                return {}
-            if code == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                return None
-            raise operating_error(f"offsets of group {group}", error_of(raised)) from raised
-        found: dict[tuple[str, int], int] = {}
-        for part in answer.topic_partitions or []:
-            if part.error is not None:
-                if part.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
-                    return None
-                raise operating_error(f"offsets of group {group}", part.error)
-            if part.offset >= 0:
-                found[part.topic, part.partition] = part.offset
-        return found
 
     def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None:
         below = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]
@@ -213,11 +154,16 @@ class KafkaCluster:
 
     def close(self) -> None:
         self._client = None
+        self._groups_client.close()
 
     def _admin(self) -> AdminClient:
         if self._client is None:
             raise ClosedError("this cluster client is closed")
         return self._client
+
+    def _groups(self) -> GroupsClient:
+        self._admin()
+        return self._groups_client
 
     def _patiently(self, timeout_s: float, ask: Callable[[float], T]) -> T:
         """What `ask` answers, which is called again while a broker does not: one that dies fails what it was asked."""
@@ -240,8 +186,8 @@ class KafkaCluster:
             raise operating_error("describe the cluster", error_of(error)) from error
         return answer
 
-    def _topics(self, topics: list[str], timeout_s: float) -> dict[str, TopicDescription]:
-        """Those that exist."""
+    def _topics(self, topics: list[str], timeout_s: float, *, hidden: bool = False) -> dict[str, TopicDescription]:
+        """Those that exist; if some may be `hidden`, those of them that may be seen."""
         if not topics:
             return {}
         asked = self._admin().describe_topics(
@@ -252,7 +198,9 @@ class KafkaCluster:
             try:
                 found[name] = _result(future, timeout_s)
             except KafkaException as error:
-                if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                code = error_of(error).code()
+                is_hidden = hidden and code == KafkaError.TOPIC_AUTHORIZATION_FAILED
+                if not is_hidden and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise operating_error(f"describe topic {name}", error_of(error)) from error
         return found
 
@@ -286,6 +234,13 @@ class KafkaCluster:
             else:
                 found[resource.name] = {key: e.value for key, e in entries.items() if e.value is not None}
         return found
+
+
+def _client(settings: ClientSettings) -> AdminClient:
+    try:
+        return AdminClient({**settings.admin(), **ClientEvents(settings).callbacks()})  # type: ignore[dict-item]
+    except KafkaException as error:
+        raise config_error(error) from error
 
 
 def _positive(timeout_s: float) -> float:

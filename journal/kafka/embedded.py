@@ -45,6 +45,7 @@ from journal.kafka.embedded_storage import (
     last_lines,
     load_cluster,
     make_cluster,
+    require_properties,
     save_cluster,
     settle_cluster,
     write_configuration,
@@ -111,7 +112,7 @@ class EmbeddedKafka:
         self._guard = Guard(self._directory)
         if "," in str(self._directory):
             raise EmbeddedKafkaError(f"{self._directory}: Kafka takes no directory with a comma in its name")
-        check_request(self._brokers or 1, self._ports, self._properties, self._hosts)
+        check_request(1 if self._brokers is None else self._brokers, self._ports, self._properties, self._hosts)
 
     @property
     def directory(self) -> Path:
@@ -126,10 +127,13 @@ class EmbeddedKafka:
         """Starts what does not run and waits until Kafka answers; gives the bootstrap servers. Blocks."""
         java = self._java_command()
         with self._locked():
-            cluster = self._settle_cluster()
+            cluster = self._settled_cluster()
             missing = [broker for broker in cluster.brokers if self._process(broker) is None]
+            running = [self._files(broker) for broker in cluster.brokers if broker not in missing]
+            require_properties(self._directory, running, self._properties)
             if missing:
                 self._check_ports(cluster, missing)
+                save_cluster(self._directory, cluster)  # only now: what was refused is as it was
                 self._prepare(java, cluster, missing)
             self._launch_and_wait(java, cluster, missing)
         return cluster.bootstrap_servers
@@ -227,33 +231,32 @@ class EmbeddedKafka:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One start or stop of a directory at a time, across processes."""
+        """One start or stop of a directory at a time, across processes. What the disk refuses meanwhile is said too."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            lock = (self._directory / ".lock").open("w", encoding="utf-8")
+            with (self._directory / ".lock").open("w", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                yield
         except OSError as error:
-            raise EmbeddedKafkaError(f"{self._directory} cannot be written ({error}): use another directory") from error
-        with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+            what = f"{self._directory} cannot be used ({error}): mend that, or use another directory"
+            raise EmbeddedKafkaError(what) from error
 
-    def _settle_cluster(self) -> Cluster:
+    def _settled_cluster(self) -> Cluster:
+        """What the directory is to hold, not saved yet."""
         cluster = load_cluster(self._directory)
         if cluster is None:
-            cluster = make_cluster(self._brokers or 1, self._ports, self._hosts)
-        else:
-            running = any(self._process(broker) for broker in cluster.brokers)
-            cluster = settle_cluster(cluster, self._directory, self._brokers, self._ports, self._hosts, running=running)
-        save_cluster(self._directory, cluster)
-        return cluster
+            return make_cluster(self._brokers or 1, self._ports, self._hosts)
+        running = any(self._process(broker) for broker in cluster.brokers)
+        return settle_cluster(cluster, self._directory, self._brokers, self._ports, self._hosts, running=running)
 
     def _check_ports(self, cluster: Cluster, brokers: Sequence[int]) -> None:
         for broker in brokers:
             if broker in self._prefixes:
                 continue
             for port in taken_ports(cluster.ports_of(broker), cluster.host(broker)):
+                mend = ", or choose other ports" if port in cluster.ports else " (it is for the controller alone)"
                 raise EmbeddedKafkaError(
-                    f"port {port} of broker {broker} is taken by another process: end that one, or choose other ports"
+                    f"port {port} of broker {broker} is taken by another process: end that one{mend}"
                 )
 
     def _prepare(self, java: Sequence[str], cluster: Cluster, brokers: Sequence[int]) -> None:

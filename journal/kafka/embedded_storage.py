@@ -160,6 +160,16 @@ def write_configuration(files: BrokerFiles, cluster: Cluster, broker: int, prope
     files.log4j.write_text(render_log4j(files.server_log), encoding="ascii")
 
 
+def require_properties(directory: Path, running: Sequence[BrokerFiles], properties: Mapping[str, str]) -> None:
+    """Raises EmbeddedKafkaError if a broker that runs was started without one of these."""
+    asked = set(render_properties(properties).splitlines())
+    for files in running:
+        if lacking := sorted(asked - set(files.properties.read_text(encoding="ascii").splitlines())):
+            raise EmbeddedKafkaError(
+                f"Kafka in {directory} runs without {', '.join(lacking)}: stop it before you change its properties"
+            )
+
+
 def format_data(java: Sequence[str], files: BrokerFiles, cluster: Cluster, broker: int) -> None:
     """Makes the broker's data directory with Kafka's storage tool; `java` is the command up to the class to run."""
     making = files.directory / "data.formatting"

@@ -218,6 +218,9 @@ class Cluster(Protocol):
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
         """Existing ones of `topics`; a missing one is left out."""
 
+    def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        """The ids of those of `topics` that there are and that may be seen. Asks nothing else, so Describe will do."""
+
     def create(
         self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
     ) -> None:

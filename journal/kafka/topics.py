@@ -7,6 +7,7 @@ with the command that mends it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from journal.config import Settings
 from journal.errors import TopicError
@@ -66,10 +67,8 @@ def init_journal(
 ) -> ControlRows:
     """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it; all that
     run at once give the same identity."""
-    cluster = kafka.cluster()
     configs = topic_configs(settings)
     control = control_topic(settings.journal)
-    cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
 
     def made() -> Identity:
         return Identity(
@@ -81,11 +80,13 @@ def init_journal(
             created=int(wall_ms()),
         )
 
-    rows = _identified(kafka, settings.journal, made, clock, timeout_s)
-    identity = rows.require_identity(settings.journal)
-    for topic, config in configs.items():
-        cluster.create(topic, identity.shards, settings.replication, config, timeout_s)
-    check_journal(cluster, settings, identity, timeout_s)
+    with closing(kafka.cluster()) as cluster:
+        cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
+        rows = _identified(kafka, settings.journal, made, clock, timeout_s)
+        identity = rows.require_identity(settings.journal)
+        for topic, config in configs.items():
+            cluster.create(topic, identity.shards, settings.replication, config, timeout_s)
+        check_journal(cluster, settings, identity, timeout_s)
     return rows
 
 
@@ -120,11 +121,11 @@ def _write_identity(kafka: Kafka, journal: str, made: Callable[[], Identity], cl
 
 def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: float) -> ControlRows:
     """The control rows of a journal that `init` made, after checking its topics. Raises TopicError."""
-    cluster = kafka.cluster()
-    if control_topic(settings.journal) not in cluster.describe([control_topic(settings.journal)], timeout_s):
-        raise TopicError(f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`")
-    rows = read_control(kafka, settings.journal, clock, timeout_s)
-    check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
+    with closing(kafka.cluster()) as cluster:
+        if control_topic(settings.journal) not in cluster.describe([control_topic(settings.journal)], timeout_s):
+            raise TopicError(f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`")
+        rows = read_control(kafka, settings.journal, clock, timeout_s)
+        check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
     return rows
 
 

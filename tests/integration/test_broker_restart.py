@@ -46,7 +46,7 @@ def test_a_node_and_its_worker_that_start_before_the_broker_wait_for_it(kafka: E
     bootstrap = kafka.bootstrap_servers
     journal = new_journal(bootstrap, 1, directory=tmp_path / "command")
     kafka.kill(1)
-    machine = Machine(bootstrap, journal, tmp_path, "early", {"KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "4000"})
+    machine = Machine(bootstrap, journal, tmp_path, "early", {"KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "12000"})
     try:
         assert wait_until(lambda: "Kafka does not answer, and is asked again" in machine.log_file.read_text(), 60.0)
         kafka.start()

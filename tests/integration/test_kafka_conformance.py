@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -70,3 +72,17 @@ def test_a_group_shows_its_live_members_and_its_committed_offsets(environment: E
     member.close()
     assert cluster.group_members(group, LIMIT_S) == []
     assert cluster.group_offsets(group, topic, LIMIT_S) == {1: 7}
+
+
+def test_who_asks_for_a_group_for_less_than_an_answer_takes_lives_on(environment: Environment, bootstrap: str) -> None:
+    """The process that asks is another's: librdkafka may end one whose request has timed out."""
+    topic, group = environment.topic(1, {}), environment.name()
+    member = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    member.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+    member.close()
+    command = [sys.executable, "-m", "tests.support.impatient_asker", bootstrap, group, topic, "20"]
+    asked = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=4 * LIMIT_S, check=False)
+    assert asked.returncode == 0
+    unanswered, answers = asked.stdout.split(" ", 1)
+    assert int(unanswered) > 0
+    assert answers == "[] {0: 7}\n"

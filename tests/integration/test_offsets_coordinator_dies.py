@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -95,3 +97,26 @@ def test_offsets_end_in_time_when_their_coordinator_dies_and_a_new_instance_comm
 
         scene.commit(scene.producer(), 5)
         assert scene.offset() == 5
+
+
+def test_who_has_asked_a_coordinator_before_is_told_by_the_next_one_too(tmp_path: Path) -> None:
+    """The first is asked by a client that it has answered before, and is not the group's coordinator any more: the
+    process of one that librdkafka ends is another's."""
+    with EmbeddedKafka(tmp_path / "kafka", brokers=3, attached=True, jvm_options=JVM_OPTIONS) as kafka:
+        scene = Scene(kafka)
+        scene.commit(scene.producer(), 2)
+        arguments = [kafka.bootstrap_servers, scene.group, TOPIC]
+        command = [sys.executable, "-m", "tests.support.offsets_asker", *arguments]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as asking:
+            assert asking.stdin is not None
+            assert asking.stdout is not None
+            try:
+                assert asking.stdout.readline() == "2\n"
+                kafka.kill(scene.dying)
+                scene.commit(scene.producer(), 3)  # the next one's to coordinate
+                kafka.start()
+                asking.stdin.write("again\n")
+                asking.stdin.flush()
+                assert asking.stdout.readline() == "3\n"
+            finally:
+                asking.kill()

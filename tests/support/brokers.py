@@ -12,10 +12,11 @@ _TRIES = 4
 """Of a start, on a machine that is too busy for one."""
 
 
-def crash(kafka: EmbeddedKafka) -> None:
-    """Kill the only broker, and start it again."""
+def crash(kafka: EmbeddedKafka, *brokers: int) -> None:
+    """Kill brokers, the only one unless they are named, and start them again."""
     try:
-        kafka.kill(1)
+        for broker in brokers or (1,):
+            kafka.kill(broker)
     finally:
         for last in range(1, _TRIES + 1):
             try:

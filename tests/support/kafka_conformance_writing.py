@@ -296,7 +296,9 @@ def a_topic_that_was_deleted_and_created_again_has_another_id(env: Environment) 
     before = cluster.describe([topic], LIMIT_S)[topic].topic_id
     env.delete_topic(topic)
     cluster.create(topic, 1, 1, {}, LIMIT_S)
-    assert cluster.describe([topic], LIMIT_S)[topic].topic_id != before
+    after = cluster.describe([topic], LIMIT_S)[topic].topic_id
+    assert after != before
+    assert cluster.topic_ids([topic, env.name()], LIMIT_S) == {topic: after}
 
 
 def more_replicas_than_brokers_are_refused(env: Environment) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future
 from itertools import count
@@ -11,7 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from journal.errors import KafkaUnavailableError
+from journal.errors import ClosedError, KafkaUnavailableError
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_settings import ClientSettings
 
@@ -48,6 +50,22 @@ def _done(value: Any) -> Future[Any]:
     return future
 
 
+def test_one_that_nobody_has_any_more_is_gone_without_a_collection() -> None:
+    gc.disable()
+    try:
+        gone = weakref.ref(KafkaCluster(ClientSettings("127.0.0.1:1", {})))
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_one_that_was_closed_asks_for_no_group_either() -> None:
+    cluster = KafkaCluster(ClientSettings("127.0.0.1:1", {}))
+    cluster.close()
+    with pytest.raises(ClosedError):
+        cluster.group_members("g", LIMIT_S)
+
+
 def cluster_of(late: Mapping[str, int]) -> KafkaCluster:
     cluster = KafkaCluster(ClientSettings("127.0.0.1:1", {}))
     cluster._client = Answering(late)  # type: ignore[assignment]
@@ -76,6 +94,8 @@ class Dying:
     def __init__(self, counted: int) -> None:
         self.counted = counted
         self.asked: list[str] = []
+        self.given_s: list[float] = []
+        """What broker 3 was asked with."""
         self.topics_asked = 0
 
     def describe_cluster(self, **_: float) -> Future[Any]:
@@ -83,10 +103,11 @@ class Dying:
         brokers = [1, 2, 3] if self.counted >= 0 else [1, 2]
         return _done(SimpleNamespace(cluster_id="id", nodes=[SimpleNamespace(id=broker) for broker in brokers]))
 
-    def describe_configs(self, resources: list[Any], **_: float) -> dict[Any, Future[Any]]:
+    def describe_configs(self, resources: list[Any], *, request_timeout: float) -> dict[Any, Future[Any]]:
         (resource,) = resources
         self.asked.append(resource.name)
         if resource.name == "3":
+            self.given_s.append(request_timeout)
             return {resource: _failed(KafkaError._TRANSPORT)}
         return {resource: _done({"a": SimpleNamespace(value=f"of {resource.name}")})}
 
@@ -127,9 +148,51 @@ def test_a_broker_that_has_just_died_is_asked_for_its_settings_until_the_cluster
     assert client.asked == ["1", "2", "3", "3", "3"]
 
 
-def test_what_a_dying_broker_did_not_answer_is_asked_again() -> None:
-    cluster, _ = dying(2)
+def test_one_that_has_just_died_is_waited_for_during_half_of_the_time_or_little() -> None:
+    cluster, client = dying(3)
+    assert cluster.broker_config("a", 60.0).keys() == {1, 2}
+    assert [round(given_s, 1) for given_s in client.given_s] == [5.0, 5.0, 10.0]
+
+
+def test_what_a_dying_broker_did_not_answer_is_asked_again_by_a_client_that_knows_nothing() -> None:
+    cluster, client = dying(2)
+    made = asked_for_groups(cluster, client)
     assert cluster.group_members("group", LIMIT_S) == []
+    assert cluster.group_members("group", LIMIT_S) == []
+    assert len(made) == 3
+
+
+def asked_for_groups(cluster: KafkaCluster, client: Any) -> list[Any]:
+    """Have this one asked for them; each time that it would have been made is told."""
+    made: list[Any] = []
+
+    def make() -> Any:
+        made.append(client)
+        return client
+
+    cluster._groups_client._make = make
+    return made
+
+
+class Silent:
+    """An admin client whose brokers never answer."""
+
+    def __init__(self) -> None:
+        self.given_s: list[float] = []
+
+    def describe_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[Any]]:
+        self.given_s.append(request_timeout)
+        return {groups[0]: Future()}
+
+
+def test_a_coordinator_that_does_not_answer_is_not_waited_for_though_its_request_has_all_the_time() -> None:
+    """librdkafka may end the process behind one whose time is over."""
+    cluster, client = KafkaCluster(ClientSettings("127.0.0.1:1", {})), Silent()
+    made = asked_for_groups(cluster, client)
+    with pytest.raises(KafkaUnavailableError, match="no answer within"):
+        cluster.group_members("group", 0.2)
+    assert len(made) == len(client.given_s)
+    assert set(client.given_s) == {3600.0}
 
 
 def test_a_topic_is_made_though_a_broker_dies_meanwhile() -> None:

@@ -35,6 +35,9 @@ class FakeCluster:
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
         return {topic: self.topics[topic] for topic in topics if topic in self.topics}
 
+    def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        raise NotImplementedError
+
     def create(
         self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
     ) -> None:

@@ -1,0 +1,141 @@
+"""What the coordinators of consumer groups answer, with confluent-kafka."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from functools import partial
+from typing import TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription  # type: ignore[attr-defined]
+
+from journal.errors import KafkaUnavailableError
+from journal.kafka.client_errors import error_of, operating_error
+from journal.kafka.ports import GroupMember
+
+T = TypeVar("T")
+
+_LONGEST_S = 3600.0
+"""The longest time-out that librdkafka takes for a request."""
+
+
+class GroupsClient:
+    """A client of its own for coordinators, for one thread, because of three errors of librdkafka (as of 2.16):
+
+    - A request whose own time-out passes before its coordinator is found and connected to ends the process, by a failed
+      assertion, once the coordinator is found. Requests have no such time-out here: whoever has waited long enough lets
+      go of the client, which ends what it still asks.
+    - A client that is ended while a broker tells it a coordinator may never end. Nobody waits for one that was let go.
+    - Where a coordinator was is kept, and a broker's answer that it is not the coordinator of the group whose offsets
+      it was asked for ends the process. Of other requests that is an error; so one of these goes before, and after an
+      error the next client knows nothing.
+    """
+
+    def __init__(self, make: Callable[[], AdminClient]) -> None:
+        self._make = make
+        self._client: AdminClient | None = None
+
+    def members(self, group: str, timeout_s: float) -> list[GroupMember]:
+        description = self._describe(group, timeout_s)
+        # Brokers before 4.0 describe an unknown group as a dead one.
+        if description is None or description.state == ConsumerGroupState.DEAD:
+            return []
+        return [
+            GroupMember(
+                member.member_id,
+                member.client_id,
+                member.host,
+                tuple((part.topic, part.partition) for part in member.assignment.topic_partitions),
+            )
+            for member in description.members
+        ]
+
+    def offsets(self, group: str, timeout_s: float) -> dict[tuple[str, int], int]:
+        """Committed ones by (topic, partition); of an open transaction's partitions those before it."""
+        try:
+            return self._list(group, None, timeout_s, stable=False)
+        except KafkaException as error:
+            raise operating_error(f"offsets of group {group}", error_of(error)) from error
+
+    def stable_offsets(
+        self, group: str, partitions: Collection[tuple[str, int]] | None, timeout_s: float
+    ) -> dict[tuple[str, int], int] | None:
+        """Of these partitions, or of all that have any; None while a transaction with some is open."""
+        parts = None if partitions is None else [TopicPartition(topic, part) for topic, part in sorted(partitions)]
+        try:
+            return self._list(group, parts, timeout_s, stable=True)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
+                return None
+            raise operating_error(f"offsets of group {group}", error_of(error)) from error
+
+    def close(self) -> None:
+        self._client = None
+
+    def _describe(self, group: str, timeout_s: float) -> ConsumerGroupDescription | None:
+        """None of a group that does not exist."""
+        try:
+            return self._ask(partial(_description, group), timeout_s)
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return None
+            raise operating_error(f"describe group {group}", error_of(error)) from error
+
+    def _list(
+        self, group: str, partitions: list[TopicPartition] | None, timeout_s: float, *, stable: bool
+    ) -> dict[tuple[str, int], int]:
+        deadline = time.monotonic() + timeout_s
+        self._describe(group, timeout_s)
+        request = ConsumerGroupTopicPartitions(group, partitions)
+        try:
+            answer = self._ask(partial(_offsets, request, stable), deadline - time.monotonic())
+        except KafkaException as error:
+            if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise
+        found = {}
+        for part in answer.topic_partitions or []:
+            if part.error is not None:
+                raise KafkaException(part.error)
+            if part.offset >= 0:
+                found[part.topic, part.partition] = part.offset
+        return found
+
+    def _ask(self, ask: Callable[[AdminClient], Future[T]], timeout_s: float) -> T:
+        self._client = self._client or self._make()
+        future = ask(self._client)
+        try:
+            return future.result(max(0.0, timeout_s))
+        except BaseException as error:
+            self._let_go()
+            if isinstance(error, FutureTimeoutError):
+                raise KafkaUnavailableError(f"no answer within {timeout_s:.2g} s") from error
+            raise
+
+    def _let_go(self) -> None:
+        """Nothing but `self` refers to the client, not even the frames of an error; then a list does, which a thread
+        empties."""
+        last = [self._client]
+        self._client = None
+        threading.Thread(target=last.clear, name="kafka-journal-groups-end", daemon=True).start()
+
+
+def _description(group: str, client: AdminClient) -> Future[ConsumerGroupDescription]:
+    return client.describe_consumer_groups([group], request_timeout=_LONGEST_S)[group]
+
+
+def _offsets(
+    request: ConsumerGroupTopicPartitions, stable: bool, client: AdminClient
+) -> Future[ConsumerGroupTopicPartitions]:
+    asked = client.list_consumer_group_offsets([request], require_stable=stable, request_timeout=_LONGEST_S)
+    return asked[request.group_id]

@@ -1,0 +1,108 @@
+"""Starts of the embedded Kafka that are refused before a broker runs: what was there stays, and the error says why."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from journal.cli.kafka import app
+from journal.errors import EmbeddedKafkaError
+from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.embedded_config import Cluster
+from journal.kafka.embedded_ports import choose_free_ports
+from journal.kafka.embedded_process import write_pid_file
+from journal.kafka.embedded_storage import broker_files, load_cluster, save_cluster, write_configuration
+
+
+@pytest.fixture(autouse=True)
+def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("journal.kafka.embedded.find_java", lambda: Path("/bin/false"))
+    monkeypatch.setattr("journal.kafka.embedded.get_kafka", lambda java, report: Path("/jars"))
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    """Of the directory; it does not run."""
+    port, controller = choose_free_ports(2, ())
+    made = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (port,), (controller,))
+    save_cluster(tmp_path, made)
+    return made
+
+
+def test_a_start_that_is_refused_for_a_taken_port_leaves_a_new_directory_without_a_cluster(
+    tmp_path: Path, taken: int
+) -> None:
+    one, two = choose_free_ports(2, [taken])
+    with pytest.raises(EmbeddedKafkaError, match=f"port {taken} of broker 2 is taken"):
+        EmbeddedKafka(tmp_path, ports=[one, taken, two]).start()
+    assert load_cluster(tmp_path) is None
+
+
+def test_a_start_that_is_refused_for_a_taken_port_leaves_a_cluster_its_ports(
+    tmp_path: Path, taken: int, cluster: Cluster
+) -> None:
+    with pytest.raises(EmbeddedKafkaError, match=f"port {taken} of broker 1 is taken.*other ports"):
+        EmbeddedKafka(tmp_path, ports=[taken]).start()
+    assert load_cluster(tmp_path) == cluster
+
+
+def test_a_controllers_port_that_is_taken_is_not_said_to_be_one_that_can_be_chosen(tmp_path: Path, taken: int) -> None:
+    save_cluster(tmp_path, Cluster("AAAAAAAAAAAAAAAAAAAAAA", choose_free_ports(1, [taken]), (taken,)))
+    with pytest.raises(EmbeddedKafkaError, match=f"port {taken} of broker 1 is taken.*controller") as refused:
+        EmbeddedKafka(tmp_path).start()
+    assert "choose" not in str(refused.value)
+
+
+def test_properties_for_a_cluster_that_runs_without_them_are_refused(tmp_path: Path, cluster: Cluster) -> None:
+    write_configuration(broker_files(tmp_path, 1), cluster, 1, {"num.io.threads": "7"})
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as broker:
+        write_pid_file(broker_files(tmp_path, 1).pid_file, broker.pid)
+        with pytest.raises(EmbeddedKafkaError, match=r"runs without num\.io\.threads=8: stop it before"):
+            EmbeddedKafka(tmp_path, properties={"num.io.threads": "8"}).start()
+        with pytest.raises(EmbeddedKafkaError, match="did not answer"):  # it is no broker
+            EmbeddedKafka(tmp_path, properties={"num.io.threads": "7"}, start_timeout_s=0.0).start()
+        assert broker.poll() is None
+        broker.kill()
+
+
+def test_what_the_disk_refuses_is_an_error_that_names_the_directory(tmp_path: Path, cluster: Cluster) -> None:
+    (tmp_path / "cluster.json.part").mkdir()
+    with pytest.raises(EmbeddedKafkaError, match=f"{tmp_path} cannot be used .*Is a directory"):
+        EmbeddedKafka(tmp_path).start()
+
+
+def test_no_broker_is_none_and_not_one(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddedKafkaError, match="0 brokers"):
+        EmbeddedKafka(tmp_path, brokers=0)
+    with pytest.raises(EmbeddedKafkaError, match="0 brokers"):
+        EmbeddedKafka(tmp_path, ports=[])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--brokers", "0"],
+        ["--brokers", "2", "--ports", "20001"],
+        ["--ports", "65536"],
+        ["--ports", ""],
+        ["-p", "log.dirs=/elsewhere"],
+    ],
+)
+def test_a_command_line_that_can_never_be_right_ends_with_2(tmp_path: Path, wrong: list[str]) -> None:
+    assert CliRunner().invoke(app, ["start", "--dir", str(tmp_path), *wrong]).exit_code == 2
+    assert load_cluster(tmp_path) is None
