@@ -5,7 +5,8 @@
             counter's next epoch and a marker to every shard in one transaction
     gate    wait until every shard's mark stands at exactly this epoch
     load    tell the loader the state of one snapshot taken then, or what a warm one lacks
-    READY   commit one more group with the same producer; whoever cannot, in time, has told nobody and discards all
+    READY   commit one more group with the same producer; only one that is confirmed, in time, proves anything. After
+            any other: check, init, check, and another one; whoever is fenced then has told nobody and discards all
 
 Beside load and READY it is asked whether the table is still the topic that the copy is one of. Asked any sooner it
 would say nothing of what the gate read.
@@ -40,15 +41,15 @@ from journal.following import Following
 from journal.gate import Gate
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
-from journal.kafka.ports import LOOK_MS, Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
 from journal.local.ports import LocalStore
 from journal.moments import Moment
 from journal.replica import Replica
 from journal.v1.journal_pb2 import MARKER, Epoch
-from journal.wal import Tail, WalReader
-from journal.writer import Joining, Writer, WriterConfig
+from journal.wal import Tail, WalReader, read_tails
+from journal.writer import Joining, Writer, WriterConfig, last_numbers
 
 log = logging.getLogger(__name__)
 
@@ -205,9 +206,11 @@ class Activation:
 
     def _read_claim(self, producer: TransactionalProducer) -> tuple[Claim, list[Tail]]:
         """The next epoch and each shard's last frame, both asked for after the init of `producer`, and together."""
-        config = self._config
+        config, clock, request_s = self._config, self._timing.clock, self._timing.request_s
+        tails_now = partial(read_tails, self._kafka, config.journal, config.uuid, config.shards, clock, request_s)
         try:
-            reading, tailing = self._beside(self._fence.rows), self._beside(self._read_tails)
+            reading = self._beside(self._fence.rows)
+            tailing = self._beside(tails_now)
             try:
                 rows = reading.result()
                 # a standby's connections and its look at the topics may be older than the topics; in those made anew
@@ -225,27 +228,19 @@ class Activation:
             raise
         return claim, tails
 
-    def _read_tails(self) -> list[Tail]:
-        config, timing = self._config, self._timing
-        reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock, wait_ms=LOOK_MS)
-        try:
-            return reader.tails(timing.request_s)
-        finally:
-            reader.close()
-
     def _markers(self, claim: Claim, tails: list[Tail]) -> tuple[FrameNumbers, list[Sent]]:
         config = self._config
         group = Group(config.shards, self._limits.frame_bytes_max)
         for shard in range(config.shards):
             group.put(shard, MARKER, 0, 0, claim.nonce)
-        before = FrameNumbers(tuple(tail.number for tail in tails), max(tail.group for tail in tails))
-        last = group.seal(Origin(config.uuid, claim.epoch, claim.node), before)
+        last = group.seal(Origin(config.uuid, claim.epoch, claim.node), last_numbers(tails))
         counter = Epoch(
             journal=config.uuid,
             epoch=claim.epoch,
             node=claim.node,
             nonce=claim.nonce,
             timestamp=int(self._wall_ms()),
+            fence_check_ms=int(self._timing.fence_check_s * 1000),
         )
         row = control_row(config.journal, EPOCH_KEY, counter)
         return last, [row, *group.records(wal_topic(config.journal))]
@@ -322,11 +317,24 @@ class Activation:
     # ---- READY -----------------------------------------------------------------------------------------------------
 
     def _write_ready(self, writer: Writer) -> None:
-        """In one shard, whichever: what it proves is proved by the coordinator, when it ends the transaction."""
-        group = Group(self._config.shards, self._limits.frame_bytes_max)
-        group.put_heartbeat(_READY_SHARD)
+        """In one shard, whichever: what it proves is proved by the coordinator, when it ends the transaction.
+
+        The predecessor may have fenced it unknowingly: refused, it found the epoch its own still and initialised.
+        """
+        until = self._timing.clock() + self._timing.recovery_s
         self._require_open()
-        try:
-            writer.write_ready(group)
-        except OperatingError as error:
-            raise OutcomeUnknownError(f"READY of epoch {writer.claim.epoch} was not confirmed: {error}") from error
+        going_on = partial(self._progress, "ready", 0, 0)
+        while True:
+            group = Group(self._config.shards, self._limits.frame_bytes_max)
+            group.put_heartbeat(_READY_SHARD)
+            try:
+                writer.write_ready(group)
+                return
+            except OperatingError as error:
+                met = error
+            what = f"READY of epoch {writer.claim.epoch} was not confirmed"
+            log.warning("%s; check, init, check: %s", what, met)
+            try:
+                writer.regain(until, going_on)
+            except OperatingError as error:
+                raise OutcomeUnknownError(f"{what}: {met}; and then: {error}") from error

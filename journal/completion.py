@@ -6,11 +6,14 @@ A completion can be awaited (any event loop, any number of tasks), waited for in
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 
 from journal.errors import DeadlineError, JournalError
+
+log = logging.getLogger(__name__)
 
 
 class Completion:
@@ -50,7 +53,10 @@ class Completion:
             with suppress(RuntimeError):  # a loop that was closed: nobody waits in it any more
                 loop.call_soon_threadsafe(_release, futures)
         for callback in callbacks:
-            callback(error)
+            try:
+                callback(error)
+            except Exception:  # it is its owner's code: others wait for what is told after it
+                log.exception("a completion's callback failed")
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Block until done; raises the group's error, or DeadlineError when `timeout_s` passes first."""
@@ -62,7 +68,9 @@ class Completion:
             raise self._error
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick and must not raise."""
+        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick.
+
+        What it raises in the writer's thread is logged."""
         with self._condition:
             if not self._done:
                 self._callbacks.append(callback)

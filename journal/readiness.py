@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 
 from journal.config import Settings
 from journal.errors import JournalError, TopicError
@@ -91,7 +92,8 @@ class Readiness:
     def _check(self) -> None:
         identity, began = self._identity(), time.monotonic()
         try:
-            check_journal(self._kafka.cluster(), self._settings, identity, self._settings.request_timeout_ms / 1000)
+            with closing(self._kafka.cluster()) as cluster:
+                check_journal(cluster, self._settings, identity, self._settings.request_timeout_ms / 1000)
         except TopicError as error:
             self._checked = None
             log.warning("this node could not activate: %s", error)

@@ -20,14 +20,15 @@ from journal.core import Core
 from journal.errors import ClosedError, FencedError, JournalError, StateError
 from journal.fencing import Claim, Timing
 from journal.following import Following
-from journal.kafka.control import RELEASED_KEY, ControlRows, control_row
+from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
+from journal.leaving import say_left
 from journal.loading import Loader, NullLoader
 from journal.local_tables import LocalTables
 from journal.lookup import Lookup
-from journal.state import JournalState
-from journal.v1.journal_pb2 import Identity, Mark, Released
+from journal.state import JournalState, refusal
+from journal.v1.journal_pb2 import Identity, Mark
 from journal.writer import WriterConfig
 
 __all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms"]
@@ -82,7 +83,7 @@ class JournalRuntime:
         self._lookup: Lookup | None = None
         self._writer_thread: threading.Thread | None = None
         self._activating = threading.Lock()
-        """Held by an activation, and by `close`: whoever has it owns the copy."""
+        """Held by `start`, an activation, and `close`: whoever has it owns the copy."""
         self._activating_in: threading.Thread | None = None
         self._closing = threading.Event()
         self._closed = False
@@ -109,8 +110,14 @@ class JournalRuntime:
         With a copy that is open and whose topics were checked not long ago this asks nothing, and the rows are those
         that were read when it was opened: an activation reads them again (and finds a journal made anew).
         """
-        if self._core is not None or self._closed:
-            raise StateError(f"the journal is {self.state.value}")
+        if self._core is not None:
+            raise self._refusal()
+        with self._activating:
+            if self._core is not None or self._closed:
+                raise self._refusal()
+            return self._start()
+
+    def _start(self) -> ControlRows:
         if self._owns_copy:
             rows = self._copy.open()
         elif self._copy.topics_checked:
@@ -120,10 +127,11 @@ class JournalRuntime:
             rows = open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=timeout_s)
         identity = self._identity = rows.require_identity(self._settings.journal)
         self._lookup = Lookup(self._kafka, self._settings.journal, identity, self._copy, self._timing.clock)
-        self._core = Core(
+        core = Core(
             identity.shards, self._settings.limits, self._timing, self._on_critical, room_wait_s=self._room_wait_s
         )
-        self._core.become(JournalState.STARTED)
+        core.become(JournalState.STARTED)
+        self._core = core
         return rows
 
     def run_activation(self, loader: Loader | None = None) -> ActivationReport:
@@ -134,11 +142,12 @@ class JournalRuntime:
         """
         core, identity = self._core, self._identity
         if core is None or identity is None:
-            raise StateError(f"the journal is {self.state.value}: start it first")
+            raise self._refusal(": start it first")
         if not self._activating.acquire(blocking=False):
-            raise StateError("the journal is being activated, or closed")
+            raise self._refusal(", and being activated")
         try:
             self._activating_in = threading.current_thread()
+            self._require_open("the journal was closed")
             return self._run_activation(core, identity, loader)
         finally:
             self._activating_in = None
@@ -166,13 +175,18 @@ class JournalRuntime:
     def _activate_with(self, identity: Identity, loader: Loader | None) -> Activated:
         tables, following = self._copy.lend()
         self._has_copy = True
+        activation = self._activation(identity, tables)
         try:
             if tables.identity != identity:
                 raise StateError(f"journal {self._settings.journal} was made anew: close this one, and start another")
             state = loader or following or NullLoader()
-            activated = self._activation(identity, tables).run(state)
+            activated = activation.run(state)
         except BaseException as error:
             self._give_back(error)
+            epoch = activation.report.epoch
+            if epoch and not isinstance(error, FencedError):
+                # whoever is next need not wait until that epoch's node, which writes no more, is found silent
+                say_left(self._kafka, self._settings, identity, epoch, to="")
             raise
         self.loader = state.loader if isinstance(state, Following) else state
         return activated
@@ -207,9 +221,9 @@ class JournalRuntime:
             require_open=self._require_open,
         )
 
-    def _require_open(self) -> None:
+    def _require_open(self, reason: str = "the journal was closed while it was being activated") -> None:
         if self._closing.is_set():
-            raise ClosedError("the journal was closed while it was being activated")
+            raise ClosedError(reason)
 
     def _write(self) -> None:
         core = self.require_core()
@@ -230,8 +244,14 @@ class JournalRuntime:
         """As `Watch`."""
         self.require_core().step_down(JournalError(f"the local copy failed: {error!r}"))
 
+    def end_activation(self) -> None:
+        """Have an activation that is under way end with ClosedError, as `close` does, and do not wait for that. None
+        begins any more; the journal is still to be closed."""
+        self._closing.set()
+
     def close(self, *, to: str = "") -> None:
-        """Write what was accepted, say in the control rows that this node left, and let everything go.
+        """Write what was accepted, say in the control rows that this node left, and let everything go. Waits for a
+        `start` that is under way.
 
         `to` is the standby that is to follow; the row names it, and it acts on that at once. An activation that is
         under way ends first, with ClosedError, when what it waits for just then is answered or the loader returns;
@@ -244,61 +264,38 @@ class JournalRuntime:
             self._close(to)
 
     def _close(self, to: str) -> None:
-        core = self._core
-        if core is None or self._closed:
-            self._closed = True
-            if self._owns_copy:
-                self._copy.close()
-            return
-        self._closed = True
-        was_active = core.state is JournalState.ACTIVE
-        core.begin_close()
-        if self._writer_thread is not None:
-            self._writer_thread.join()
-        if was_active and core.state is JournalState.ACTIVE:
-            self._release(to)
-        core.end_close()
-        if self._lookup is not None:
-            self._lookup.close()
-        self._give_back()
+        core, identity, was_closed, self._closed = self._core, self._identity, self._closed, True
+        if core is not None and identity is not None and not was_closed:
+            core.begin_close()
+            if self._writer_thread is not None:
+                self._writer_thread.join()
+            if self.report is not None and core.state is JournalState.ACTIVE:
+                say_left(self._kafka, self._settings, identity, self.report.epoch, to)
+            core.end_close()
+            if self._lookup is not None:
+                self._lookup.close()
+            self._give_back()
         if self._owns_copy:
             self._copy.close()
-
-    def _release(self, to: str) -> None:
-        """Best effort: a journal that was not released is only found dead later."""
-        identity, report = self._identity, self.report
-        if identity is None or report is None:
-            return
-        row = Released(
-            journal=identity.journal,
-            epoch=report.epoch,
-            node=self._settings.node,
-            timestamp=int(wall_ms()),
-            to=to,
-        )
-        producer = self._kafka.plain_producer()
-        try:
-            producer.send([control_row(self._settings.journal, RELEASED_KEY, row)], 5.0)
-        except JournalError as error:
-            log.warning("could not say that this node left: %s", error)
-        finally:
-            producer.close()
 
     def require_core(self) -> Core:
         """What appends go to. Raises StateError before `start`."""
         if self._core is None:
-            raise StateError(f"the journal is {self.state.value}")
+            raise self._refusal()
         return self._core
 
     def require_lookup(self) -> Lookup:
         """What reads records back. Raises StateError before `start`."""
         if self._lookup is None:
-            raise StateError(f"the journal is {self.state.value}")
+            raise self._refusal()
         return self._lookup
+
+    def _refusal(self, mend: str = "") -> StateError:
+        return refusal(self.state, mend, closed=self._closing.is_set())
 
     @property
     def shards(self) -> int:
         """P, the number of shards."""
         if self._identity is None:
-            raise StateError(f"the journal is {self.state.value}")
+            raise self._refusal()
         return self._identity.shards

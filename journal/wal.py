@@ -152,3 +152,12 @@ class WalReader:
 
     def close(self) -> None:
         self._reader.close()
+
+
+def read_tails(kafka: Kafka, journal: str, uuid: bytes, shards: int, clock: Clock, timeout_s: float) -> list[Tail]:
+    """The last committed frame of every shard as of now. Raises OperatingError."""
+    reader = WalReader(kafka, journal, uuid, shards, clock, wait_ms=LOOK_MS)
+    try:
+        return reader.tails(timeout_s)
+    finally:
+        reader.close()

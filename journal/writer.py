@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from journal.errors import (
     CorruptionError,
@@ -24,13 +24,13 @@ from journal.errors import (
     OperatingError,
     OutcomeUnknownError,
 )
-from journal.fencing import Claim, Fence, Standing, Timing
+from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Standing, Timing
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import control_topic, wal_topic
 from journal.kafka.ports import AbortableProducerError, Consumed, Kafka, Sent, TransactionalProducer
 from journal.pacing import Pace
 from journal.v1.journal_pb2 import MARKER
-from journal.wal import WalReader
+from journal.wal import Tail, WalReader, read_tails
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,11 @@ class WriterConfig:
     """As long as it becomes while transactions meet the last one's markers."""
     join_s: float
     """How long after its first group a transaction waits for a second one to join it."""
+
+
+def last_numbers(tails: Sequence[Tail]) -> FrameNumbers:
+    """What the next group follows."""
+    return FrameNumbers(tuple(tail.number for tail in tails), max(tail.group for tail in tails))
 
 
 class Place(NamedTuple):
@@ -109,8 +114,10 @@ class _Transaction:
             group.completion.offsets = found
 
     def resolve(self, error: JournalError | None = None) -> None:
+        """Tell those that were not told yet."""
         for group in self.groups:
-            group.completion.resolve(error)
+            if not group.completion.done:
+                group.completion.resolve(error)
 
 
 class Writer:
@@ -167,7 +174,7 @@ class Writer:
         transaction.resolve()
 
     def write_ready(self, group: Group) -> None:
-        """Commit READY: no second try. Raises the error that met it; its outcome then does not matter.
+        """Commit READY. Raises the error that met it: what became of it does not matter; `regain` comes before another.
 
         One that may have been sent twice is committed all the same: check, init, check comes before the next group.
         """
@@ -185,6 +192,29 @@ class Writer:
         self.committed_at = began
         group.completion.resolve()
 
+    def regain(self, until: float, require_open: RequireOpen) -> None:
+        """After a READY that was not confirmed: check, init, check, and where this epoch's last frames are.
+
+        Whether that READY is in the WAL says nothing of who is newest now; so the next one is a frame of its own.
+        Raises FencedError, or an OperatingError behind `until`.
+        """
+        config, timing = self._config, self._timing
+        while True:
+            self.close()
+            self._producer, standing = self._fence.check_init_check(self.claim, until, require_open)
+            self._require_own(standing)
+            try:
+                tails = read_tails(
+                    self._kafka, config.journal, config.uuid, config.shards, timing.clock, timing.request_s
+                )
+                self.numbers = last_numbers(tails)
+                return
+            except OperatingError as error:
+                if timing.clock() >= until:
+                    raise
+                log.warning("the last frames cannot be read yet: %s", error)
+                timing.pause(RETRY_PAUSE_S)
+
     def renew_if_disturbed(self) -> None:
         """After a commit that succeeded but may have been sent twice: check, init, check, before the next group.
 
@@ -192,9 +222,9 @@ class Writer:
         """
         if self._producer is not None:
             return
-        producer, standing = self._fence.check_init_check(self.claim, self._timing.clock() + self._timing.recovery_s)
+        until = self._timing.clock() + self._timing.recovery_s
+        self._producer, standing = self._fence.check_init_check(self.claim, until)
         self._require_own(standing)
-        self._producer = producer
 
     def close(self) -> None:
         if self._producer is not None:
@@ -270,7 +300,7 @@ class Writer:
             except DeadlineError as error:
                 raise OutcomeUnknownError(f"group of {len(places)} frames: {error}") from error
         self._require_not_older(standing)
-        self._tell_fate(places, until)
+        self._tell_fate(transaction, until)
 
     def _resend_missing(self, producer: TransactionalProducer, transaction: _Transaction, met: OperatingError) -> bool:
         """Read the WAL back and send what is not there, with the numbers it had; False if that met an error too.
@@ -298,9 +328,9 @@ class Writer:
             raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}") from met
         return True
 
-    def _tell_fate(self, places: list[Place], until: float) -> None:
-        """This node is fenced: read what became of the group. Returns if it is done, raises otherwise."""
-        timing = self._timing
+    def _tell_fate(self, transaction: _Transaction, until: float) -> NoReturn:
+        """This node is fenced: read what became of the group, and tell that if it is done. Raises in any case."""
+        timing, places = self._timing, transaction.places
         touched = {place.shard for place in places}
         while timing.clock() < until:
             try:
@@ -310,7 +340,8 @@ class Writer:
                 timing.pause(0.1)
                 continue
             if there.own.issuperset(places):
-                return
+                transaction.resolve()
+                raise FencedError("another node took over; the last group is in the WAL", epoch=self.claim.epoch)
             if there.newer == touched and there.own.isdisjoint(places):
                 raise FencedError("another node took over; the group is not in the WAL", epoch=self.claim.epoch)
             timing.pause(0.1)

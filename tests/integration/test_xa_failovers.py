@@ -17,7 +17,8 @@ from journal.errors import MessageHeldError, QueueInDoubtError
 from journal.journal import BlockingJournal
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
-from journal.xa.resource import Vote, XaResource
+from journal.xa.branch import Vote
+from journal.xa.resource import XaResource
 from journal.xa.xid import Xid, make_xid
 from tests.support.in_doubt_node import ADDRESS, NOISE, SOURCE, TARGET, ActiveStore, active_store, work
 from tests.support.in_process import made_journal, running_worker

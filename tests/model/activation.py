@@ -69,8 +69,11 @@ def end_counter(config: Config, world: World, n: int) -> Steps:
 
 def after_unknown_counter(config: Config) -> At:
     """Check, init, check."""
-    if config.lacks(Removal.COUNTER_NOT_REWRITTEN):
-        return At.RECHECK
+    return At.RECHECK if config.lacks(Removal.COUNTER_NOT_REWRITTEN) else to_check(config)
+
+
+def to_check(config: Config) -> At:
+    """Where a node goes that would initialise again."""
     return At.REINIT if config.lacks(Removal.CHECK_BEFORE_INIT) else At.CHECK
 
 
@@ -88,9 +91,11 @@ def pass_gate(config: Config, world: World, n: int) -> Steps:
         {groups for epoch, groups in shard if epoch == node.epoch or (at_least and epoch > node.epoch)}
         for shard in marks
     ]
-    at = At.ACTIVE if config.lacks(Removal.READY) else At.READY
+    unready = config.lacks(Removal.READY)
+    at = At.ACTIVE if unready else At.READY
     for loaded in product(*passing):
-        yield f"node {n}: passes the gate, loads {_names(loaded)}", world.node(n, at=at, loaded=loaded, produced=0)
+        after = world.node(n, at=at, ready=unready, loaded=loaded, produced=0)
+        yield f"node {n}: passes the gate, loads {_names(loaded)}", after
     if not at_least and any(epoch > node.epoch for shard in marks for epoch, _ in shard):
         yield f"node {n}: meets a larger mark: FENCED", idle(world, n)
 
@@ -112,12 +117,13 @@ def produce_ready(config: Config, world: World, n: int) -> Steps:
     node = world.nodes[n]
     request = Request(READY_SHARD, Frame(node.epoch, Kind.READY, None, node.numbers[READY_SHARD]), None)
     for answer, how, after in produce(world, n, request):
-        after = after.node(n, at=At.READY_END) if answer is Answer.DONE else idle(after, n)
+        after = after.node(n, at=At.READY_END if answer is Answer.DONE else to_check(config))
         yield f"node {n}: produces READY to shard {READY_SHARD}{how}", after
 
 
 def end_ready(config: Config, world: World, n: int) -> Steps:
-    """Fenced, failed or unknown: the state is discarded and nobody was told. Doubtful: active, but first a recovery."""
+    """Fenced, failed or unknown: nobody was told; check, init, check, and another one. Doubtful: active, but first that
+    check."""
     for answer, how, after in end_transaction(world, n):
         if answer is Answer.DONE:
             after = passed_ready(after, n, At.ACTIVE)
@@ -126,7 +132,7 @@ def end_ready(config: Config, world: World, n: int) -> Steps:
         elif answer is Answer.LATE:
             after = after.node(n, at=At.READY_LATE)
         elif answer is not Answer.NONE:
-            after = idle(after, n)
+            after = after.node(n, at=to_check(config))
         yield f"node {n}: EndTxn of READY{how}", after
 
 
@@ -135,21 +141,32 @@ def take_late_ready(config: Config, world: World, n: int) -> Steps:
     if config.lacks(Removal.READY_IN_TIME):
         yield f"node {n}: gets the late answer to READY: active", passed_ready(world, n, At.ACTIVE)
     else:
-        yield f"node {n}: gets the answer to READY too late: discards the state", idle(world, n)
+        yield f"node {n}: gets the answer to READY too late", world.node(n, at=to_check(config))
+
+
+def look_for_ready(config: Config, world: World, n: int) -> Steps:
+    """Behind check, init, check: reads the tails and commits another READY, whether the last one is there or not."""
+    wal = wal_as_of_now(world.broker, to_high_watermark=not config.lacks(Removal.TAILS_TO_HIGH_WATERMARK))
+    if wal is None:
+        return
+    epoch = world.nodes[n].epoch
+    there = any(frame.kind is Kind.READY and frame.epoch == epoch for frame in wal[READY_SHARD])
+    if there and config.lacks(Removal.READY_AGAIN):
+        yield f"node {n}: finds its READY: active", world.node(n, at=At.ACTIVE, ready=True, numbers=last_numbers(wal))
+    else:
+        yield f"node {n}: reads the tails again", world.node(n, at=At.READY, numbers=last_numbers(wal))
 
 
 def passed_ready(world: World, n: int, at: At) -> World:
     """READY is committed: the node is active."""
     before = world.nodes[n].numbers
     numbers = tuple(number + (shard == READY_SHARD) for shard, number in enumerate(before))
-    return world.node(n, at=at, produced=0, numbers=numbers)
+    return world.node(n, at=at, ready=True, produced=0, numbers=numbers)
 
 
 def after_doubt(config: Config) -> At:
     """A commit that succeeded but met a transport error is followed by check, init, check."""
-    if config.lacks(Removal.CHECK_AFTER_DOUBT):
-        return At.ACTIVE
-    return At.REINIT if config.lacks(Removal.CHECK_BEFORE_INIT) else At.CHECK
+    return At.ACTIVE if config.lacks(Removal.CHECK_AFTER_DOUBT) else to_check(config)
 
 
 def idle(world: World, n: int) -> World:

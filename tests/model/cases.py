@@ -23,6 +23,7 @@ BROKEN: dict[Removal, Shown] = {
     Removal.CHECK_AFTER_INIT: Shown(Config(faults=Faults(lost=1)), "fenced"),
     Removal.READY: Shown(Config(starts_active=False), "superseded"),
     Removal.READY_IN_TIME: Shown(Config(starts_active=False, faults=Faults(lost=1)), "superseded"),
+    Removal.READY_AGAIN: Shown(Config(starts_active=False, faults=Faults(lost=1)), "superseded"),
     Removal.NONCE_BESIDE_EPOCH: Shown(Config(starts_active=False, faults=Faults(lost=1)), "superseded"),
     Removal.NONCE_BESIDE_NAME: Shown(Config(starts_active=False, same_name=True, faults=Faults(lost=1)), "fenced"),
     Removal.TAILS_AFTER_INIT: Shown(Config(), "chain"),

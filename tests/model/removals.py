@@ -11,6 +11,7 @@ class Removal(Enum):
     CHECK_AFTER_INIT = "init proves nothing: the newest instance wins, so a zombie's init fences its own successor"
     READY = "the gate's marks may be old by the time it looks: only a commit proves that nobody has initialised since"
     READY_IN_TIME = "a late answer says who was newest when READY was committed, not who is now"
+    READY_AGAIN = "so does a READY that is found in the WAL: after a recovery another one is committed"
     NONCE_BESIDE_EPOCH = (
         "two activations may try for the same epoch: the counter's epoch alone does not say whose it is"
     )

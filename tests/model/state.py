@@ -113,15 +113,13 @@ class Node(NamedTuple):
     numbers: tuple[int, ...] = ()  # per shard its last frame, which the next one names
     produced: int = 0  # shards to which the transaction in hand has been produced
     loaded: tuple[frozenset[int], ...] | None = None
+    ready: bool = False  # READY is known to be committed
     found: bool = False  # only where the read-back comes too early
 
     @property
     def is_active(self) -> bool:
         """Whether it has told anybody that it is active, and not yet that it no longer is."""
-        return self.loaded is not None and self.at not in _BEFORE_ACTIVE
-
-
-_BEFORE_ACTIVE = frozenset({At.READY, At.READY_END, At.READY_LATE, At.FENCED})
+        return self.ready and self.at is not At.FENCED
 
 
 class Outcome(StrEnum):
@@ -209,6 +207,6 @@ class Config:
         marker, ready = Frame(1, Kind.MARKER, None, 0), Frame(1, Kind.READY, None, 1)
         logs = tuple((marker, ready) if shard == READY_SHARD else (marker,) for shard in range(self.shards))
         numbers = tuple(map(len, logs))
-        active = Node(At.ACTIVE, 1, 1, numbers=numbers, loaded=(frozenset(),) * self.shards)
+        active = Node(At.ACTIVE, 1, 1, numbers=numbers, loaded=(frozenset(),) * self.shards, ready=True)
         broker = Broker(0, logs, self.row(active, 0))
         return World(broker, (active, *(idle,) * (self.nodes - 1)), outcomes, self.faults)

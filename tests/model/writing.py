@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from .activation import after_doubt, idle, passed_counter
+from .activation import after_doubt, idle, look_for_ready, passed_counter, to_check
 from .coordinator import control_row, visible, wal_as_of_now
 from .removals import Removal
 from .requests import Answer, end_transaction, init, produce
@@ -79,11 +79,6 @@ class Finding(StrEnum):
     OLDER = "older"
 
 
-def to_check(config: Config) -> At:
-    """Where a node goes that would initialise again."""
-    return At.REINIT if config.lacks(Removal.CHECK_BEFORE_INIT) else At.CHECK
-
-
 def finding(config: Config, node: Node, n: int, row: Row) -> Finding:
     """Own only by epoch and nonce: another activation may have taken the same epoch, under the same name."""
     mine = config.row(node, n)
@@ -139,7 +134,11 @@ def check_after_init(config: Config, world: World, n: int) -> Steps:
 
 
 def read_back(config: Config, world: World, n: int) -> Steps:
-    """Reads the committed WAL to the end of every shard; what is missing is resent, in the same epoch."""
+    """Reads the committed WAL to the end of every shard; what is missing is resent, in the same epoch. Nobody was told
+    that a node is active which has not had READY confirmed: another one is committed."""
+    if not world.nodes[n].ready:
+        yield from look_for_ready(config, world, n)
+        return
     group = world.nodes[n].group
     if group is None:
         yield f"node {n}: goes on", world.node(n, at=At.ACTIVE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import journal.activation
+import journal.wal
 import journal.writer
 import loaders.snapshot
 from journal.wal import WalReader
@@ -21,7 +21,7 @@ class _StableWalReader(WalReader):
 @mutation
 def tails_end_at_the_last_stable_offset() -> list[Patch]:
     """An activation goes on from the last frame that is visible already."""
-    return [(journal.activation, "WalReader", _StableWalReader)]
+    return [(journal.wal, "WalReader", _StableWalReader)]
 
 
 @mutation

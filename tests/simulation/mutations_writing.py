@@ -296,6 +296,19 @@ def late_ready_is_accepted() -> list[Patch]:
 
 
 @mutation
+def ready_is_numbered_without_looking() -> list[Patch]:
+    """Another READY follows the one of unknown outcome by number, whether that is in the WAL or not."""
+    regain = Writer.regain
+
+    def regaining(self: Any, until: float, require_open: Any) -> None:
+        numbers = self.numbers
+        regain(self, until, require_open)
+        self.numbers = numbers
+
+    return [(Writer, "regain", regaining)]
+
+
+@mutation
 def doubtful_ready_is_trusted() -> list[Patch]:
     """The first group follows a READY that may have been sent twice, with the same producer."""
 

@@ -150,6 +150,9 @@ class SimulatedCluster:
             if name in known
         }
 
+    def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        return {name: state.topic_id for name, state in self.describe(topics, timeout_s).items()}
+
     def create(
         self, topic: str, partitions: int, replication: int, config: Mapping[str, str], timeout_s: float
     ) -> None:

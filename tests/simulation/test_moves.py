@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from journal.errors import CorruptionError
 from streams.shard import UNREADABLE_RETRY_S, ShardState
@@ -95,22 +95,25 @@ def test_a_shard_that_its_successor_took_waits_for_being_revoked() -> None:
 
 
 class Held:
-    """What recovers shards, when it is told to. Opening their stores is not held: that is waited for."""
+    """What recovers shards, when it is told to."""
 
-    def __init__(self, opened_at_once: int) -> None:
-        self._opened_at_once = opened_at_once
-        self._calls: list[Callable[[], None]] = []
+    def __init__(self) -> None:
+        self._calls: list[tuple[Future[Any], Callable[[], Any]]] = []
 
     def __call__(self, call: Callable[[], T], /) -> Future[T]:
         future: Future[T] = Future()
-        self._calls.append(lambda: future.set_result(call()))
-        if self._opened_at_once:
-            self._opened_at_once -= 1
-            self.finish_next()
+        self._calls.append((future, call))
         return future
 
+    def begin(self) -> None:
+        """None of those that were asked for waits for its turn any more."""
+        for future, _ in self._calls:
+            future.set_running_or_notify_cancel()
+
     def finish_next(self) -> None:
-        self._calls.pop(0)()
+        future, call = self._calls.pop(0)
+        if future.running() or future.set_running_or_notify_cancel():
+            future.set_result(call())
 
 
 def drive(stage: Stage, steps: Callable[[Worker, Held], None]) -> None:
@@ -120,7 +123,7 @@ def drive(stage: Stage, steps: Callable[[Worker, Held], None]) -> None:
     process = Process("driven")
 
     def main() -> None:
-        setting, held, disks = stage.setting, Held(opened_at_once=2), {0: Disk(), 1: Disk()}
+        setting, held, disks = stage.setting, Held(), {0: Disk(), 1: Disk()}
         kafka = setting.kafka(process.name)
         worker = Worker(
             setting.shard_config(identity_of_copy(setting, kafka)),
@@ -159,6 +162,7 @@ def test_a_shard_is_read_when_it_has_recovered_whatever_becomes_of_the_others() 
 def test_a_rebalance_does_not_wait_for_recoveries_and_one_that_comes_too_late_is_let_go() -> None:
     def steps(worker: Worker, held: Held) -> None:
         worker.assigned({0, 1})
+        held.begin()
         worker.revoked({0, 1})
         assert worker.assigned({0}) == {}  # still on its way: its recovery counts
         held.finish_next()

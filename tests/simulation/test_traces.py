@@ -146,7 +146,7 @@ def test_a_zombie_between_check_and_init_while_its_successor_writes_its_marker(c
     stage.until(lambda: successor.active)
     stage.until(lambda: not zombie.process.alive or zombie.core is None or zombie.core.state is JournalState.FENCED)
     stage.judge()
-    assert stage.epochs_active() == ([1, 3] if committed else [1, 2])
+    assert stage.epochs_active() == [1, 2]  # where the zombie fenced the READY of epoch 2, another one followed
 
 
 def test_a_foreign_transaction_left_open_in_the_control_partition_hides_no_newer_epoch() -> None:
@@ -203,6 +203,53 @@ def test_a_ready_that_is_answered_too_late_makes_nobody_active() -> None:
     quick = stage.active_node("quick")
     assert quick.tenure is not None
     assert quick.tenure.epoch == 2
+    stage.run(2 * FENCE_CHECK_S)
+    assert 1 not in stage.epochs_active()
+    stage.judge()
+
+
+def test_a_ready_that_was_committed_without_an_answer_makes_nobody_active_but_the_one_behind_it_does() -> None:
+    stage = Stage(shards=2)
+    stage.script.meet("node", "end_transaction", Fault.NONE, Fault.LOSE_RESPONSE)  # the claim's, and READY's
+    node = stage.active_node("node")
+    assert stage.epochs_active() == [1]
+    assert stage.script.asked.count(("node", "end_transaction")) == 3
+    completion = node.add(1, b"first")
+    stage.until(lambda: completion.done)
+    assert completion.error is None
+    stage.judge()
+
+
+def test_a_ready_without_an_answer_is_followed_by_another_one_though_the_tails_could_not_be_read_at_once() -> None:
+    stage = Stage()
+    stage.script.meet("node", "end_transaction", Fault.NONE, Fault.LOSE_RESPONSE)
+    stage.script.hold("node", "init", nth=2)
+    node = stage.node("node")
+    stage.until_held("node")
+    stage.script.meet("node", "start_and_end", Fault.NONE, Fault.LOSE_REQUEST)  # the second check's, and the tails'
+    stage.script.release("node")
+    stage.until(lambda: node.active)
+    assert stage.epochs_active() == [1]
+    assert stage.script.asked.count(("node", "init")) == 3
+    stage.judge()
+
+
+@pytest.mark.parametrize("checked", [False, True], ids=["before_its_init", "behind_its_check"])
+def test_a_ready_without_an_answer_is_nothing_when_another_node_has_activated_since(checked: bool) -> None:
+    stage = Stage()
+    stage.script.meet("late", "end_transaction", Fault.NONE, Fault.LOSE_RESPONSE)
+    stage.script.hold("late", "init", nth=2)
+    stage.node("late")
+    stage.until_held("late")  # its READY is committed; its first check has found the epoch its own
+    if checked:
+        stage.script.hold("late", "start_and_end", nth=2)
+        stage.script.release("late")
+        stage.until(lambda: stage.script.asked.count(("late", "init")) == 2)
+        stage.until_held("late")  # and so has the second; it would look for its READY
+    quick = stage.active_node("quick")
+    assert quick.tenure is not None
+    assert quick.tenure.epoch == 2
+    stage.script.release("late")
     stage.run(2 * FENCE_CHECK_S)
     assert 1 not in stage.epochs_active()
     stage.judge()

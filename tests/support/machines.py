@@ -110,6 +110,11 @@ class Machine:
         lines = [line for line in self.log_file.read_text().splitlines() if "the worker runs, pid" in line]
         return int(lines[-1].rsplit(" ", 1)[1])
 
+    def wait_for_worker(self) -> None:
+        """Until its worker, started last, serves: on a busy machine that is long after its process began."""
+        serves = f"-{self.worker_pid()} of journal"
+        assert wait_until(lambda: bool(self._stamps(serves)), DEADLINE_S), self.log_file.read_text()[-4000:]
+
     def die(self) -> float:
         """The machine is gone, node and worker at once; when (seconds since 1970)."""
         at = time.time()

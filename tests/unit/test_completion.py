@@ -111,3 +111,16 @@ def test_an_outcome_is_told_once():
     completion = completed()
     with pytest.raises(AssertionError):
         completion.resolve()
+
+
+def test_a_callback_that_fails_keeps_nothing_from_those_behind_it(caplog: pytest.LogCaptureFixture):
+    completion, seen = Completion(), []
+
+    def fail(_: object) -> None:
+        raise RuntimeError("the caller's own")
+
+    completion.add_callback(fail)
+    completion.add_callback(seen.append)
+    completion.resolve()
+    assert seen == [None]
+    assert "the caller's own" in caplog.text

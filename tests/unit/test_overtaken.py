@@ -13,11 +13,11 @@ import pytest
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import FencedError, JournalError
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
+from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, read_control, table_topic
 from journal.kafka.topics import topic_configs
 from journal.runtime import JournalRuntime
 from journal.state import JournalState
-from journal.v1.journal_pb2 import Identity, Mark
+from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
 from tests.simulation.broker import SimulatedBroker
@@ -27,6 +27,7 @@ from tests.support.paced import PAUSE_S, PacedTimeline
 SHARDS = 2
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=SHARDS)
 LIMIT_S = 30.0
+FENCE_CHECK_MS = 4321
 EPOCH = 1
 """Of a journal's first activation."""
 
@@ -65,6 +66,9 @@ class Active:
             assert time.monotonic() < until, self.copy.mark(shard)
             time.sleep(PAUSE_S)
 
+    def epoch_row(self) -> Epoch:
+        return read_control(SimulatedKafka(self._broker), "j", time.monotonic, LIMIT_S).epoch
+
     def close(self) -> None:
         self.runtime.close()
         self.copy.close()
@@ -73,7 +77,13 @@ class Active:
 @pytest.fixture
 def active(tmp_path: Path) -> Iterator[Active]:
     settings = Settings(
-        journal="j", bootstrap_servers="b:1", shards=SHARDS, replication=1, min_insync=1, directory=tmp_path
+        journal="j",
+        bootstrap_servers="b:1",
+        shards=SHARDS,
+        replication=1,
+        min_insync=1,
+        directory=tmp_path,
+        fence_check_ms=FENCE_CHECK_MS,
     )
     with closing(Active(settings)) as active:
         yield active
@@ -91,6 +101,10 @@ def test_a_journal_whose_copy_shows_a_newer_epoch_in_one_shard_is_fenced_though_
     assert not active.runtime.current
     with pytest.raises(FencedError):
         active.runtime.require_core().add(1 << 10, 1, b"x")
+
+
+def test_the_epochs_row_says_how_often_its_node_commits(active: Active) -> None:
+    assert active.epoch_row().fence_check_ms == FENCE_CHECK_MS
 
 
 def test_a_journal_whose_copy_goes_on_in_its_own_epoch_stays_active(active: Active) -> None:
