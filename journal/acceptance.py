@@ -1,7 +1,7 @@
 """Acceptance: whether the active node may append an operation, and what that appends. Pure; one owner at a time.
 
 Keeps the ids of live records as accepted so far (a bitmap, about two bytes a record), the open and prepared
-transactions, and their locks. A refusal raises a CallerError (or FullError) and changes nothing.
+transactions, and their locks. A refusal raises a CallerError, FullError or TypeError, and changes nothing.
 
 A transaction is buffered here until it commits; then it becomes plain operations of one group, without those records
 that it both added and deleted. One that outgrows its bounds, and every one that is prepared, is staged in the WAL.
@@ -15,16 +15,15 @@ from typing import NamedTuple
 
 from pyroaring import BitMap64
 
+from journal.arguments import check_data, check_operation, check_tx, require_type
 from journal.errors import (
-    CallerError,
     FullError,
-    InvalidOperationError,
     RecordExistsError,
     RecordMissingError,
     TransactionPreparedError,
     TransactionUnknownError,
 )
-from journal.limits import ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
+from journal.limits import ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, Limits
 from journal.locks import Locks
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, OperationType
 from journal.wire.ids import home_shard_of, shard_of
@@ -126,27 +125,25 @@ class Acceptance:
 
     # ---- records, outside of transactions ------------------------------------------------------------------------
 
-    def check_operation(self, record_id: int, kind: int, data: bytes, subject: int) -> None:
-        """Raises InvalidOperationError for arguments that no frame can carry."""
-        if type(data) is not bytes:
-            raise InvalidOperationError(f"data is {type(data).__name__}, not bytes")
-        if not 0 < record_id <= ID_MAX:
-            raise InvalidOperationError(f"id {record_id} is not in 1 to 2^63 - 1")
-        if not 0 <= kind <= KIND_MAX:
-            raise InvalidOperationError(f"kind {kind} is not in 0 to {KIND_MAX}")
-        if not 0 <= subject <= SUBJECT_MAX:
-            raise InvalidOperationError(f"subject {subject} is not in 0 to 2^63 - 1")
-        if len(data) > self._data_bytes_max:
-            raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._data_bytes_max}")
+    def check_operation(
+        self, record_id: int, kind: int, data: bytes, subject: int, replaceable: bool = False, type_: int = UPDATE
+    ) -> None:
+        """Raises TypeError, or InvalidOperationError for arguments that no frame can carry."""
+        check_operation(type_, record_id, kind, data, replaceable, subject, self._data_bytes_max)
 
     def add(self, record_id: int, kind: int = 0, data: bytes = b"") -> None:
         """Hot path: what can be wrong is looked at once, and only then asked what it is."""
         if (
             type(data) is not bytes
+            or type(kind) is not int
+            or type(record_id) is not int
             or len(data) > self._data_bytes_max
             or not (0 < record_id <= ID_MAX and 0 <= kind <= KIND_MAX)
         ):
             self.check_operation(record_id, kind, data, 0)
+        self._add(record_id)
+
+    def _add(self, record_id: int) -> None:
         if self._open and record_id not in self._live:
             self._locks.check_record(record_id, 0)
         try:
@@ -154,16 +151,23 @@ class Acceptance:
         except KeyError:
             raise RecordExistsError(f"record {record_id} exists") from None
 
-    def update(self, record_id: int, kind: int, subject: int, data: bytes = b"") -> None:
-        self.check_operation(record_id, kind, data, subject)
+    def update(self, record_id: int, kind: int, subject: int, data: bytes = b"", replaceable: bool = False) -> None:
+        self.check_operation(record_id, kind, data, subject, replaceable)
+        self._update(record_id, kind, subject)
+
+    def _update(self, record_id: int, kind: int, subject: int) -> None:
         if record_id not in self._live:
             raise RecordMissingError(f"no record {record_id}")
         if self._open:
             self._locks.check_update(record_id, kind, subject, 0)
 
     def delete(self, record_id: int) -> None:
-        if record_id not in self._live:
+        if type(record_id) is not int or not 0 < record_id <= ID_MAX:
             self.check_operation(record_id, 0, b"", 0)
+        self._delete(record_id)
+
+    def _delete(self, record_id: int) -> None:
+        if record_id not in self._live:
             raise RecordMissingError(f"no record {record_id}")
         if self._open:
             self._locks.check_record(record_id, 0)
@@ -173,19 +177,18 @@ class Acceptance:
         """Accept operations that belong together, in order: all or, with the error of the first refused one, none."""
         undo: list[Callable[[int], None]] = []
         try:
-            for type_, record_id, kind, data, _, subject in operations:
+            for type_, record_id, kind, data, replaceable, subject in operations:
+                check_operation(type_, record_id, kind, data, replaceable, subject, self._data_bytes_max)
                 if type_ == ADD:
-                    self.add(record_id, kind, data)
+                    self._add(record_id)
                     undo.append(self._live.discard)
                 elif type_ == UPDATE:
-                    self.update(record_id, kind, subject, data)
+                    self._update(record_id, kind, subject)
                     undo.append(_leave)
-                elif type_ == DELETE:
-                    self.delete(record_id)
-                    undo.append(self._live.add)
                 else:
-                    raise InvalidOperationError(f"type {type_} is none of add, update and delete")
-        except CallerError:
+                    self._delete(record_id)
+                    undo.append(self._live.add)
+        except BaseException:
             for revert, operation in zip(reversed(undo), reversed(operations[: len(undo)]), strict=True):
                 revert(operation[1])
             raise
@@ -198,8 +201,7 @@ class Acceptance:
 
     def begin(self, tx: int) -> OpenTransaction:
         """The open transaction `tx`, begun now if it is not. Raises TransactionPreparedError if it is prepared."""
-        if not 0 < tx <= ID_MAX:
-            raise InvalidOperationError(f"tx {tx} is not in 1 to 2^63 - 1")
+        check_tx(tx)
         opened = self._open.get(tx)
         if opened is None:
             if len(self._open) >= self._limits.transactions_max:
@@ -247,14 +249,13 @@ class Acceptance:
     def prepare(self, tx: int, data: bytes, then: Sequence[PlainOperation] = ()) -> list[Append]:
         """Everything staged, and a PREPARE for every shard touched and the home shard; then plain operations. Begins
         `tx` if need be."""
-        if len(data) > self._limits.data_bytes_max:
-            raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {self._limits.data_bytes_max}")
+        check_data(data, self._limits.data_bytes_max)
         known = self.is_open(tx)
         opened = self.begin(tx)
         try:
             self._check_bounds(opened, ())
             self.all_of(then)
-        except (CallerError, FullError):
+        except BaseException:
             if not known:
                 del self._open[tx]
             raise
@@ -269,6 +270,7 @@ class Acceptance:
 
     def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> list[Append]:
         """What settles `tx` by commit: its operations, or a COMMIT for every shard touched; then plain operations."""
+        require_type("tx", tx, int)
         self._check_then(tx, then)
         opened = self._settled(tx)
         live = self._live
@@ -292,8 +294,8 @@ class Acceptance:
         there: dict[int, bool] = {}
         if opened is not None:
             there |= dict.fromkeys(opened.deleted, False) | dict.fromkeys(opened.added, True)
-        for type_, record_id, kind, data, _, subject in then:
-            self.check_operation(record_id, kind, data, subject)
+        for type_, record_id, kind, data, replaceable, subject in then:
+            self.check_operation(record_id, kind, data, subject, replaceable, type_)
             exists = there.get(record_id, record_id in self._live)
             if type_ == ADD and exists:
                 raise RecordExistsError(f"record {record_id} exists once transaction {tx} is committed")
@@ -307,6 +309,7 @@ class Acceptance:
 
     def rollback(self, tx: int) -> list[Append]:
         """What settles `tx` by rollback: nothing, or a ROLLBACK for every shard touched."""
+        require_type("tx", tx, int)
         opened = self._settled(tx)
         if not opened.staged:
             return []

@@ -25,7 +25,11 @@ class Records(Protocol):
 
 
 class Appends(ABC):
-    """Appends, and records read back: the same for every kind of journal. Thread-safe."""
+    """Appends, and records read back: the same for every kind of journal. Thread-safe.
+
+    An argument of a wrong type is a TypeError, and changes nothing. After `close` all raise ClosedError, or the error
+    that had fenced or failed the journal before.
+    """
 
     _core: Core | None = None
     """None before the journal was started."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import socket
 import tomllib
 from collections.abc import Iterable
@@ -102,10 +103,11 @@ class Settings(BaseSettings):
     reasons: where a worker dies with its node, the next one is at its gate then, and waits for the shards. A pause of
     the process that is longer costs a rebalance, never data."""
 
-    node_session_timeout_ms: int = Field(default=6000, ge=500)
+    node_session_timeout_ms: int = Field(default=6000, ge=500, le=600_000)
     """Consumer-group session of nodes: how soon a dead one's duty passes on. As long as `fence_check_ms` makes it wait
     for the WAL to stand still, and what brokers allow by default (group.min.session.timeout.ms): a shorter one alone
-    brings nothing forward. A pause of the process that is longer costs a failover, never data."""
+    brings nothing forward. A pause of the process that is longer costs a failover, never data. Ten minutes at
+    most: requests have half of it, and librdkafka gives them no more than five."""
 
     node_heartbeat_ms: int = Field(default=500, ge=50)
     """A standby learns with its next heartbeat that the duty is its own: a third of the session, as is usual for groups
@@ -128,7 +130,8 @@ class Settings(BaseSettings):
     """A leaving node chooses this one before others, if it is fit."""
 
     fail_back: bool = False
-    """A preferred standby that is fit asks the active node to hand over to it."""
+    """A preferred standby that is fit asks the active node to hand over to it. A `Node` that is not preferred refuses
+    it; other processes may have the same file."""
 
     on_active_command: str = ""
     """Run when the node has become active, with KAFKA_JOURNAL_ROLE, _NODE, _JOURNAL, _EPOCH and _REASON; no shell."""
@@ -183,11 +186,24 @@ class Settings(BaseSettings):
             raise ValueError("must be 1 to 100 of a-z, 0-9 and -")
         return value
 
+    @field_validator("directory", mode="before")
+    @classmethod
+    def _directory_is_named(cls, value: object) -> object:
+        if value == "":
+            raise ValueError("must not be empty: that would be wherever a process was started")
+        return value
+
     @field_validator("node")
     @classmethod
     def _node_fits_a_frame(cls, value: str) -> str:
         if not value or len(value.encode()) > NODE_BYTES_MAX:
             raise ValueError(f"must be 1 to {NODE_BYTES_MAX} bytes")
+        return value
+
+    @field_validator("on_active_command", "on_standby_command", "on_fenced_command")
+    @classmethod
+    def _command_is_quoted(cls, value: str) -> str:
+        shlex.split(value)  # a ValueError is what pydantic wants
         return value
 
     @model_validator(mode="after")
@@ -196,12 +212,15 @@ class Settings(BaseSettings):
             raise ValueError("min_insync is larger than replication: nothing could be written")
         if self.fence_check_ms >= self.transaction_timeout_ms:
             raise ValueError("fence_check_ms must be below transaction_timeout_ms")
+        if max(self.commit_pause_ms, self.commit_pause_max_ms) + self.group_join_ms >= self.fence_check_ms:
+            raise ValueError(
+                "commit_pause_ms, or commit_pause_max_ms, and group_join_ms must be below fence_check_ms together: "
+                "an active node commits that often"
+            )
         if self.node_heartbeat_ms * 2 >= self.node_session_timeout_ms:
             raise ValueError("node_heartbeat_ms must be below half of node_session_timeout_ms: one may be lost")
         if self.trim_without_archive and not self.trim_every_ms:
             raise ValueError("trim_without_archive is for trim_every_ms: set that too")
-        if self.fail_back and not self.preferred:
-            raise ValueError("fail_back is for a preferred node: set preferred too")
         if self.on_in_doubt != "keep" and not self.on_in_doubt_after_ms:
             raise ValueError(f"on_in_doubt = {self.on_in_doubt} needs on_in_doubt_after_ms: a coordinator has its time")
         if self.on_in_doubt_after_ms and self.on_in_doubt == "keep":

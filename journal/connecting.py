@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TypeVar
 
 from journal.config import Settings
@@ -52,12 +53,14 @@ def identity_of_copy(cluster: Cluster, settings: Settings, identity: Identity, t
 def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: LocalStore) -> Replica:
     """A replica of all shards in `store`, seeking to where the copy stands."""
     timeout_s = settings.request_timeout_ms / 1000
+    with closing(kafka.cluster()) as cluster:
+        copied = identity_of_copy(cluster, settings, identity, timeout_s)
     replica = Replica(
         kafka,
         table_topic(settings.journal),
         range(identity.shards),
         store,
-        identity_of_copy(kafka.cluster(), settings, identity, timeout_s),
+        copied,
         clock=time.monotonic,
         wall_ms=wall_ms,
         delete_retention_ms=settings.delete_retention_ms,

@@ -63,6 +63,7 @@ class TableCopy:
         self._following: Following | None = None
         self._follower: Follower | None = None
         self._lent = False
+        self._ending = False
         self._closed = False
 
     # ---- its owner's -----------------------------------------------------------------------------------------------
@@ -112,6 +113,14 @@ class TableCopy:
             self._stand_by(tables)
             self._readiness.start()
 
+    def end_following(self) -> None:
+        """The copy is about to be closed: no state is loaded any more to be kept warm, and a scan for one ends soon.
+        Takes no lock: `lend` may hold it, and wait for such a scan."""
+        self._ending = True
+        following = self._following
+        if following is not None:
+            following.end()
+
     def fitness(self) -> Fitness:
         """Whether a take-over would be warm now, as far as the follower knows. Never waits."""
         follower = self._follower
@@ -121,6 +130,7 @@ class TableCopy:
 
     def close(self) -> None:
         """Follow no more and let the directory go. Journals that use the copy are to be closed before."""
+        self.end_following()
         self._readiness.close()
         with self._lock:
             self._stop_follower()
@@ -196,7 +206,7 @@ class TableCopy:
     # ---- inside, with the lock -------------------------------------------------------------------------------------
 
     def _stand_by(self, tables: LocalTables) -> None:
-        if self._following is not None:
+        if self._following is not None and not self._ending:
             tables.listen(self._following)
             self._start(Follower(tables, self._following, fit_lag_ms=self._fit_lag_ms))
 

@@ -23,15 +23,14 @@ from journal.errors import (
     JournalError,
     QueueFullError,
     RolledBackError,
-    StateError,
 )
 from journal.fencing import Timing
 from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
-from journal.state import JournalState, require_transition
+from journal.state import JournalState, refusal, require_transition
 from journal.taking_in import TakingIn
-from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.wire.ids import make_id, shard_of
 
 log = logging.getLogger(__name__)
@@ -66,6 +65,8 @@ class Core:
         self._operations_max = limits.queue_operations_max
         self._bytes_max = limits.queue_bytes_max
         self._timing = timing
+        self._heartbeat_s = timing.fence_check_s / 2
+        """Of an idle node: so that it is still `current` when the next one is answered."""
         self._on_critical = on_critical
         self._room_wait_s = room_wait_s
         self._lock = threading.Lock()
@@ -135,7 +136,7 @@ class Core:
         """Raises what refuses every append now."""
         acceptance = self._acceptance
         if acceptance is None:
-            raise self._error or StateError(f"the journal is {'closing' if self._closing else self.state.value}")
+            raise self._error or refusal(self.state, closed=self._closing)
         return acceptance
 
     # ---- records ---------------------------------------------------------------------------------------------------
@@ -144,7 +145,7 @@ class Core:
         with self._lock:
             acceptance = self._acceptance or self._require_active()
             if tx:
-                return self._operate(ADD, record_id, kind, data, False, 0, tx)
+                return self._operate_all(((ADD, record_id, kind, data, False, 0),), tx)
             group, size = self._group, len(data) + OPERATION_OVERHEAD_BYTES
             if group.operations >= self._operations_max or group.bytes + size > self._bytes_max:
                 group = self._wait_for_room(1, size)
@@ -160,9 +161,9 @@ class Core:
         with self._lock:
             acceptance = self._require_active()
             if tx:
-                return self._operate(UPDATE, record_id, kind, data, replaceable, subject, tx)
+                return self._operate_all(((UPDATE, record_id, kind, data, replaceable, subject),), tx)
             group = self._require_room(1, len(data) + OPERATION_OVERHEAD_BYTES)
-            acceptance.update(record_id, kind, subject, data)
+            acceptance.update(record_id, kind, subject, data, replaceable)
             if not group.operations:
                 self._wake.notify()
             group.put(shard_of(record_id, self._shards), UPDATE, record_id, kind, data, replaceable, subject)
@@ -172,7 +173,7 @@ class Core:
         with self._lock:
             acceptance = self._require_active()
             if tx:
-                return self._operate(DELETE, record_id, 0, b"", False, 0, tx)
+                return self._operate_all(((DELETE, record_id, 0, b"", False, 0),), tx)
             group = self._require_room(1, OPERATION_OVERHEAD_BYTES)
             acceptance.delete(record_id)
             if not group.operations:
@@ -277,9 +278,15 @@ class Core:
             operations, size = acceptance.size_of(tx)
             settled = acceptance.settled_by(tx)
             group = self._require_room_to_settle(operations + len(then), size + _size_of(then), settled)
-            completion = self._settle(acceptance.commit(tx, then), tx)
-            group.settle(settled)
-            return completion
+            appends = acceptance.commit(tx, then)
+            if appends:
+                completion = self._settle(appends, tx)
+                group.settle(settled)
+                return completion
+            without_effect = self._transactions.pop(tx, None)
+        if without_effect is not None:  # calls back at once, and not under the lock: whoever is called may append
+            without_effect.resolve()
+        return completed()
 
     def rollback(self, tx: int) -> Completion:
         with self._lock:
@@ -293,25 +300,12 @@ class Core:
             cut_off.resolve(RolledBackError(f"transaction {tx} was rolled back"))
         return completion
 
-    def _operate(
-        self,
-        type_: OperationType.ValueType,
-        record_id: int,
-        kind: int,
-        data: bytes,
-        replaceable: bool,
-        subject: int,
-        tx: int,
-    ) -> Completion:
-        """An operation inside a transaction: its completion is the transaction's."""
-        return self._operate_all(((type_, record_id, kind, data, replaceable, subject),), tx)
-
     def _operate_all(self, operations: Sequence[PlainOperation], tx: int) -> Completion:
-        """Operations inside a transaction that belong together."""
+        """Operations inside a transaction that belong together: their completion is the transaction's."""
         acceptance, shards = self._require_active(), self._shards
         ops: list[Append] = []
         for type_, record_id, kind, data, replaceable, subject in operations:
-            acceptance.check_operation(record_id, kind, data, subject)
+            acceptance.check_operation(record_id, kind, data, subject, replaceable, type_)
             ops.append(Append(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject, tx))
         waiting, size = acceptance.size_of(tx)
         self._require_room(waiting + len(ops), size + sum([op.size for op in ops]))
@@ -418,13 +412,13 @@ class Core:
             return False
         writer = activated.writer
         with self._lock:
-            left_s = self._timing.fence_check_s - self._timing.age_s(writer.committed_at)
+            left_s = self._heartbeat_s - self._timing.age_s(writer.committed_at)
             if not self._waiting and not self._closing and self.state is JournalState.ACTIVE:
                 self._wake.wait(max(0.0, min(timeout_s, left_s)))
             if self.state is not JournalState.ACTIVE or (self._closing and not self._waiting):
                 return False
             if not self._waiting:
-                if self._timing.age_s(writer.committed_at) < self._timing.fence_check_s:
+                if self._timing.age_s(writer.committed_at) < self._heartbeat_s:
                     return True
                 self._group.put_heartbeat((writer.numbers.group + 1) % self._shards)
             group, waiters = self._take_group()
@@ -476,8 +470,10 @@ class Core:
         return group
 
     def flush(self) -> Completion:
-        """Done when everything accepted so far is committed."""
+        """Done when everything accepted so far is committed. Raises ClosedError after close."""
         with self._lock:
+            if self._closing:
+                self._require_active()
             if self._group:
                 return self._group.completion
             for group in self._ahead:

@@ -278,5 +278,5 @@ class OutcomeUnknownError(JournalError):
     """A group was sent and its fate could not be learned in time. A later load shows it whole or not at all."""
 
 
-class ClosedError(CallerError):
+class ClosedError(StateError):
     """Raised to calls after close, and by completions of operations that close cut off before they were sent."""

@@ -87,15 +87,26 @@ class Follower:
         self._turned_at = self._asked_at = LONG_AGO
         """When the last turn began, and when it was last asked whether the table is the same."""
         self._whole_at = time.monotonic()
-        self.fitness = Fitness(False, "the copy is not followed yet", 0, 0)
+        self._found = Fitness(False, "the copy is not followed yet", 0, 0)
+        self._found_at = self._whole_at
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Waits for what it is doing: at most a scan of the copy, or a request to Kafka."""
+        """Waits for what it is doing: at most a scan of the copy, unless `Following.end` cuts that short, or a request
+        to Kafka."""
         self._stop.set()
         self._thread.join()
+
+    @property
+    def fitness(self) -> Fitness:
+        """As last looked. One that has not come to look again for too long is as far behind, whatever it found then: it
+        waits for a loader or a disk, say. For any thread."""
+        found, age_ms = self._found, int((time.monotonic() - self._found_at) * 1000)
+        if not found.fit or age_ms <= self._fit_lag_ms:
+            return found
+        return replace(found, fit=False, why_not=f"the copy has not been followed for {age_ms} ms", lag_ms=age_ms)
 
     @property
     def was_away(self) -> bool:
@@ -122,8 +133,8 @@ class Follower:
     def _meet(self, error: Exception, pause_s: float) -> None:
         self._met = error
         self._tables.suspect(error)
-        built = self.fitness.built and self._tables.condition is not Condition.DAMAGED
-        self.fitness = replace(self.fitness, fit=False, why_not=str(error), built=built)
+        built = self._found.built and self._tables.condition is not Condition.DAMAGED
+        self._found = replace(self._found, fit=False, why_not=str(error), built=built)
         self._stop.wait(pause_s)
 
     def _turn(self) -> None:
@@ -143,8 +154,8 @@ class Follower:
             self._watch.seen(replica.marks())
         if self._following is not None:
             # said before a scan of it, which may take long: an activation waits for that without losing a moment
-            if replica.readable != self.fitness.built:
-                self.fitness = replace(self.fitness, built=replica.readable)
+            if replica.readable != self._found.built:
+                self._found = replace(self._found, built=replica.readable)
             self._keep_warm(self._following)
             self._look()
 
@@ -188,7 +199,8 @@ class Follower:
         else:
             lag_ms = int((now - self._whole_at) * 1000)
         why_not = self._why_not(behind, lag_ms)
-        self.fitness = Fitness(not why_not, why_not, behind, lag_ms, replica.readable)
+        self._found_at = time.monotonic()
+        self._found = Fitness(not why_not, why_not, behind, lag_ms, replica.readable)
 
     def _why_not(self, behind: int, lag_ms: int) -> str:
         following = self._following

@@ -35,10 +35,15 @@ from journal.wire.rows import only_update
 
 log = logging.getLogger(__name__)
 
-_CHUNK = 4096
+CHUNK = 4096
+"""After so many records a scan looks whether its state is still wanted."""
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 
 _Rows = dict[bytes, bytes | None]
+
+
+class _EndedError(Exception):
+    """Nobody needs the state that a scan is for."""
 
 
 class Following:
@@ -60,6 +65,11 @@ class Following:
         self.failure: Exception | None = None
         self.finished = False
         """Whether `finish` was called: what follows then is another state, and needs a `restart`."""
+        self._ended = False
+
+    def end(self) -> None:
+        """Keep no state warm any more; a scan for one that is under way ends at its next chunk. For any thread."""
+        self._ended = True
 
     def restart(self) -> None:
         """Begin anew: with a new loader, as if nothing had been told."""
@@ -94,7 +104,7 @@ class Following:
         """Bring the loader to where the copy stands, with a new loader and one scan if it has no state."""
         if self._live is not None:
             self.keep_up()
-        elif replica.readable and self.failure is None and self.follows:
+        elif replica.readable and self.failure is None and self.follows and not self._ended:
             self._guarded(lambda: self._begin(replica.marks()))
 
     def keep_up(self) -> None:
@@ -106,6 +116,8 @@ class Following:
         """The loader is its owner's code: whatever it raises must not cost the copy, which this thread follows."""
         try:
             step()
+        except _EndedError:
+            self.loader = None
         except Exception as error:
             log.exception("the state is followed no more; an activation will load it anew")
             self.lost()
@@ -116,11 +128,15 @@ class Following:
         loader = self.loader = self._loader_factory()
         if isinstance(loader, FollowingLoader):
             live = LiveRecords()
-            collecting = _Collecting(loader, live)
+            collecting = _Collecting(loader, live, self._require_wanted)
             loader.begin(marks)
             load_records(self._store, collecting)
             collecting.flush()
             self._live = live
+
+    def _require_wanted(self) -> None:
+        if self._ended:
+            raise _EndedError
 
     def _tell_changes(self) -> None:
         """What the checkpoints since the last call come to, once for each record."""
@@ -203,12 +219,13 @@ class Following:
 class _Collecting:
     """A loader of records that also collects which ones live."""
 
-    def __init__(self, loader: Loader, live: LiveRecords) -> None:
+    def __init__(self, loader: Loader, live: LiveRecords, require_wanted: Callable[[], None]) -> None:
         self.begin = loader.begin
         self.prepared = loader.prepared
         self.complete = loader.complete
         self._tell = loader.record
         self._live = live
+        self._require_wanted = require_wanted
         self._ids: list[int] = []
 
     def record(
@@ -218,8 +235,9 @@ class _Collecting:
         self._ids.append(record_id)
         if updates:
             self._live.load_updates(record_id, len(updates))
-        if len(self._ids) == _CHUNK:
+        if len(self._ids) == CHUNK:
             self.flush()
+            self._require_wanted()
 
     def flush(self) -> None:
         self._live.load(self._ids)

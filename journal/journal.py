@@ -87,7 +87,12 @@ class Journal(JournalRuntime, Appends):
         return await asyncio.to_thread(self.run_activation, loader)
 
     async def __aenter__(self) -> Journal:
-        await asyncio.to_thread(self.start)
+        try:
+            await asyncio.to_thread(self.start)
+        except asyncio.CancelledError:
+            # its thread goes on, and nobody else will close what it opens
+            await asyncio.to_thread(self.close)
+            raise
         return self
 
     async def __aexit__(

@@ -1,7 +1,7 @@
 """Whether a node is active now, seen from outside: from the control rows and from the WAL moving.
 
-Advice, not safety: an active node commits at least every `fence_check_ms`, so a WAL that stands still for twice that
-has no active node, or one that cannot write.
+Advice, not safety: an active node commits at least every `fence_check_ms`, its own, which its epoch's row has. So a WAL
+that stands still for twice that has no active node, or one that cannot write.
 """
 
 from __future__ import annotations
@@ -26,16 +26,24 @@ class LastActive:
     released: bool
     to: str = ""
     """The successor that it named when it left; empty: none."""
+    fence_check_s: float = 0.0
+    """While it is active it lets no longer time pass without a commit; 0: it did not say."""
+
+    def silence_s(self, fence_check_s: float) -> float:
+        """How long the WAL has to stand still before this node counts as gone. `fence_check_s` is the setting of
+        whoever asks, for a node that did not say its own."""
+        return 2 * (self.fence_check_s or fence_check_s)
 
 
 def last_active(rows: ControlRows) -> LastActive | None:
     """None if the journal was never activated."""
-    if rows.epoch.epoch == 0:
+    epoch, released = rows.epoch, rows.released
+    if epoch.epoch == 0:
         return None
-    released = rows.released
-    if released is None or released.epoch != rows.epoch.epoch:
-        return LastActive(rows.epoch.epoch, rows.epoch.node, released=False)
-    return LastActive(rows.epoch.epoch, rows.epoch.node, released=True, to=released.to)
+    fence_check_s = epoch.fence_check_ms / 1000
+    if released is None or released.epoch != epoch.epoch:
+        return LastActive(epoch.epoch, epoch.node, released=False, fence_check_s=fence_check_s)
+    return LastActive(epoch.epoch, epoch.node, released=True, to=released.to, fence_check_s=fence_check_s)
 
 
 REPORT_INTERVALS_MAX = 2
@@ -129,12 +137,12 @@ class WalWatch:
 def require_no_active_node(
     kafka: Kafka, journal: str, rows: ControlRows, *, clock: Clock, pause: Callable[[float], None], fence_check_s: float
 ) -> None:
-    """Raises ActiveNodeError if a node seems to be active; takes up to twice `fence_check_s` to find it dead."""
+    """Raises ActiveNodeError if a node seems to be active; takes its `silence_s` to find it dead."""
     last = last_active(rows)
     if last is None or last.released:
         return
     shards = rows.require_identity(journal).shards
-    if is_writing(kafka, journal, shards, clock=clock, pause=pause, watch_s=2 * fence_check_s):
+    if is_writing(kafka, journal, shards, clock=clock, pause=pause, watch_s=last.silence_s(fence_check_s)):
         raise ActiveNodeError(
             f"node {last.node} is active in epoch {last.epoch}: stop it, or fence it with --take-over"
         )

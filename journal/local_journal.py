@@ -32,11 +32,11 @@ from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.loading import Loader, NullLoader
 from journal.local.rocks import RocksStore
+from journal.local_lookup import LocalLookup
 from journal.local_writer import LocalWriter, marks_of
-from journal.state import JournalState
-from journal.v1.journal_pb2 import Identity, Record
+from journal.state import JournalState, refusal
+from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.keys import record_key
 
 log = logging.getLogger(__name__)
 
@@ -102,8 +102,12 @@ class LocalJournal(Appends):
         self._store: RocksStore | None = None
         self._identity: Identity | None = None
         self._core: Core | None = None
-        self._lookup: _LocalLookup | None = None
+        self._lookup: LocalLookup | None = None
         self._thread: threading.Thread | None = None
+        self._activating = threading.Lock()
+        """Held by an activation, and by `close`: whoever has it owns the store."""
+        self._activating_in: threading.Thread | None = None
+        self._closing = False
         self._closed = False
         self.report: ActivationReport | None = None
 
@@ -124,13 +128,13 @@ class LocalJournal(Appends):
     def shards(self) -> int:
         """P, the number of shards."""
         if self._identity is None:
-            raise StateError(f"the journal is {self.state.value}")
+            raise self._refusal()
         return self._identity.shards
 
     def start(self) -> None:
         """Open the directory, or make it. Raises LocalStorageError if another process has it, ConfigError."""
         if self._core is not None or self._closed:
-            raise StateError(f"the journal is {self.state.value}")
+            raise self._refusal()
         absent = [path for path in (self._directory, *self._directory.parents) if not path.exists()]
         store = RocksStore(self._directory)
         try:
@@ -174,14 +178,26 @@ class LocalJournal(Appends):
         """
         core, store, identity = self._core, self._store, self._identity
         if core is None or store is None or identity is None:
-            raise StateError(f"the journal is {self.state.value}: start it first")
+            raise self._refusal(": start it first")
+        if not self._activating.acquire(blocking=False):
+            raise self._refusal(", and being activated")
+        try:
+            self._activating_in = threading.current_thread()
+            if self._closing:
+                raise self._refusal()
+            return self._activate(core, store, identity, loader)
+        finally:
+            self._activating_in = None
+            self._activating.release()
+
+    def _activate(self, core: Core, store: RocksStore, identity: Identity, loader: Loader | None) -> ActivationReport:
         core.become(JournalState.LOADING)
         try:
             writer, activated = self._activated(store, identity, loader or NullLoader())
         except BaseException:
             core.become(JournalState.STARTED)
             raise
-        self._lookup = _LocalLookup(store, writer)
+        self._lookup = LocalLookup(store, writer)
         self.report = activated.report
         core.activate(activated)
         self._thread = threading.Thread(target=self._write, args=(core,), name="local-journal-writer", daemon=True)
@@ -203,7 +219,7 @@ class LocalJournal(Appends):
         snapshot = store.snapshot()
         try:
             acceptance, counts = load_with_acceptance(
-                snapshot, marks, loader, self._limits, lambda done, total: self._progress("load", done, total)
+                snapshot, marks, loader, self._limits, lambda done, total: self._show("load", done, total)
             )
         finally:
             snapshot.close()
@@ -212,6 +228,11 @@ class LocalJournal(Appends):
         )
         issued = max(mark.issued for mark in marks.values())
         return writer, Activated(writer, acceptance, issued, report)
+
+    def _show(self, step: str, done: int, total: int) -> None:
+        if self._closing:
+            raise ClosedError("the journal was closed while it was being activated")
+        self._progress(step, done, total)
 
     def _write(self, core: Core) -> None:
         try:
@@ -228,12 +249,20 @@ class LocalJournal(Appends):
         raise StateError("a journal in a local directory takes in no records of Kafka")
 
     def close(self) -> None:
-        """Write what was accepted, and let the directory go."""
-        core = self._core
-        if core is None or self._closed:
-            self._closed = True
-            return
-        self._closed = True
+        """Write what was accepted, and let the directory go.
+
+        An activation that is under way ends first, with ClosedError, with its next chunk of records or when the loader
+        returns; raises StateError if it is the activation that calls this, in a callback.
+        """
+        self._closing = True
+        if self._activating_in is threading.current_thread():
+            raise StateError("an activation does not close its own journal: raise an error to end it, then close")
+        with self._activating:
+            core, was_closed, self._closed = self._core, self._closed, True
+            if core is not None and not was_closed:
+                self._close(core)
+
+    def _close(self, core: Core) -> None:
         core.begin_close()
         if self._thread is not None:
             self._thread.join()
@@ -245,13 +274,16 @@ class LocalJournal(Appends):
 
     def require_core(self) -> Core:
         if self._core is None:
-            raise StateError(f"the journal is {self.state.value}")
+            raise self._refusal()
         return self._core
 
-    def require_lookup(self) -> _LocalLookup:
+    def require_lookup(self) -> LocalLookup:
         if self._lookup is None:
-            raise StateError(f"the journal is {self.state.value}: activate it first")
+            raise self._refusal(": activate it first")
         return self._lookup
+
+    def _refusal(self, mend: str = "") -> StateError:
+        return refusal(self.state, mend, closed=self._closing)
 
     def __enter__(self) -> LocalJournal:
         self.start()
@@ -261,32 +293,3 @@ class LocalJournal(Appends):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-class _LocalLookup:
-    """Reads records of the store while its writer writes. Thread-safe."""
-
-    def __init__(self, store: RocksStore, writer: LocalWriter) -> None:
-        self.applied = writer.applied
-        self._store = store
-        self._lock = threading.Lock()
-        self._closed = False
-
-    def read(self, record_id: int) -> bytes | None:
-        """The data of a record whose group is committed; None if there is none. Raises LocalStorageError."""
-        with self._lock:
-            if self._closed:
-                raise ClosedError("the journal was closed")
-            try:
-                row = self._store.get(record_key(record_id))
-            except Exception as error:  # rocksdict raises it for everything that RocksDB says
-                raise LocalStorageError(f"cannot read record {record_id}: {error}") from error
-        return None if row is None else Record.FromString(row).data
-
-    def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
-        """The same: there is no WAL, and what has offsets is in the store."""
-        return self.read(record_id)
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True

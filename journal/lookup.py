@@ -37,7 +37,8 @@ class Lookup:
         return None if row is None else Record.FromString(row).data
 
     def applied(self, shard: int) -> int:
-        """The WAL offset of the mark that the local copy stands at, -1 before the first."""
+        """The WAL offset of the mark that the local copy stands at, -1 before the first. Raises ClosedError."""
+        self._check_open()
         return self._copy.mark(shard).offset
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:

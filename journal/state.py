@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from journal.errors import StateError
+from journal.errors import ClosedError, StateError
 
 
 class JournalState(Enum):
@@ -30,6 +30,12 @@ _NEXT: dict[JournalState, frozenset[JournalState]] = {
     JournalState.FAILED: frozenset({JournalState.CLOSED}),
     JournalState.CLOSED: frozenset(),
 }
+
+
+def refusal(state: JournalState, mend: str = "", *, closed: bool) -> StateError:
+    """What a call raises that a journal refuses in this state: ClosedError from its close on. `mend` is what to do, or
+    what else keeps it."""
+    return ClosedError("the journal was closed") if closed else StateError(f"the journal is {state.value}{mend}")
 
 
 def valid_transition(now: JournalState, then: JournalState) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import time
 
+from journal.kafka.ports import Clock
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _ONE_REQUEST_S = 1.0
@@ -14,12 +16,13 @@ _ONE_REQUEST_S = 1.0
 class StopRequests:
     """For the main thread, which is where signals are handled."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
         self._first_at: float | None = None
 
     def hear(self, number: int) -> None:
         """One that comes more than a second after the first ends the process: whatever it was doing is safe."""
-        now = time.monotonic()
+        now = self._clock()
         if self._first_at is None:
             self._first_at = now
         elif now - self._first_at >= _ONE_REQUEST_S:

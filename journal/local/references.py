@@ -12,6 +12,7 @@ meant to be found again, so there is no log, and the directory is emptied at sta
 
 from __future__ import annotations
 
+import logging
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -23,6 +24,8 @@ from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, Wri
 from journal.errors import LocalStorageError
 from journal.local.rocks import check_cursor
 from journal.store.references import Paged
+
+log = logging.getLogger(__name__)
 
 _REFERENCE, _MESSAGE, _DUE, _EXPIRES = b"o", b"m", b"s", b"x"
 _SCHEDULED, _PASSED, _RANK = 0x80, 0x40, 0x3F
@@ -59,7 +62,10 @@ def _options() -> Options:
 
 
 class RocksReferenceIndex:
-    """A `ReferenceIndex` in a directory of its own. Not thread-safe. Raises LocalStorageError."""
+    """A `ReferenceIndex` in a directory of its own. Not thread-safe.
+
+    Raises LocalStorageError; from then on always: what it could not write is lost, and nobody is told half of a queue.
+    """
 
     def __init__(self, directory: Path) -> None:
         """Empties the directory."""
@@ -70,6 +76,7 @@ class RocksReferenceIndex:
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
         self._starts: dict[bytes, bytes] = {}
         """By prefix, a key before which there is nothing: a scan from there does not meet what was taken out before."""
+        self._failure: LocalStorageError | None = None
         self._clear()
         self._db: Rdict = self._do("open", lambda: Rdict(str(directory), _options()))
 
@@ -82,10 +89,13 @@ class RocksReferenceIndex:
             raise LocalStorageError(f"cannot empty {self._directory}: {error}") from error
 
     def _do(self, what: str, act: Callable[[], _T]) -> _T:
+        if self._failure is not None:
+            raise self._failure
         try:
             return act()
         except Exception as error:  # rocksdict raises it for everything that RocksDB says
-            raise LocalStorageError(f"cannot {what} {self._directory}: {error}") from error
+            self._failure = LocalStorageError(f"cannot {what} {self._directory}: {error}")
+            raise self._failure from error
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
@@ -198,12 +208,17 @@ class RocksReferenceIndex:
     def _get(self, key: bytes) -> bytes:
         value: bytes | None = self._do("read", lambda: self._db.get(key))
         if value is None:
-            raise LocalStorageError(f"{self._directory} has lost row {key.hex()}")
+            self._failure = LocalStorageError(f"{self._directory} has lost row {key.hex()}")
+            raise self._failure
         return value
 
     def close(self) -> None:
-        """Give the disk back."""
-        self._do("close", self._db.close)
+        """Give the disk back, also where it could not be written."""
+        try:
+            self._db.close()
+        except Exception as error:  # noqa: BLE001  # as above; nothing in it is needed any more
+            log.warning("%s was not closed cleanly: %s", self._directory, error)
+        del self._db  # with the last reference goes the lock on the directory
         self._clear()
 
 

@@ -635,6 +635,7 @@ class Epoch(_message.Message):
     NODE_FIELD_NUMBER: _builtins.int
     NONCE_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
+    FENCE_CHECK_MS_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     epoch: _builtins.int
     node: _builtins.str
@@ -642,6 +643,8 @@ class Epoch(_message.Message):
     """16 random bytes, one activation each"""
     timestamp: _builtins.int
     """ms since 1970, by the node's clock; for people"""
+    fence_check_ms: _builtins.int
+    """while active, the node lets no longer time pass without a commit; 0: it did not say"""
     def __init__(
         self,
         *,
@@ -650,10 +653,11 @@ class Epoch(_message.Message):
         node: _builtins.str = ...,
         nonce: _builtins.bytes = ...,
         timestamp: _builtins.int = ...,
+        fence_check_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "journal", b"journal", "node", b"node", "nonce", b"nonce", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fence_check_ms", b"fence_check_ms", "journal", b"journal", "node", b"node", "nonce", b"nonce", "timestamp", b"timestamp"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -829,7 +833,7 @@ Global___Failover: _TypeAlias = Failover  # noqa: Y015
 
 @_typing.final
 class NodeStatus(_message.Message):
-    """Control row "node/<name>": a running node, as it last reported. A report that is older than three report intervals is
+    """Control row "node/<name>": a running node, as it last reported. A report that is older than two report intervals is
     of a node that is gone; one that stops in order leaves a tombstone.
     """
 
@@ -1220,7 +1224,7 @@ class SourceReport(_message.Message):
     LATENCY_MS_MAX_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     state: _builtins.str
-    """running, stopped"""
+    """running, stopped, waiting (looked at again by itself)"""
     partitions: _builtins.int
     records: _builtins.int
     """whose offsets are committed"""

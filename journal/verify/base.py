@@ -145,10 +145,10 @@ class BasedFold(ShardFold):
             return
         for index, operation in enumerate(frame.operations):
             epoch, count = self._staged_due.get(operation.tx, (0, 0))
-            if operation.type in (ADD, UPDATE, DELETE) and operation.tx and frame.epoch >= epoch:
-                staged = self.state.transactions[operation.tx].staged if count else []
-                if len(staged) < count:
-                    staged.append(staged_operation(operation, offset, index))
+            if operation.type in (ADD, UPDATE, DELETE) and count and frame.epoch >= epoch:
+                staged = self.state.transactions[operation.tx].staged
+                staged.append(staged_operation(operation, offset, index))
+                del staged[:-count]  # earlier ones are of a transaction that had the number before
 
     def meet_tables(self) -> str:
         """At the tables' mark: count, and compare the digest if that can be; if not, what cannot be checked.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from journal.activation import FENCE_STEP, ActivationReport
+from journal.cli.activating import activated_journal
 from journal.config import Settings
 from journal.copy import TableCopy
-from journal.errors import ClosedError, StateError
+from journal.errors import ClosedError, FencedError, StateError
 from journal.journal import BlockingJournal, Journal
 from journal.kafka.control import (
     EPOCH_KEY,
@@ -28,8 +32,11 @@ from journal.kafka.control import (
 from journal.kafka.ports import Sent
 from journal.kafka.topics import topic_configs
 from journal.loading import NullLoader
+from journal.local.slots import hold
+from journal.local_journal import LocalJournal
+from journal.runtime import no_progress
 from journal.state import JournalState
-from journal.v1.journal_pb2 import Epoch, Identity, Mark
+from journal.v1.journal_pb2 import ADD, Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
 from tests.simulation.broker import SimulatedBroker
@@ -192,7 +199,26 @@ def test_a_journal_that_is_closed_while_it_loads_writes_no_ready(scene: Scene) -
         activating.result(LIMIT_S)
     closing.result(LIMIT_S)
     assert scene.written == 2  # the epoch's marker, and its transaction's
-    assert scene.released_by == ""
+    assert scene.released_by == scene.settings.node
+
+
+def test_an_activation_that_ends_behind_its_claim_says_that_it_left_unless_it_was_fenced(scene: Scene) -> None:
+    class Failing(NullLoader):
+        def __init__(self, error: Exception) -> None:
+            self.error = error
+
+        def begin(self, marks: object) -> None:
+            raise self.error
+
+    for error, left in ((FencedError("by another", epoch=2), ""), (LookupError("no room"), scene.settings.node)):
+        journal = BlockingJournal(scene.settings, copy=scene.copy)
+        with journal, pytest.raises(type(error)):
+            journal.activate(Failing(error))
+        assert scene.released_by == left
+        epoch = read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S).epoch.epoch
+        scene.broker.write(
+            table_topic("j"), 0, [(mark_key(0), Mark(shard=0, epoch=epoch + 1, offset=epoch).SerializeToString())]
+        )
 
 
 def test_a_journal_that_becomes_active_while_it_is_closed_is_closed_as_an_active_one(scene: Scene) -> None:
@@ -265,5 +291,143 @@ def test_a_second_activation_is_refused_while_one_is_under_way(scene: Scene) -> 
         scene.held.released.set()
         assert activating.result(LIMIT_S).epoch == 1
     journal.close()
-    with pytest.raises(StateError):
+
+
+def own_copy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Journals that are given no copy open one of their own, of the scene's table; where it is."""
+    monkeypatch.setattr("journal.runtime.kafka_of", lambda settings: scene.kafka)
+    return scene.settings.directory / "j" / "own"
+
+
+def test_a_journal_whose_opening_was_cancelled_lets_go_of_what_it_opens_all_the_same(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = own_copy(scene, monkeypatch)
+    scene.held.hold("admin")
+
+    async def give_up() -> None:
+        async def opened() -> None:
+            async with Journal.open(scene.settings, copy_name="own"):
+                raise AssertionError("it was cancelled before it was open")
+
+        opening = asyncio.ensure_future(opened())
+        assert await asyncio.to_thread(scene.held.reached.wait, LIMIT_S)
+        opening.cancel()
+        await asyncio.sleep(SOON_S)
+        scene.held.released.set()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    asyncio.run(give_up())
+    slot = hold(directory)
+    assert slot is not None, "the directory is held for ever"
+    slot.release()
+
+
+def test_a_journal_that_is_closed_while_it_starts_is_closed_when_it_has(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = own_copy(scene, monkeypatch)
+    journal = BlockingJournal(scene.settings, copy_name="own")
+    scene.held.hold("admin")
+    with ThreadPoolExecutor(2) as pool:
+        starting = pool.submit(journal.start)
+        assert scene.held.reached.wait(LIMIT_S)
+        closing = pool.submit(journal.close)
+        with pytest.raises(TimeoutError):
+            closing.result(SOON_S)
+        scene.held.released.set()
+        starting.result(LIMIT_S)
+        closing.result(LIMIT_S)
+    assert journal.state is JournalState.CLOSED
+    slot = hold(directory)
+    assert slot is not None
+    slot.release()
+
+
+def test_a_command_that_appends_and_is_ended_by_sigterm_closes_its_journal_first(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_copy(scene, monkeypatch)
+    journals: list[BlockingJournal] = []
+
+    def command() -> None:
+        with activated_journal(scene.settings, take_over=True, progress=no_progress) as (journal, _):
+            journals.append(journal)
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(LIMIT_S)
+
+    with pytest.raises(KeyboardInterrupt):
+        command()
+    assert [journal.state for journal in journals] == [JournalState.CLOSED]
+    assert scene.released_by == scene.settings.node
+
+
+AFTER_CLOSE: list[Callable[[BlockingJournal], object]] = [
+    lambda journal: journal.add(1024, 1, b""),
+    lambda journal: journal.update(1024, 1, b""),
+    lambda journal: journal.delete(1024),
+    lambda journal: journal.try_update(1024, 1, b""),
+    lambda journal: journal.try_delete(1024),
+    lambda journal: journal.append_all([(ADD, 1024, 1, b"", False, 0)]),
+    lambda journal: journal.begin(),
+    lambda journal: journal.prepare(7),
+    lambda journal: journal.commit(7),
+    lambda journal: journal.rollback(7),
+    lambda journal: journal.new_id(),
+    lambda journal: journal.new_ids([1]),
+    lambda journal: journal.room(),
+    lambda journal: journal.flush(),
+    lambda journal: journal.read(1024),
+    lambda journal: journal.read_at(1024, (0, 0)),
+    lambda journal: journal.applied(0),
+    lambda journal: journal.start(),
+    lambda journal: journal.activate(),
+]
+
+
+@pytest.mark.parametrize("began", ["not at all", "with its start", "with its activation"])
+def test_whatever_a_journal_is_asked_after_its_close_is_refused_as_such(scene: Scene, began: str) -> None:
+    journal = BlockingJournal(scene.settings, copy=scene.copy)
+    if began != "not at all":
+        journal.start()
+    if began == "with its activation":
         journal.activate()
+    journal.close()
+    for call in AFTER_CLOSE:
+        with pytest.raises(ClosedError):
+            call(journal)
+
+
+def test_a_local_journal_is_closed_when_its_activation_has_ended(tmp_path: Path) -> None:
+    directory = tmp_path / "local"
+    with LocalJournal(directory) as before:
+        before.activate()
+        before.add(before.new_id(), 1, b"kept").wait()
+    loading, go_on = threading.Event(), threading.Event()
+
+    class Slow(NullLoader):
+        def begin(self, marks: object) -> None:
+            loading.set()
+            assert go_on.wait(LIMIT_S)
+
+    journal = LocalJournal(directory)
+    journal.start()
+    with ThreadPoolExecutor(2) as pool:
+        activating = pool.submit(journal.activate, Slow())
+        assert loading.wait(LIMIT_S)
+        with pytest.raises(StateError, match="being activated"):
+            journal.activate()
+        closing = pool.submit(journal.close)
+        with pytest.raises(TimeoutError):
+            closing.result(SOON_S)
+        go_on.set()
+        with pytest.raises(ClosedError):
+            activating.result(LIMIT_S)
+        closing.result(LIMIT_S)
+    assert journal.state is JournalState.CLOSED
+    for call in (journal.new_id, journal.flush, journal.start, journal.activate, lambda: journal.read(1024)):
+        with pytest.raises(ClosedError):
+            call()
+    with LocalJournal(directory) as after:
+        assert after.activate().counts is not None

@@ -1,8 +1,9 @@
-"""A local copy that nobody follows: what an activation that takes it much later finds out first."""
+"""A local copy that nobody follows: what an activation that takes it much later finds out first. The end of one that is
+followed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -11,15 +12,19 @@ import pytest
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import OperatingError
+from journal.following import CHUNK
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
 from journal.kafka.topics import topic_configs
+from journal.loading import LoadedUpdate
 from journal.moments import LONG_AGO
-from journal.v1.journal_pb2 import Identity, Mark
+from journal.v1.journal_pb2 import Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.keys import mark_key
+from journal.wire.keys import mark_key, record_key
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
+from tests.support.followed import KeptState
+from tests.support.sources import wait_until
 
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
 AT, AGAIN_AT = 7, 3
@@ -44,6 +49,12 @@ class Cluster:
     def mark(self, offset: int) -> None:
         mark = Mark(shard=0, offset=offset, epoch=1)
         self.broker.write(self._table, 0, [(mark_key(0), mark.SerializeToString())])
+
+    def add(self, records: int) -> None:
+        self.broker.write(
+            self._table, 0, [(record_key(id), Record(id=id).SerializeToString()) for id in range(1, records + 1)]
+        )
+        self.mark(AT + 1)
 
     def delete_table(self) -> None:
         self.broker.delete_topic(self._table)
@@ -103,3 +114,32 @@ def test_it_is_not_used_if_that_cannot_be_known_and_is_there_for_the_next_try(
         copy.lend()
     cluster.make_table()
     assert mark_of(copy) == AGAIN_AT
+
+
+def test_a_scan_for_a_state_that_nobody_needs_any_more_ends_and_none_begins(cluster: Cluster, copy: TableCopy) -> None:
+    made: list[KeptState] = []
+
+    class Ending(KeptState):
+        def record(
+            self,
+            record_id: int,
+            kind: int,
+            data: bytes,
+            updates: Sequence[LoadedUpdate],
+            position: tuple[int, int, int],
+        ) -> None:
+            super().record(record_id, kind, data, updates, position)
+            copy.end_following()
+
+    def loader() -> KeptState:
+        made.append(Ending())
+        return made[-1]
+
+    cluster.add(3 * CHUNK)
+    assert mark_of(copy) == AT + 1
+    copy.follow(loader)
+    wait_until(lambda: bool(made) and made[0].scanned >= CHUNK)
+    copy.lend()
+    copy.give_back()
+    copy.close()
+    assert [state.scanned for state in made] == [CHUNK]

@@ -89,3 +89,13 @@ def test_a_clock_that_is_set_back_makes_nobody_current_for_longer() -> None:
     scene.machine.suspend(-600.0)
     scene.machine.pass_time(FENCE_CHECK_S + 0.1)
     assert not scene.core.current
+
+
+def test_a_node_without_anything_to_write_is_current_all_the_time() -> None:
+    scene = Scene()
+    pause_s = FENCE_CHECK_S / 20
+    for _ in range(100):
+        scene.machine.pass_time(pause_s)
+        assert scene.core.current
+        scene.core.step(0.0)
+    assert scene.writer.groups == 10

@@ -21,7 +21,7 @@ from journal.loading import Loader
 from journal.local_tables import LocalTables
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.keys import mark_key
+from journal.wire.keys import mark_key, record_key
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -65,6 +65,11 @@ class Standby:
         mark = Mark(shard=0, offset=offset, epoch=1)
         self._broker.write(table_topic(self._settings.journal), 0, [(mark_key(0), mark.SerializeToString())])
 
+    def add(self, record_id: int) -> None:
+        """A checkpoint with a record."""
+        self._broker.write(table_topic(self._settings.journal), 0, [(record_key(record_id), b"")])
+        self.mark(2)
+
     def lose(self, name: str) -> None:
         """Returns once such a request was lost: none of before is on its way any more."""
         self._faults.met.clear()
@@ -90,10 +95,10 @@ class Standby:
 
     def wait(self, holds: Callable[[Fitness], bool]) -> Fitness:
         until = time.monotonic() + LIMIT_S
-        while not holds(self._follower.fitness):
-            assert time.monotonic() < until, self._follower.fitness
+        while not holds(found := self._follower.fitness):
+            assert time.monotonic() < until, found
             time.sleep(PAUSE_S)
-        return self._follower.fitness
+        return found
 
     def wait_until_fit(self) -> None:
         self.answer()
@@ -155,3 +160,22 @@ def test_a_standby_whose_state_could_not_be_followed_is_unfit(standby: Standby) 
         standby.answer()
         said = "the state could not be followed: this loader takes nothing"
         assert not standby.wait(lambda now: now.why_not == said).fit
+
+
+def test_a_standby_whose_loader_does_not_come_to_an_end_is_unfit(standby: Standby) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    class Stuck(KeptState):
+        def changed(self, *record: object) -> None:
+            begun.set()
+            assert may_go_on.wait(LIMIT_S)
+
+    with standby.followed(SHORT_MS, Stuck):
+        standby.wait_until_fit()
+        standby.add(1 << 10)
+        assert begun.wait(LIMIT_S)
+        stuck = standby.wait(lambda now: not now.fit)
+        assert stuck.lag_ms > SHORT_MS
+        assert stuck.why_not == f"the copy has not been followed for {stuck.lag_ms} ms"
+        may_go_on.set()
+        standby.wait(lambda now: now.fit)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from journal.errors import ActiveNodeError
 from journal.kafka.control import ControlRows, NodeRow
 from journal.kafka.ports import Sent
-from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active
-from journal.v1.journal_pb2 import Epoch, NodeStatus, Released
+from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active, require_no_active_node
+from journal.v1.journal_pb2 import Epoch, Identity, NodeStatus, Released
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -27,6 +28,39 @@ def test_the_last_active_node_is_that_of_the_newest_epoch() -> None:
     assert last_active(rows) == LastActive(2, "one", released=False)
     rows = ControlRows(epoch=Epoch(epoch=2, node="one"), released=Released(epoch=2, node="one", to="two"))
     assert last_active(rows) == LastActive(2, "one", released=True, to="two")
+
+
+def test_how_long_an_active_node_may_be_silent_is_its_own_setting_if_it_said_so() -> None:
+    said = last_active(ControlRows(epoch=Epoch(epoch=2, node="one", fence_check_ms=9000)))
+    assert said is not None
+    assert said.silence_s(3.0) == 18.0
+    older = last_active(ControlRows(epoch=Epoch(epoch=2, node="one")))
+    assert older is not None
+    assert older.silence_s(3.0) == 6.0
+
+
+@pytest.mark.parametrize(("said_ms", "refused"), [(0, False), (1000, False), (9000, True)])
+def test_a_command_waits_for_a_node_as_long_as_that_may_be_silent(
+    broker: SimulatedBroker, said_ms: int, refused: bool
+) -> None:
+    kafka, clock = SimulatedKafka(broker), Clock()
+    kafka.cluster().create("j.wal", 1, 1, {}, 1.0)
+    rows = ControlRows(Identity(shards=1), Epoch(epoch=2, node="one", fence_check_ms=said_ms))
+    producer = kafka.plain_producer()
+
+    def pause(seconds: float) -> None:
+        before, clock.now = clock.now, clock.now + seconds
+        if before < 9.0 <= clock.now:
+            producer.send([Sent("j.wal", 0, None, b"heartbeat")], 1.0)
+
+    def ask() -> None:
+        require_no_active_node(kafka, "j", rows, clock=clock, pause=pause, fence_check_s=3.0)
+
+    if refused:
+        with pytest.raises(ActiveNodeError, match="node one is active in epoch 2"):
+            ask()
+    else:
+        ask()
 
 
 def test_a_node_is_gone_once_its_report_is_late_by_more_than_an_interval() -> None:

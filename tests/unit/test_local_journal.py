@@ -303,11 +303,13 @@ def test_appends_before_active_and_after_close_are_refused_and_close_writes_what
     completion.wait(0)
     with pytest.raises(ClosedError):
         cut_off.wait(0)
-    with pytest.raises(StateError):
+    with pytest.raises(ClosedError):
         journal.add(record_id, KIND, b"")
     with pytest.raises(ClosedError):
         journal.read(record_id)
-    with pytest.raises(StateError):
+    with pytest.raises(ClosedError):
+        journal.applied(0)
+    with pytest.raises(ClosedError):
         journal.start()
     assert loaded(tmp_path / "a").records == {record_id: (KIND, b"accepted")}
 

@@ -192,3 +192,19 @@ def test_a_record_that_came_back_is_a_difference() -> None:
     base, rows = base_at(entries[:3]), tables(entries)
     rows[keys.record_key(1)] = tables(entries[:3])[keys.record_key(1)]
     assert "record" in check(entries, base, rows).differences.counts
+
+
+@pytest.mark.parametrize("settle", [commit, rollback])
+def test_a_waiting_transaction_has_not_the_operations_of_an_earlier_one_of_its_number(settle) -> None:
+    entries = entries_of(
+        [
+            [marker()],
+            [add(1, b"first", tx=7), add(2, b"first", tx=7)],
+            [settle(7, 2)],
+            [add(3, b"second", tx=7), add(4, b"second", tx=7)],
+            [prepare(7, 2, b"xid")],
+            [add(5, b"behind the trim")],
+        ]
+    )
+    report = check(entries, base_at(entries[:5]), tables(entries), start=1)
+    assert report.agrees, report.lines()

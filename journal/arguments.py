@@ -1,0 +1,61 @@
+"""What an append may be called with: types and ranges, looked at before anything changes. Pure.
+
+Hot path: arguments that are right are seen to be so at once, and only then is it asked what is wrong.
+"""
+
+from __future__ import annotations
+
+from journal.errors import InvalidOperationError
+from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
+
+_PLAIN_TYPES = (ADD, UPDATE, DELETE)
+
+
+def require_type(name: str, value: object, wanted: type) -> None:
+    """Raises TypeError: what cannot be packed would be noticed only once it was accepted."""
+    if not isinstance(value, wanted):
+        raise TypeError(f"{name} is {type(value).__name__}, not {wanted.__name__}")
+
+
+def check_data(data: bytes, bytes_max: int) -> None:
+    """Raises TypeError, or InvalidOperationError for more than `bytes_max`."""
+    require_type("data", data, bytes)
+    if len(data) > bytes_max:
+        raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {bytes_max}")
+
+
+def check_operation(
+    type_: int, record_id: int, kind: int, data: bytes, replaceable: bool, subject: int, data_bytes_max: int
+) -> None:
+    """Raises TypeError, or InvalidOperationError for an add, update or delete that no frame can carry."""
+    if (
+        type(type_) is type(record_id) is type(kind) is type(subject) is int
+        and type(data) is bytes
+        and type(replaceable) is bool
+        and type_ in _PLAIN_TYPES
+        and 0 < record_id <= ID_MAX
+        and 0 <= kind <= KIND_MAX
+        and 0 <= subject <= SUBJECT_MAX
+        and len(data) <= data_bytes_max
+    ):
+        return
+    for name, value in (("type", type_), ("id", record_id), ("kind", kind), ("subject", subject)):
+        require_type(name, value, int)
+    require_type("replaceable", replaceable, bool)
+    if type_ not in _PLAIN_TYPES:
+        raise InvalidOperationError(f"type {type_} is none of add, update and delete")
+    if not 0 < record_id <= ID_MAX:
+        raise InvalidOperationError(f"id {record_id} is not in 1 to 2^63 - 1")
+    if not 0 <= kind <= KIND_MAX:
+        raise InvalidOperationError(f"kind {kind} is not in 0 to {KIND_MAX}")
+    if not 0 <= subject <= SUBJECT_MAX:
+        raise InvalidOperationError(f"subject {subject} is not in 0 to 2^63 - 1")
+    check_data(data, data_bytes_max)
+
+
+def check_tx(tx: int) -> None:
+    """Raises TypeError, or InvalidOperationError for what is no transaction's number."""
+    require_type("tx", tx, int)
+    if not 0 < tx <= ID_MAX:
+        raise InvalidOperationError(f"tx {tx} is not in 1 to 2^63 - 1")

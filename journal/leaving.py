@@ -1,0 +1,29 @@
+"""What an active node that ends in order leaves in the control rows, so that nobody waits to find it dead."""
+
+from __future__ import annotations
+
+import logging
+
+from journal.config import Settings
+from journal.connecting import wall_ms
+from journal.errors import JournalError
+from journal.kafka.control import RELEASED_KEY, control_row
+from journal.kafka.ports import Kafka
+from journal.v1.journal_pb2 import Identity, Released
+
+log = logging.getLogger(__name__)
+
+_LIMIT_S = 5.0
+
+
+def say_left(kafka: Kafka, settings: Settings, identity: Identity, epoch: int, to: str) -> None:
+    """Best effort: a journal that was not released is only found dead later. `to` is the standby that is to follow."""
+    row = Released(journal=identity.journal, epoch=epoch, node=settings.node, timestamp=int(wall_ms()), to=to)
+    try:
+        producer = kafka.plain_producer()
+        try:
+            producer.send([control_row(settings.journal, RELEASED_KEY, row)], _LIMIT_S)
+        finally:
+            producer.close()
+    except JournalError as error:
+        log.warning("could not say that this node left: %s", error)

@@ -1,0 +1,195 @@
+"""Arguments of a wrong type, or that no frame can carry: refused before anything changes, whichever way they come."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from journal.acceptance import Acceptance, PlainOperation
+from journal.activation import Activated, ActivationReport
+from journal.core import Core
+from journal.errors import InvalidOperationError, RecordMissingError
+from journal.fencing import Claim, Moment, Timing
+from journal.group import FrameNumbers, Group, Origin
+from journal.kafka.ports import Consumed
+from journal.limits import Limits
+from journal.state import JournalState
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Operation
+from journal.wire.frames import decode_frame
+from journal.writer import Joining
+
+JOURNAL = b"j" * 16
+SHARDS = 2
+THERE = 1
+"""A record that lives."""
+NEW = 2
+LONG = b"x" * 20_000
+CONSUMED = Consumed("group", {("orders", 0): 7})
+
+
+class Writing:
+    """A writer that reads what it writes as a worker would."""
+
+    def __init__(self) -> None:
+        self.claim = Claim(3, "node", b"nonce")
+        self.numbers = FrameNumbers((0,) * SHARDS, 0)
+        self.committed_at = Moment(0.0, 0.0)
+        self.operations: list[Operation] = []
+
+    def write(self, group: Group, joining: Joining) -> None:
+        self.numbers = group.seal(Origin(JOURNAL, 3, "node"), self.numbers)
+        for record in group.records("wal"):
+            self.operations += decode_frame(record.value, JOURNAL, record.partition, SHARDS).operations
+        group.completion.resolve()
+
+    def close(self) -> None: ...
+
+
+class Scene:
+    """An active journal with one record."""
+
+    def __init__(self) -> None:
+        clock = itertools.count()
+        timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0, wall_s=lambda: 0.0)
+        self.writer = Writing()
+        self.core = Core(SHARDS, Limits(), timing)
+        self.core.become(JournalState.STARTED)
+        self.core.become(JournalState.LOADING)
+        acceptance = Acceptance(SHARDS, Limits())
+        acceptance.load_records([THERE])
+        self.core.activate(Activated(self.writer, acceptance, 100, ActivationReport(3)))
+
+    def require_unchanged(self) -> None:
+        """Nothing waits to be written, and the same can be appended as before."""
+        assert self.core.flush().done
+        self.core.add(NEW, 1, b"")
+        self.core.update(THERE, 1, b"")
+        self.core.delete(THERE)
+        self.core.step(0.0)
+        written = [(op.type, op.id) for op in self.writer.operations]
+        assert sorted(written) == sorted([(ADD, NEW), (UPDATE, THERE), (DELETE, THERE)])
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+WRONG_TYPES: list[PlainOperation | Any] = [
+    (ADD, "2", 1, b"", False, 0),
+    (ADD, 2.5, 1, b"", False, 0),
+    (ADD, NEW, 4.5, b"", False, 0),
+    (ADD, NEW, "1", b"", False, 0),
+    (ADD, NEW, 1, "text", False, 0),
+    (ADD, NEW, 1, bytearray(b"data"), False, 0),
+    (UPDATE, THERE, 1.0, b"", False, 0),
+    (UPDATE, THERE, 1, b"", "yes", 0),
+    (UPDATE, THERE, 1, b"", True, 1.5),
+    (UPDATE, THERE, 1, LONG, False, 0.0),
+    (DELETE, 1.5, 0, b"", False, 0),
+    (DELETE, "1", 0, b"", False, 0),
+]
+OUT_OF_RANGE: list[PlainOperation] = [
+    (DELETE, -1, 0, b"", False, 0),
+    (DELETE, 2**64, 0, b"", False, 0),
+    (ADD, 2**64, 1, b"", False, 0),
+    (UPDATE, -1, 1, b"", False, 0),
+]
+NO_PLAIN: list[PlainOperation] = [(COMMIT, THERE, 0, b"", False, 0), (MARKER, THERE, 0, b"n" * 16, False, 0)]
+
+
+def one_call(core: Core, operation: PlainOperation, tx: int = 0) -> None:
+    type_, record_id, kind, data, replaceable, subject = operation
+    if type_ == ADD:
+        core.add(record_id, kind, data, tx)
+    elif type_ == UPDATE:
+        core.update(record_id, kind, data, replaceable, subject, tx)
+    else:
+        core.delete(record_id, tx)
+
+
+WAYS: dict[str, Callable[[Core, PlainOperation], object]] = {
+    "append_all": lambda core, wrong: core.append_all([(ADD, NEW + 2, 1, b"", False, 0), wrong]),
+    "append_all in a transaction": lambda core, wrong: core.append_all([(ADD, NEW + 2, 1, b"", False, 0), wrong], 7),
+    "take_in": lambda core, wrong: core.take_in([(ADD, NEW + 2, 1, b"", False, 0), wrong], CONSUMED),
+    "with a prepare": lambda core, wrong: core.prepare(7, b"xid", [(ADD, NEW + 2, 1, b"", False, 0), wrong]),
+}
+
+
+@pytest.mark.parametrize("tx", [0, 7])
+@pytest.mark.parametrize("wrong", WRONG_TYPES)
+def test_an_operation_of_wrong_types_is_refused_and_changes_nothing(
+    scene: Scene, wrong: PlainOperation, tx: int
+) -> None:
+    with pytest.raises(TypeError):
+        one_call(scene.core, wrong, tx)
+    scene.require_unchanged()
+
+
+@pytest.mark.parametrize("tx", [0, 7])
+@pytest.mark.parametrize("wrong", OUT_OF_RANGE)
+def test_an_operation_out_of_range_is_refused_and_changes_nothing(scene: Scene, wrong: PlainOperation, tx: int) -> None:
+    with pytest.raises(InvalidOperationError):
+        one_call(scene.core, wrong, tx)
+    scene.require_unchanged()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("wrong", [*WRONG_TYPES, *OUT_OF_RANGE, *NO_PLAIN])
+def test_one_wrong_operation_among_several_refuses_them_all(scene: Scene, way: str, wrong: PlainOperation) -> None:
+    with pytest.raises((TypeError, InvalidOperationError)):
+        WAYS[way](scene.core, wrong)
+    scene.require_unchanged()
+
+
+@pytest.mark.parametrize("wrong", [*WRONG_TYPES, *OUT_OF_RANGE, *NO_PLAIN])
+def test_a_wrong_operation_behind_a_commit_leaves_the_transaction_open(scene: Scene, wrong: PlainOperation) -> None:
+    told = scene.core.add(NEW + 2, 1, b"", 7)
+    with pytest.raises((TypeError, InvalidOperationError)):
+        scene.core.commit(7, [wrong])
+    assert not told.done
+    scene.core.rollback(7)
+    scene.require_unchanged()
+
+
+@pytest.mark.parametrize("tx", ["7", 7.0, [7]])
+def test_a_transactions_number_of_a_wrong_type_settles_nothing(scene: Scene, tx: Any) -> None:
+    scene.core.begin(7)
+    scene.core.prepare(7, b"xid")
+    scene.core.step(0.0)
+    scene.writer.operations.clear()
+    calls = (
+        lambda: scene.core.begin(tx),
+        lambda: scene.core.add(NEW, 1, b"", tx),
+        lambda: scene.core.prepare(tx, b""),
+        lambda: scene.core.commit(tx),
+        lambda: scene.core.rollback(tx),
+    )
+    for call in calls:
+        with pytest.raises(TypeError):
+            call()
+    scene.require_unchanged()
+    scene.core.commit(7)
+
+
+def test_a_prepare_with_a_name_that_is_no_bytes_prepares_nothing(scene: Scene) -> None:
+    name: Any = "xid"
+    scene.core.add(NEW + 2, 1, b"", 7)
+    with pytest.raises(TypeError, match="data is str, not bytes"):
+        scene.core.prepare(7, name)
+    scene.core.add(NEW + 4, 1, b"", 7)
+    scene.core.rollback(7)
+    scene.require_unchanged()
+
+
+def test_numbers_of_their_own_types_are_numbers(scene: Scene) -> None:
+    class Id(int):
+        pass
+
+    scene.core.add(Id(NEW), Id(1), b"")
+    scene.core.delete(Id(NEW))
+    with pytest.raises(RecordMissingError):
+        scene.core.delete(Id(NEW))
