@@ -21,6 +21,7 @@ from journal.errors import (
     FullError,
     InvalidOperationError,
     JournalError,
+    LocalStorageError,
     NotTakenInError,
     StateError,
     StoreError,
@@ -57,7 +58,8 @@ class StoreBase:
     def __init__(self, journal: StoreJournal, settings: StoreSettings, clock_ms: ClockMs) -> None:
         self._journal = journal
         self._settings = settings
-        self._inline_bytes_max = settings.inline_bytes_max
+        self.inline_bytes_max = min(settings.inline_bytes_max, settings.message_bytes_max)
+        """Bodies of more are stored in chunks."""
         self._clock_ms = clock_ms
         self._lock = threading.RLock()
         self._state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)
@@ -65,7 +67,7 @@ class StoreBase:
         self._arrive = self._state.arrive
         self._settled = self._state.settled
         self._refusal: JournalError | None = StateError("the store is not started")
-        """Why nothing is accepted: before start, after close, and once a group failed."""
+        """Why nothing is accepted: before start, after close, and once a group or the index of references failed."""
         self._groups: deque[tuple[Completion, list[Effect]]] = deque()
         self._open_group: Completion | None = None
         self._effects: list[Effect] = []
@@ -76,7 +78,7 @@ class StoreBase:
         self._declaring: dict[int, StoreTransaction] = {}
         """Those that create or destroy something."""
         self._stored_in: dict[int, int] = {}
-        """Messages that an open transaction stores: the transaction."""
+        """Messages that a transaction stores that is open, or whose rollback is not durable yet: the transaction."""
         self._taking_in: dict[int, int] = {}
         """Messages taken in that are not known to be durable: their address."""
         self._unrouted: dict[int, int] = {}
@@ -131,8 +133,12 @@ class StoreBase:
             groups.popleft()
             if completion is self._open_group:
                 self._open_group = None
-            for act, first, second in effects:
-                act(first, second)
+            try:
+                for act, first, second in effects:
+                    act(first, second)
+            except LocalStorageError as error:
+                self._refusal = error  # the index failed: what is left of the group would come to no queue
+                raise
         self._cache.pass_on()
         self._collect()
 

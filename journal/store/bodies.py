@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
 
 from journal.completion import Completion
+from journal.errors import LocalStorageError
 from journal.store.ports import StoreJournal
 from journal.wire.ids import shard_of
 
@@ -44,13 +46,28 @@ class BodyCache:
         """Keep a body that the group of `completion` stores."""
         group = self._last
         if group is None or group.completion is not completion:
-            group = self._last = _Group(completion)
-            self._groups.append(group)
+            group = self._begin(completion)
         group.bodies[body_id] = body
         self._group_of[body_id] = group
         self.bytes += len(body)
         if self.bytes > self._bytes_max:
             self._let_go()
+
+    def put_all(self, completion: Completion, body_ids: Sequence[int], bodies: Sequence[bytes]) -> None:
+        """`put` for many."""
+        group = self._last
+        if group is None or group.completion is not completion:
+            group = self._begin(completion)
+        group.bodies.update(zip(body_ids, bodies, strict=True))
+        self._group_of.update(dict.fromkeys(body_ids, group))
+        self.bytes += sum(map(len, bodies))
+        if self.bytes > self._bytes_max:
+            self._let_go()
+
+    def _begin(self, completion: Completion) -> _Group:
+        group = self._last = _Group(completion)
+        self._groups.append(group)
+        return group
 
     def get(self, body_id: int) -> bytes | None:
         group = self._group_of.get(body_id)
@@ -86,7 +103,10 @@ class BodyCache:
         if offsets:
             return all(applied(shard) >= last for shard, (_, last) in offsets.items())
         # written again after an error: nobody said where it is
-        return all(self._journal.read(body_id) is not None for body_id in group.bodies)
+        try:
+            return all(self._journal.read(body_id) is not None for body_id in group.bodies)
+        except LocalStorageError:
+            return False  # the copy is being opened again, say
 
     def _let_go(self) -> None:
         """The oldest durable bodies, until the rest fits; those still on their way stay."""

@@ -106,23 +106,26 @@ class MessageStoreChain(ChainStreaming):
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
+
+        def acquire(store: ChainedStore, its_id: int) -> Pending:
+            return store.acquire(its_id, queue, holder, its_tx, checked=True)
+
         with self._lock:
             first = self._steps.ask_first(lambda store: store.acquire(message_id, queue, holder, tx))
-            joined = self._steps.follow(
-                first, message_id, queue, lambda store, its_id: store.acquire(its_id, queue, holder, its_tx)
-            )
+            joined = self._steps.follow(first, message_id, queue, acquire)
             self._note_touched(message_id, tx)
             return Pending(first.id, joined.completion)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
         """The first store chooses; the others acquire the same message behind it."""
+
+        def acquire(store: ChainedStore, its_id: int) -> Pending:
+            return store.acquire(its_id, queue, holder, checked=True)
+
         with self._lock:
             delivery = self._steps.ask_first(lambda store: store.take(queue, holder))
             if delivery is not None:
-                taken = Pending(delivery.message)
-                self._steps.follow(
-                    taken, delivery.message, queue, lambda store, its_id: store.acquire(its_id, queue, holder)
-                )
+                self._steps.follow(Pending(delivery.message), delivery.message, queue, acquire)
             return delivery
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
 from journal.completion import Completion
-from journal.errors import FullError, LocalStorageError
+from journal.errors import FullError, JournalError, LocalStorageError
 from journal.store.chain_settling import ChainSettling
 from journal.store.lockstep import chained_id
 from journal.store.model import Message
@@ -33,22 +33,34 @@ class KeptBody:
     """A body that can be read again once it has passed."""
 
     def __init__(self) -> None:
+        self.raised: JournalError | None = None
+        """By whoever gives the body."""
         self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES_MAX)  # noqa: SIM115 (closed by __exit__)
 
     def passing(self, body: Iterable[bytes]) -> Iterator[bytes]:
         """Its pieces as they come. Raises LocalStorageError where the temporary file cannot take them, at the latest
         behind the last one: so before whoever takes them has the whole body."""
-        for piece in body:
-            self._keep(piece)
-            yield piece
+        with self._noting():
+            for piece in body:
+                self._keep(piece)
+                yield piece
         self._keep_all()
 
     async def passing_async(self, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         """The same in an event loop."""
-        async for piece in body:
-            self._keep(piece)
-            yield piece
+        with self._noting():
+            async for piece in body:
+                self._keep(piece)
+                yield piece
         self._keep_all()
+
+    @contextmanager
+    def _noting(self) -> Iterator[None]:
+        try:
+            yield
+        except JournalError as error:
+            self.raised = error
+            raise
 
     def _keep(self, piece: bytes) -> None:
         try:
@@ -111,7 +123,11 @@ class ChainStreaming(ChainSettling):
         own = self._streaming(tx)
         try:
             with KeptBody() as kept:
-                first = self._first.store_stream(message, kept.passing(body), queues, own)
+                try:
+                    first = self._first.store_stream(message, kept.passing(body), queues, own)
+                except JournalError as error:
+                    self._require_refusal(error, kept)
+                    raise
                 completions = self._to_others(first, message, kept, queues, own)
             return self._streamed(first.id, completions, own, commit=not tx)
         except BaseException:
@@ -132,7 +148,11 @@ class ChainStreaming(ChainSettling):
             await _in_thread(lambda: begun.append(self._streaming(tx)))
             (own,) = begun
             with KeptBody() as kept:
-                first = await self._first.store_stream_async(message, kept.passing_async(body), queues, own)
+                try:
+                    first = await self._first.store_stream_async(message, kept.passing_async(body), queues, own)
+                except JournalError as error:
+                    self._require_refusal(error, kept)
+                    raise
                 completions = await _in_thread(partial(self._to_others, first, message, kept, queues, own))
             return await _in_thread(partial(self._streamed, first.id, completions, own, commit=not tx))
         except (Exception, asyncio.CancelledError):
@@ -148,10 +168,19 @@ class ChainStreaming(ChainSettling):
             self._steps.require_turn()
         return tx
 
+    def _require_refusal(self, error: JournalError, kept: KeptBody) -> None:
+        """Returns if the first store's error has changed nothing, or has cut the body off: the body's own, or that of a
+        local disk. Raises ChainError.
+        """
+        if error is not kept.raised and not isinstance(error, LocalStorageError):
+            self._steps.require_refusal(error)
+
     def _to_others(
         self, first: Pending, message: Message, kept: KeptBody, queues: Sequence[str], tx: int
     ) -> list[Completion]:
-        """What the first store has got; completions of all."""
+        """What the first store has got; completions of all. Noted first, as its caller may not wait for the rest."""
+        with self._lock:
+            self._note_touched(first.id, tx)
         its_id, its_tx = chained_id(first.id), chained_id(tx)
         completions = [first.completion]
         for place in range(1, len(self._stores)):
@@ -166,7 +195,6 @@ class ChainStreaming(ChainSettling):
         """All stores have the body, in their transactions."""
         with self._lock:
             joined = self._steps.joined(completions)
-            self._note_touched(message_id, tx)
         return Pending(message_id, self._commit_own(tx).completion if commit else joined.completion)
 
     def _commit_own(self, tx: int) -> Pending:
@@ -174,5 +202,11 @@ class ChainStreaming(ChainSettling):
         try:
             return self.commit(tx)
         except FullError:
-            self._first.room().wait(self._steps.lag_timeout_s)
+            with self._lock:
+                room = self._steps.ask_first(lambda store: store.room())
+            try:
+                room.wait(self._steps.lag_timeout_s)
+            except JournalError as error:
+                self._steps.require_refusal(error)
+                raise
             return self.commit(tx)

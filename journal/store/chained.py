@@ -32,7 +32,7 @@ class ChainedStore(Protocol):
     """A store of a chain: `MessageStore` is one. With an `id` or `tx` of 0 it issues one; another is taken as it is.
 
     What the first store has decided is not decided again: a duplicate-detection id that it found new is `checked`, and
-    of the dead and the expired it tells the `queues`.
+    so is what it hands out; of the dead and the expired it tells the `queues`.
     """
 
     def create_address(self, name: str, duplicate_window: int = 0, tx: int = 0) -> Pending: ...
@@ -72,7 +72,7 @@ class ChainedStore(Protocol):
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending: ...
 
-    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending: ...
+    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending: ...
 
     def take(self, queue: str, holder: str) -> Delivery | None: ...
 

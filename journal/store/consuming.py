@@ -138,8 +138,10 @@ class Consuming(Holding):
                     raise
             return delivery
 
-    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
+    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
         """Acquire a certain message; one that `holder` has already stays its own. In a transaction: from its commit on.
+
+        `checked`: another store that gets the same has found that its node may hand it out. That holds here too.
 
         Raises QueueMissingError, MessageMissingError, MessageHeldError (another has it, a transaction, or it is not due
         yet), StateError (this node may hand out nothing now), InvalidOperationError (a holder has a name).
@@ -148,7 +150,7 @@ class Consuming(Holding):
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
-            if not self._journal.current:
+            if not checked and not self._journal.current:
                 raise StateError("this node does not know that it is still the active one")
             if tx:
                 return self._acquire_in(state, self._transaction(tx), message_id, target, holder)

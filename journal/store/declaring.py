@@ -154,7 +154,7 @@ class Declaring(StoreBase):
 
         In a transaction it is gone for everybody at once, with its messages, and back if that is rolled back. Raises
         QueueMissingError, QueueInDoubtError (transactions, this one included, whose settlement is not durable add
-        messages to it, have acknowledged or changed some, or bind it).
+        messages to it, have acknowledged or changed some, or bind it; or what is taken in settles some).
         """
         with self._lock:
             state = self._enter()
@@ -168,6 +168,8 @@ class Declaring(StoreBase):
             }
             if touching:
                 raise QueueInDoubtError(f"transactions {sorted(touching)} hold messages of queue {name}: settle them")
+            if entry.locked:
+                raise QueueInDoubtError(f"records of a topic on their way settle messages of queue {name}: try again")
             bindings = tuple(state.bindings(record_id))
             pending = Pending(record_id)
             if entry.config.durable:

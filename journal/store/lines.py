@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
 from journal.store.references import QUEUED, READY, READY_QUEUED, References
@@ -49,6 +49,14 @@ class Line:
         """READY behind all others."""
         self._table.flags[row] = READY_QUEUED
         self._rows.append(row)
+        self._last = place
+
+    def append_all(self, rows: Sequence[int], place: int) -> None:
+        """`append` of rows in their order, of which the last has that place."""
+        flags = self._table.flags
+        for row in rows:
+            flags[row] = READY_QUEUED
+        self._rows.extend(rows)
         self._last = place
 
     def load(self, row: int, place: int) -> None:

@@ -113,9 +113,16 @@ class Lockstep:
         self.require_turn()
         try:
             return call(self._first)
-        except (CallerError, FullError):
-            raise
         except JournalError as error:
+            self.require_refusal(error)
+            raise
+
+    def require_refusal(self, error: JournalError) -> None:
+        """Returns if an error of the first store has changed nothing. Raises ChainError. Needs no lock.
+
+        A local disk that fails may do so when the journal has the operation already.
+        """
+        if not isinstance(error, (CallerError, FullError, DeadlineError)):
             raise self.broken(0, error) from error
 
     def ask_other(self, place: int, call: Callable[[ChainedStore], _T]) -> _T:

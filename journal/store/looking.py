@@ -80,7 +80,8 @@ class Looking(StoreBase):
             kept = self._volatile.get(piece_id) if piece_id in self._volatile else self._cache.get(piece_id)
             tx = self._stored_in.get(message_id)
             if kept is None and tx is not None:
-                kept = self._transactions[tx].bodies.get(piece_id)
+                txn = self._transactions.get(tx)
+                kept = None if txn is None else txn.bodies.get(piece_id)
                 if kept is None:
                     raise MessageMissingError(f"message {message_id} can be read once transaction {tx} is committed")
             if kept is not None:
@@ -130,12 +131,16 @@ class Looking(StoreBase):
     # ---- time ------------------------------------------------------------------------------------------------------
 
     def next_due(self) -> int:
-        """When the next scheduled message is due, in ms since 1970; 0 if none is scheduled.
+        """When `tick` has something to do next, in ms since 1970; 0: nothing waits for its time.
 
-        It has passed as long as a `take` that met too much that has expired has not come through: `tick` goes on.
+        When the next scheduled message is due, or the time is over of holders who have not come back since the load. It
+        has passed as long as a `take` that met too much that has expired has not come through.
         """
         with self._lock:
-            return self._enter().next_due()
+            due = self._enter().next_due()
+            if not self._absent:
+                return due
+            return min(due or self._grace_until_ms, self._grace_until_ms)
 
     def expired(self, limit: int = 1000) -> list[tuple[int, str]]:
         """(message, queue) of those that have expired and nobody has: for `expire`."""

@@ -93,6 +93,15 @@ class PagedTables:
         in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
         return in_queue >= self._queue_in_memory_max or self.references.references >= self._arrivals_max
 
+    def may_fill(self, entry: QueueEntry, count: int) -> bool:
+        """Whether so many more references may be more than memory takes of this queue, or some of it are paged."""
+        in_queue = entry.counts[READY] + entry.counts[SCHEDULED] - entry.paged
+        return (
+            entry.paged > 0
+            or in_queue + count > self._queue_in_memory_max
+            or self.references.references + count > self._arrivals_max
+        )
+
     def takes_back(self, entry: QueueEntry, line: Line, place: int) -> bool:
         """Whether memory takes a READY reference that comes to its place again; else the index has to.
 

@@ -149,19 +149,16 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
     if message.headers or message.properties:
         try:
             entries = [*_entries(_HEADERS, message.headers), *_entries(_PROPERTIES, message.properties)]
-        except _UNUSUAL:
+        except UNUSUAL:
             return _encode_whole(message, chunks, body_bytes)
     body = message.body
-    size = len(body)
     parts = [
-        _address_field(message.address),
-        _BODY_HEADS[size] if size < _SHORT_BODY_BYTES else _BODY + varint(size),
+        message_start(message.address),
+        body_head(len(body)),
         body,
         *entries,
-        _PRIORITIES[priority],
+        message_end(priority, timestamp),
     ]
-    if timestamp:
-        parts.append(_timestamp_field(timestamp))
     if expires:
         parts += (_EXPIRES, varint(expires))
     if due:
@@ -169,6 +166,26 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
     if body_bytes:
         parts += (_BODY_BYTES, varint(body_bytes))
     return b"".join(parts)
+
+
+def message_start(address: str) -> bytes:
+    """What a MESSAGE record's data begins with; its body follows. Raises InvalidOperationError."""
+    return _address_field(address)
+
+
+def body_head(size: int) -> bytes:
+    """What stands before a body of so many bytes; its properties follow, in the order of their names."""
+    return _BODY_HEADS[size] if size < _SHORT_BODY_BYTES else _BODY + varint(size)
+
+
+def message_end(priority: int, timestamp: int) -> bytes:
+    """What ends the data of a message that neither expires nor is due later."""
+    return _PRIORITIES[priority] + (_timestamp_field(timestamp) if timestamp else b"")
+
+
+def property_entry(name: str, value: Value) -> bytes:
+    """A property as a message's record has it. Raises one of `UNUSUAL` for what has no place in it."""
+    return _entry(_PROPERTIES, name, _PROPERTY_BYTES[type(value)](value))
 
 
 def require_due(due: int) -> None:
@@ -195,7 +212,7 @@ _BODY_HEADS = tuple(_BODY + varint(size) for size in range(_SHORT_BODY_BYTES))
 _PRIORITIES = tuple(_PRIORITY + varint(priority) for priority in range(PRIORITY_MAX + 1))
 
 
-_UNUSUAL = (KeyError, UnicodeEncodeError, OverflowError, TypeError, AttributeError)
+UNUSUAL = (KeyError, UnicodeEncodeError, OverflowError, TypeError, AttributeError)
 """What `_entries` raises for values that it does not know, or that are wrong: `_encode_whole` says which."""
 
 

@@ -47,7 +47,7 @@ class Paged(NamedTuple):
 class ReferenceIndex(Protocol):
     """Where references beyond the memory bounds wait, in delivery order. It begins empty with every process.
 
-    Raises LocalStorageError.
+    Raises LocalStorageError, and goes on doing so: what it has is not all any more.
     """
 
     def put(self, paged: Paged) -> None: ...
@@ -209,6 +209,46 @@ class References:
             self.first[message_row] = _MANY
         return row
 
+    def add_routed(
+        self,
+        message_ids: Sequence[int],
+        address_id: int,
+        priority: int,
+        sizes: Sequence[int],
+        timestamps: Sequence[int],
+        queue_id: int,
+        state: int,
+    ) -> list[int]:
+        """Add durable messages that do not expire, each with a reference in one queue; the references' rows. Hot path:
+        column by column it takes a quarter of what `add_message` and `add_reference` take."""
+        count = len(message_ids)
+        free, new = _taken(self._free_references, count), len(self.flags)
+        rows = [*free, *range(new, new + count - len(free))]
+        free_messages, new = _taken(self._free_messages, count), len(self.id)
+        message_rows = [*free_messages, *range(new, new + count - len(free_messages))]
+        for column, values in (
+            (self.id, message_ids),
+            (self.address, [address_id] * count),
+            (self.marks, [priority | _DURABLE] * count),
+            (self.size, sizes),
+            (self.expires, [0] * count),
+            (self.timestamp, timestamps),
+            (self.first, rows),
+            (self.live, [1] * count),
+        ):
+            _fill(column, free_messages, values)
+        for column, values in (
+            (self.message, message_rows),
+            (self.queue, [queue_id] * count),
+            (self.high, [0] * count),
+            (self.low, [0] * count),
+            (self.flags, [state] * count),
+            (self.deliveries, [0] * count),
+        ):
+            _fill(column, free, values)
+        self.row_of.update(zip(message_ids, message_rows, strict=True))
+        return rows
+
     def drop_reference(self, row: int) -> None:
         """Take it from its message; its row is free once no line has it."""
         message_row = self.message[row]
@@ -252,3 +292,17 @@ class References:
     def set_place(self, row: int, place: int) -> None:
         self.high[row] = place >> 64
         self.low[row] = place & 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _taken(free: array[int], count: int) -> array[int]:
+    """Up to so many free rows, which are free no more."""
+    rows = free[max(0, len(free) - count) :]
+    del free[max(0, len(free) - count) :]
+    return rows
+
+
+def _fill(column: array[int] | bytearray, rows: Sequence[int], values: Sequence[int]) -> None:
+    """Write values into these rows, and what is left of them into new ones."""
+    for row, value in zip(rows, values, strict=False):
+        column[row] = value
+    column.extend(values[len(rows) :] if rows else values)

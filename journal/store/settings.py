@@ -36,7 +36,8 @@ class StoreSettings(BaseModel):
     """A message's body. The largest is one staged transaction: the journal's `staged_bytes_max` is above it."""
 
     inline_bytes_max: int = Field(default=256 * 1024, ge=1)
-    """A body up to this is in its message's record, a larger one in chunks. Below the journal's `data_bytes_max`."""
+    """A body up to this is in its message's record, a larger one in chunks. Below the journal's `data_bytes_max`; above
+    `message_bytes_max`, that one counts."""
 
     chunk_bytes: int = Field(default=256 * 1024, ge=1)
     """A chunk of a large message's body: what is read at a time, and well below a frame. No more than the journal's
@@ -61,7 +62,7 @@ class StoreSettings(BaseModel):
     """Swap files of one queue."""
 
     collect_operations_max: int = Field(default=1000, ge=1)
-    """Messages deleted in one go, of a queue that was destroyed or without references after a load."""
+    """Records deleted in one go, of messages of a queue that was destroyed or without references after a load."""
 
     release_operations_max: int = Field(default=1000, ge=1)
     """Messages given back in one go, of a holder that let go of all it held."""

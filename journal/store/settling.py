@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
-from journal.errors import InvalidOperationError, JournalError, TransactionUnknownError
+from journal.errors import InvalidOperationError, JournalError, StateError, TransactionUnknownError
 from journal.store.base import StoreBase
 from journal.store.declared import bring_back, carry_out, queue_name
 from journal.store.duplicates import DuplicateWindow
@@ -40,9 +40,12 @@ class Settling(StoreBase):
     """Operations on transactions."""
 
     def begin(self, tx: int = 0) -> int:
-        """Begin a transaction: `tx`, or without one a number that is free. Raises FullError, StateError."""
+        """Begin a transaction: `tx`, or without one a number that is free. Raises FullError, StateError (also if the
+        rollback of a `tx` that was prepared is not durable yet)."""
         with self._lock:
             self._enter()
+            if tx and any(each.tx == tx and each.rolled_back for each in self._settling):
+                raise StateError(f"the rollback of transaction {tx} is not durable yet: flush() first")
             tx = self._journal.begin(tx or None)
             if tx not in self._transactions:
                 self._transactions[tx] = StoreTransaction(tx, self._clock_ms())
@@ -51,11 +54,13 @@ class Settling(StoreBase):
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
         """Make `tx` wait, through every crash, for commit or rollback; `data` names it (an xid).
 
-        Raises TransactionUnknownError, TransactionPreparedError, and what refused the whole transaction before.
+        Raises TransactionUnknownError, TransactionPreparedError, StateError (a large message is on its way into it),
+        and what refused the whole transaction before.
         """
         with self._lock:
             self._enter()
             txn = self._transaction(tx)
+            txn.require_whole()
             completion = self._journal.prepare(tx, data)
             txn.prepared = True
             txn.data = data
@@ -64,15 +69,16 @@ class Settling(StoreBase):
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Pending:
         """Make `tx` take effect, and plain operations of other records behind it in the same group.
 
-        Raises TransactionUnknownError, and what refused the whole transaction before.
+        Raises TransactionUnknownError, StateError (as `prepare`), and what refused the whole transaction before.
         """
         with self._lock:
             self._enter()
             txn = self._known(tx)
-            if txn.refused is not None:
-                raise txn.refused
+            txn.require_whole()
             completion = self._commit_with_deletes(txn, then)
-            self._forget_transaction(txn)
+            del self._transactions[tx]
+            for message_id in txn.stored:
+                del self._stored_in[message_id]
             self._settling.append(txn)
             self._commit_taken(txn, completion)
             self._commit_changed(txn, completion)
@@ -142,7 +148,7 @@ class Settling(StoreBase):
             state.acquire(*key, holder, _WHENEVER_MS)
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
-        if key in txn.unclaimed:
+        if holder and key in txn.unclaimed:
             state.hold_over(*key)
         self._come_back(key, holder)
 
@@ -182,8 +188,9 @@ class Settling(StoreBase):
             self._enter()
             txn = self._known(tx)
             completion = self._journal.rollback(tx)
-            self._forget_transaction(txn)
+            del self._transactions[tx]
             if txn.prepared:
+                txn.rolled_back = True
                 self._settling.append(txn)
                 self._when_durable(completion, self._undo, txn, None)
                 self._when_durable(completion, self._is_settled, txn, None)
@@ -212,6 +219,7 @@ class Settling(StoreBase):
             if none_left and message_id not in txn.stored and message_id not in self._unrouted:
                 unreferenced.append(message_id)
         for message_id in txn.stored:
+            del self._stored_in[message_id]
             chunks = state.message(message_id).chunks
             state.forget(message_id)
             self._unrouted.pop(message_id, None)
@@ -259,11 +267,6 @@ class Settling(StoreBase):
         if txn is None:
             raise TransactionUnknownError(f"no transaction {tx} is open or prepared")
         return txn
-
-    def _forget_transaction(self, txn: StoreTransaction) -> None:
-        del self._transactions[txn.tx]
-        for message_id in txn.stored:
-            self._stored_in.pop(message_id, None)
 
     def _settle_reservations(self, txn: StoreTransaction, *, entered: bool) -> None:
         for address in dict.fromkeys(reservation.address for reservation in txn.reservations):

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import replace
 
 from journal.completion import Completion
-from journal.errors import DeadlineError, FullError, InvalidOperationError, MessageTooLargeError, StoreError
+from journal.errors import DeadlineError, InvalidOperationError, MessageTooLargeError, QueueFullError, StoreError
 from journal.store.base import SHARD_MASK
 from journal.store.large import Chunks
 from journal.store.model import Message
@@ -61,7 +61,7 @@ class Streaming(Sending):
 
         Raises QueueMissingError, StoreError (a queue of another address), and what `store` raises.
         """
-        if len(message.body) > self._inline_bytes_max:
+        if len(message.body) > self.inline_bytes_max:
             return self._send_large(message, queues, tx, id, checked)
         data = encode_message(message)
         with self._lock:
@@ -185,18 +185,20 @@ class Streaming(Sending):
             if not stream.tx:
                 stream.tx = self.begin()
                 stream.own = True
-            self._transaction(stream.tx)
+            txn = self._transaction(stream.tx)
             self._journal.add(chunk_id, CHUNK, chunk, tx=stream.tx)
+            if not stream.chunks.ids:
+                txn.streams += 1
             return chunk_id
 
     def _put_chunk(self, stream: _Stream) -> Completion | None:
         """Put the next chunk; or what is done once the journal has room for it."""
         try:
             stream.chunks.put_chunk()
-        except FullError:
+        except QueueFullError:
             room = self._journal.room()
             if room.done:
-                raise  # another bound is reached
+                raise  # no queue has room for it
             return room
         return None
 
@@ -215,6 +217,8 @@ class Streaming(Sending):
         with self._lock:
             out = Outgoing(message, data, chunks.ids, chunks.bytes, checked=stream.checked)
             pending = self._send(out, stream.queues, stream.tx, stream.id)
+            if stream.tx and message.durable:
+                self._transactions[stream.tx].streams -= 1
             if stream.own:
                 pending.completion = self.commit(stream.tx).completion
             return pending

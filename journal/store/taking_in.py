@@ -3,7 +3,7 @@
 A batch is one group of the journal, and one Kafka transaction with the consumed offsets: after any crash both are
 there, or neither. Should Kafka take neither while this node stays active, it is as if the batch had never been.
 
-Hot path: many messages to one queue. The lock is held once for a batch, so a batch is not large.
+Hot path: many plain messages to one queue, in runs. The lock is held once for a batch, so a batch is not large.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from journal.errors import DuplicateMessageError, MessageTooLargeError, QueueMis
 from journal.kafka.ports import Consumed, Sent
 from journal.store.base import SHARD_MASK, Effect
 from journal.store.duplicates import DuplicateWindow, Reservation
-from journal.store.model import Message, QueueConfig, Routing
+from journal.store.incoming import Incoming
+from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
 from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_acknowledgement, encode_duplicate, encode_message
+from journal.store.records import decode_message, encode_acknowledgement, encode_duplicate, encode_message
 from journal.store.sending import Sending
 from journal.v1.journal_pb2 import ADD, UPDATE
 from journal.v1.store_pb2 import ACKNOWLEDGE, CHUNK, DUPLICATE, MESSAGE, ROUTE, Acknowledgement
@@ -31,14 +32,6 @@ _NOBODY = -1
 
 Takes = Callable[[Message, QueueConfig], bool]
 """Whether a queue with a filter takes a message. Quick, and without calling the store."""
-
-
-class Incoming(NamedTuple):
-    """A durable message on its way in, encoded outside of the store's lock."""
-
-    message: Message
-    data: bytes
-    """Of a small one; empty: its record also names its chunks, which have no ids yet."""
 
 
 class Settles(NamedTuple):
@@ -65,7 +58,10 @@ class TakenIn:
 class _Way:
     """Where messages of an address go."""
 
-    __slots__ = ("_anycast", "_given", "_multicast", "_takes", "address", "always", "virtual_shard", "window")
+    __slots__ = (
+        "_anycast", "_filtered", "_given", "_multicast", "_takes", "address", "always", "single", "virtual_shard",
+        "window",
+    )  # fmt: skip
 
     def __init__(
         self, address: AddressEntry, queues: Sequence[QueueEntry], window: DuplicateWindow | None, takes: Takes
@@ -77,12 +73,18 @@ class _Way:
         self._anycast = [queue for queue in queues if queue.config.routing is Routing.ANYCAST]
         self._takes = takes
         self._given: dict[int, int] = {}
-        filtered = any(queue.config.filter for queue in queues)
-        self.always = None if filtered or len(self._anycast) > 1 else [*self._multicast, *self._anycast]
+        self._filtered = any(queue.config.filter for queue in queues)
+        self.always = None if self._filtered or len(self._anycast) > 1 else [*self._multicast, *self._anycast]
         """The queues of every message, if that is no question."""
+        durable = self.always is not None and len(self.always) == 1 and self.always[0].config.durable
+        self.single = self.always[0] if self.always and durable else None
+        """Their only one."""
 
-    def queues(self, message: Message) -> list[QueueEntry]:
+    def queues(self, incoming: Incoming) -> list[QueueEntry]:
         """All multicast queues that take it, and of the anycast ones that do the one with the fewest messages."""
+        message = incoming.message
+        if message is None and self._filtered:
+            message = decode_message(incoming.data)
         targets = [queue for queue in self._multicast if self._is_taken(message, queue)]
         given = self._given
         fewest = min(
@@ -95,12 +97,33 @@ class _Way:
             targets.append(fewest)
         return targets
 
-    def _is_taken(self, message: Message, queue: QueueEntry) -> bool:
-        return not queue.config.filter or self._takes(message, queue.config)
+    def _is_taken(self, message: Message | None, queue: QueueEntry) -> bool:
+        return not queue.config.filter or (message is not None and self._takes(message, queue.config))
 
 
-_Stored = tuple[int, Message, bytes, tuple[int, ...], int, Sequence[QueueEntry]]
-"""A message of a batch as the store is to know it: id, message, data, chunks, the address' id, queues."""
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Plain messages of a batch that follow each other, of one address and to its only queue."""
+
+    address_id: int
+    queue: QueueEntry
+    ids: list[int] = field(default_factory=list)
+    data: list[bytes] = field(default_factory=list)
+    timestamps: list[int] = field(default_factory=list)
+
+
+class _Stored(NamedTuple):
+    """Any other message of a batch, as the store is to know it."""
+
+    id: int
+    data: bytes
+    size: int
+    timestamp: int
+    message: Message | None
+    """As of `Incoming`."""
+    chunks: tuple[int, ...]
+    address_id: int
+    queues: Sequence[QueueEntry]
 
 
 @dataclass(slots=True, eq=False)
@@ -108,10 +131,12 @@ class _Batch:
     """What a batch appends, and what that means for the queues."""
 
     operations: list[PlainOperation] = field(default_factory=list)
-    stored: list[_Stored] = field(default_factory=list)
+    stored: list[_Run | _Stored] = field(default_factory=list)
+    """In their order."""
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
     locked: list[tuple[int, int]] = field(default_factory=list)
     """References that it acknowledges: message and queue."""
+    messages: int = 0
     unrouted: int = 0
     duplicates: int = 0
 
@@ -123,13 +148,13 @@ class TakingIn(Sending):
         """Encode a message; it is durable from here on. Raises MessageTooLargeError, InvalidOperationError."""
         if not message.durable:
             message = replace(message, durable=True)
-        if len(message.body) <= self._inline_bytes_max:
-            return Incoming(message, encode_message(message))
+        if len(message.body) <= self.inline_bytes_max:
+            return Incoming(message.address, encode_message(message), message.timestamp, message)
         if len(message.body) > self._settings.message_bytes_max:
             raise MessageTooLargeError(
                 f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
             )
-        return Incoming(message, b"")
+        return Incoming(message.address, b"", message.timestamp, message)
 
     def take_in(
         self,
@@ -160,7 +185,7 @@ class TakingIn(Sending):
                 self._unlock_settled(state, batch)
                 raise
             self._expect(state, batch, completion)
-            return TakenIn(completion, len(batch.stored), batch.unrouted, batch.duplicates)
+            return TakenIn(completion, batch.messages, batch.unrouted, batch.duplicates)
 
     def ways_in(self, addresses: Collection[str]) -> dict[str, list[QueueConfig]]:
         """The queues of those of the addresses that there are."""
@@ -176,26 +201,51 @@ class TakingIn(Sending):
     # ---- before it is accepted -------------------------------------------------------------------------------------
 
     def _fill(self, state: QueueState, batch: _Batch, messages: Sequence[Incoming], takes: Takes) -> None:
-        ways = self._ways(state, {each.message.address for each in messages}, takes)
-        ids = self._journal.new_ids([ways[each.message.address].virtual_shard for each in messages])
-        operations, stored = batch.operations, batch.stored
-        for message_id, (message, data) in zip(ids, messages, strict=True):
-            way = ways[message.address]
-            targets = way.always or way.queues(message)
-            if not targets:
-                batch.unrouted += 1
+        ways = self._ways(state, {each.address for each in messages}, takes)
+        ids = self._journal.new_ids([ways[each.address].virtual_shard for each in messages])
+        operations, run = batch.operations, None
+        for message_id, incoming in zip(ids, messages, strict=True):
+            way = ways[incoming.address]
+            queue = way.single
+            if queue is None or incoming.message is not None:
+                run = None
+                self._add(batch, way, message_id, incoming)
                 continue
-            if message.duplicate_id and way.window is not None and not self._enters(batch, way, message.duplicate_id):
-                batch.duplicates += 1
-                continue
-            chunks: tuple[int, ...] = ()
-            if not data:
-                data, chunks = self._chunked(batch, way, message)
+            if run is None or run.queue is not queue:
+                run = _Run(way.address.record_id, queue)
+                batch.stored.append(run)
+            data = incoming.data
             operations.append((ADD, message_id, MESSAGE, data, False, 0))
-            for queue in targets:
-                if queue.config.durable:
-                    operations.append((UPDATE, message_id, ROUTE, b"", False, queue.record_id))
-            stored.append((message_id, message, data, chunks, way.address.record_id, targets))
+            operations.append((UPDATE, message_id, ROUTE, b"", False, queue.record_id))
+            run.ids.append(message_id)
+            run.data.append(data)
+            run.timestamps.append(incoming.timestamp)
+            batch.messages += 1
+
+    def _add(self, batch: _Batch, way: _Way, message_id: int, incoming: Incoming) -> None:
+        """Any message."""
+        targets = way.always or way.queues(incoming)
+        if not targets:
+            batch.unrouted += 1
+            return
+        _, data, timestamp, message = incoming
+        if message and message.duplicate_id and way.window and not self._enters(batch, way, message.duplicate_id):
+            batch.duplicates += 1
+            return
+        chunks: tuple[int, ...] = ()
+        size = 0
+        if not data:
+            assert message is not None, "a plain message is small"
+            data, chunks = self._chunked(batch, way, message)
+            size = len(message.body)
+        batch.operations.append((ADD, message_id, MESSAGE, data, False, 0))
+        for queue in targets:
+            if queue.config.durable:
+                batch.operations.append((UPDATE, message_id, ROUTE, b"", False, queue.record_id))
+        size += len(data)
+        stored = _Stored(message_id, data, size, timestamp, message, chunks, way.address.record_id, targets)
+        batch.stored.append(stored)
+        batch.messages += 1
 
     def _ways(self, state: QueueState, names: Collection[str], takes: Takes) -> dict[str, _Way]:
         queues: dict[str, list[QueueEntry]] = {name: [] for name in names}
@@ -251,37 +301,48 @@ class TakingIn(Sending):
 
     def _expect(self, state: QueueState, batch: _Batch, completion: Completion) -> None:
         """The journal has taken it: it is on its way into its queues."""
-        put, store, route = self._cache.put, state.store, state.route
-        for message_id, message, data, chunks, address_id, targets in batch.stored:
-            due, size = message.due, len(data) + (len(message.body) if chunks else 0)
-            store(
-                message_id,
-                address_id,
-                priority=message.priority,
-                size=size,
-                expires=message.expires,
-                timestamp=message.timestamp,
+        for each in batch.stored:
+            if isinstance(each, _Run):
+                state.store_routed(
+                    each.ids, each.address_id, each.queue.record_id, [*map(len, each.data)], each.timestamps
+                )
+                self._cache.put_all(completion, each.ids, each.data)
+                self._taking_in.update(dict.fromkeys(each.ids, each.address_id))
+                continue
+            message = each.message
+            due = 0 if message is None else message.due
+            state.store(
+                each.id,
+                each.address_id,
+                priority=PRIORITY_DEFAULT if message is None else message.priority,
+                size=each.size,
+                expires=0 if message is None else message.expires,
+                timestamp=each.timestamp,
                 due=due,
-                chunks=chunks,
+                chunks=each.chunks,
             )
-            put(completion, message_id, data)
-            self._taking_in[message_id] = address_id
-            for queue in targets:
-                route(message_id, queue.record_id, due=due)
+            self._cache.put(completion, each.id, each.data)
+            self._taking_in[each.id] = each.address_id
+            for queue in each.queues:
+                state.route(each.id, queue.record_id, due=due)
         batch.operations = []
         self._when_durable(completion, self._is_taken_in, batch, None)
 
     def _is_taken_in(self, batch: _Batch, _: None) -> None:
         state = self._state
         self._settle_windows(batch, entered=True)
-        left = []
-        taking_in, arrive, remainder = self._taking_in, state.arrive, state.remainder
-        for message_id, _message, _data, _chunks, _address_id, targets in batch.stored:
-            del taking_in[message_id]
-            for queue in targets:
-                arrive(message_id, queue.record_id)
-            if not remainder(message_id)[1]:
-                left.append(message_id)  # its queues were destroyed meanwhile
+        left: list[int] = []  # their queues were destroyed meanwhile
+        for each in batch.stored:
+            if isinstance(each, _Run):
+                self._forget_taken(each.ids)
+                if not state.arrive_all(each.ids, each.queue.record_id):
+                    left += each.ids
+                continue
+            del self._taking_in[each.id]
+            for queue in each.queues:
+                state.arrive(each.id, queue.record_id)
+            if not state.remainder(each.id)[1]:
+                left.append(each.id)
         for message_id, queue_id in batch.locked:
             chunks = state.remainder(message_id)[2]
             if state.acknowledge(message_id, queue_id, tx=_NOBODY):
@@ -291,18 +352,32 @@ class TakingIn(Sending):
         if left:
             self._discard(left)
 
+    def _forget_taken(self, message_ids: Sequence[int]) -> None:
+        for message_id in message_ids:
+            del self._taking_in[message_id]
+
     def _take_back(self, effects: Sequence[Effect]) -> None:
         state = self._state
         for _, batch, _ in effects:
             assert isinstance(batch, _Batch)
             self._settle_windows(batch, entered=False)
             self._unlock_settled(state, batch)
-            for message_id, _message, _data, chunks, _address_id, targets in batch.stored:
-                del self._taking_in[message_id]
-                for queue in targets:
-                    state.withdraw(message_id, queue.record_id)
-                state.forget(message_id)
-                self._drop_bodies(message_id, chunks)
+            for each in batch.stored:
+                if isinstance(each, _Run):
+                    self._forget_taken(each.ids)
+                    for message_id in each.ids:
+                        self._withdraw(state, message_id, [each.queue], ())
+                else:
+                    del self._taking_in[each.id]
+                    self._withdraw(state, each.id, each.queues, each.chunks)
+
+    def _withdraw(
+        self, state: QueueState, message_id: int, queues: Sequence[QueueEntry], chunks: tuple[int, ...]
+    ) -> None:
+        for queue in queues:
+            state.withdraw(message_id, queue.record_id)
+        state.forget(message_id)
+        self._drop_bodies(message_id, chunks)
 
     def _settle_windows(self, batch: _Batch, *, entered: bool) -> None:
         of_window: dict[int, tuple[DuplicateWindow, list[Reservation]]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.errors import JournalError
+from journal.errors import JournalError, StateError
 from journal.store.declared import Declarations, Declared
 from journal.store.duplicates import Reservation
 
@@ -97,6 +97,8 @@ class StoreTransaction:
     since_ms: int
     data: bytes = b""
     prepared: bool = False
+    rolled_back: bool = False
+    """After it was prepared: what it holds goes back once that is durable."""
     refused: JournalError | None = None
     """Why it can only be rolled back."""
     stored: dict[int, bool] = field(default_factory=dict)
@@ -113,6 +115,15 @@ class StoreTransaction:
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Bodies of durable messages, for the cache once it is committed."""
     body_bytes: int = 0
+    streams: int = 0
+    """Large messages of which it has a part."""
+
+    def require_whole(self) -> None:
+        """Raises what refuses its prepare and commit: `refused`, or StateError while a large message is on its way."""
+        if self.refused is not None:
+            raise self.refused
+        if self.streams:
+            raise StateError(f"a large message is on its way into transaction {self.tx}: wait for it, or roll back")
 
     def keep_body(self, message: int, body: bytes, bytes_max: int) -> None:
         if self.body_bytes + len(body) <= bytes_max:

@@ -422,6 +422,11 @@ class PlainStore:
             window.settle(tx, entered=True)
 
     def rollback(self, tx: int) -> None:
+        for message in self._undo(tx):
+            self._forget_unreferenced(message)
+
+    def _undo(self, tx: int) -> list[int]:
+        """Messages that may have no reference now."""
         txn = self.transactions.pop(tx, None)
         if txn is None:
             raise Refusal(TransactionUnknownError)
@@ -434,10 +439,9 @@ class PlainStore:
         for message in txn.stored:
             del self.messages[message], self.stored_in[message]
             self.unrouted.discard(message)
-        for key, _, _ in txn.routed:
-            self._forget_unreferenced(key[0])
         for window in self.windows.values():
             window.settle(tx, entered=False)
+        return [key[0] for key, _, _ in txn.routed]
 
     # ---- queues and activations ------------------------------------------------------------------------------------
 
@@ -510,7 +514,7 @@ class PlainStore:
         for reference in self._all_references():
             reference.held_over = False
         for tx in [tx for tx, txn in self.transactions.items() if not txn.prepared]:
-            self.rollback(tx)
+            self._undo(tx)
         for txn in self.transactions.values():
             self._keep_durable(txn)
         self.queues = {name: (address, durable) for name, (address, durable) in self.queues.items() if durable}

@@ -127,6 +127,29 @@ class QueueStateMachine(RuleBasedStateMachine):
                 self.state.arrive(message.id, each.queue)
                 self.model.arrive(each)
 
+    @rule(n=st.integers(0, 2), count=st.sampled_from([1, 3, 8]), more=st.booleans(), arrives=st.booleans())
+    def send_run(self, n: int, count: int, more: bool, arrives: bool) -> None:
+        """Messages that are stored and routed to one queue together, and arrive together; one goes elsewhere too."""
+        queue = QUEUES[n]
+        if queue not in self.model.queues:
+            return
+        messages = []
+        for _ in range(count):
+            self.next_id += 1
+            message = ModelMessage(self.next_id << 10, 4, 5000 + self.next_id, 0, self.next_id * 7)
+            self.model.messages[message.id] = message
+            message.references[queue] = ModelReference(message, queue, due=0, tx=0)
+            messages.append(message)
+        ids = [message.id for message in messages]
+        sizes, timestamps = [each.size for each in messages], [each.timestamp for each in messages]
+        self.state.store_routed(ids, ADDRESS, queue, sizes, timestamps)
+        if more:
+            self.route(ids[-1] >> 10, (n + 1) % 3, 0, 0)
+        if arrives:
+            assert self.state.arrive_all(ids, queue)
+            for message in messages:
+                self.model.arrive(message.references[queue])
+
     @rule(n=ANY, to=st.integers(0, 2), due=st.sampled_from([0, 0, 5]), tx=st.sampled_from([0, TX]))
     def route_one_more(self, n: int, to: int, due: int, tx: int) -> None:
         if self.model.messages:

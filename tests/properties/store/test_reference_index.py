@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+from collections import deque
 from heapq import merge
 from pathlib import Path
 
@@ -103,6 +105,25 @@ def test_an_index_begins_empty_and_gives_its_disk_back(tmp_path: Path) -> None:
         assert index.find(9) == [paged]
         index.close()
         assert list(directory.iterdir()) == []
+
+
+def test_an_index_that_lost_what_it_could_not_write_tells_nothing_any_more(tmp_path: Path) -> None:
+    directory = tmp_path / "index"
+    index = RocksReferenceIndex(directory)
+    rows = [Paged(1 << 10, 5, place, 0, place << 10, 0, b"x" * 4096) for place in range(1, 20_000)]
+    shutil.rmtree(directory)
+    with pytest.raises(LocalStorageError, match="cannot write"):
+        deque(map(index.put, rows), maxlen=0)
+    directory.mkdir()
+    for _ in range(2):
+        with pytest.raises(LocalStorageError, match="cannot write"):
+            index.find(1 << 10)
+    index.close()
+    assert list(directory.iterdir()) == []
+    again = RocksReferenceIndex(directory)
+    again.put(rows[0])
+    assert again.find(1 << 10) == [rows[0]]
+    again.close()
 
 
 def test_a_directory_that_is_in_the_way_is_a_local_storage_error(tmp_path: Path) -> None:

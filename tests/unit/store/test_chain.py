@@ -110,8 +110,8 @@ class StoreFake:
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         return self._do("acknowledge", message_id, queue, holder, tx)
 
-    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
-        return self._do("acquire", message_id, queue, holder, tx)
+    def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
+        return self._do("acquire", message_id, queue, holder, tx, checked)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
         self._do("take", queue, holder)
@@ -304,7 +304,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("store", MESSAGE, tx, False, stored),
         ("send", MESSAGE, ("q",), tx, False, sent),
         ("route", stored, "q", 7, tx),
-        ("acquire", stored, "q", "h", tx),
+        ("acquire", stored, "q", "h", tx, False),
         ("deliveries", stored, "q", 3, tx),
         ("release", stored, "q", "h", tx),
         ("schedule", stored, "q", 9, tx),
@@ -326,7 +326,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
 
 
 def as_chained(calls: Sequence[tuple[Any, ...]], ids: Sequence[int]) -> list[tuple[Any, ...]]:
-    """The calls as they reach the stores behind the first, which has checked duplicate ids."""
+    """The calls as they reach the stores behind the first, which has checked what is checked once."""
     return [tuple(chained_id(one) if one in ids else one is False or one for one in call) for call in calls]
 
 
@@ -518,6 +518,34 @@ def test_whoever_is_cancelled_while_another_store_waits_leaves_nothing_in_any(at
     chain.store(MESSAGE)
 
 
+def test_a_body_whose_caller_was_cancelled_is_waited_for_once_its_transaction_is_committed() -> None:
+    chain, (first, second) = chain_of(lag_timeout_s=0)
+    tx = chain.begin()
+    waits, has_room = threading.Event(), threading.Event()
+
+    def wait_for_room() -> None:
+        waits.set()
+        has_room.wait(10)
+
+    async def store() -> None:
+        second.before_call = wait_for_room
+        storing = asyncio.create_task(chain.store_stream_async(MESSAGE, _pieces(b"one"), ["q"], tx))
+        while not waits.is_set():
+            await asyncio.sleep(0.001)
+        storing.cancel()
+        await asyncio.sleep(0)
+        has_room.set()
+        with pytest.raises(asyncio.CancelledError):
+            await storing
+
+    asyncio.run(store())
+    chain.commit(tx)
+    first.commit_group()
+    *_, stored = next(call for call in first.calls if call[0] == "store_stream")
+    with pytest.raises(ChainError, match=r"^store 2 of 2: DeadlineError"):
+        chain.acquire(stored, "q", "h")
+
+
 @pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
 def test_a_body_that_has_come_waits_for_room_for_its_commit(asynchronous: bool) -> None:
     chain, (first, second) = chain_of()
@@ -664,7 +692,9 @@ def test_what_a_transaction_had_locked_is_waited_for_until_all_stores_have_settl
 # ---- refusals and failures ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refusal", [QueueMissingError("no queue q"), FullError("full")])
+@pytest.mark.parametrize(
+    "refusal", [QueueMissingError("no queue q"), FullError("full"), DeadlineError("no body in the local copy")]
+)
 def test_what_the_first_store_refuses_no_store_is_asked_and_the_chain_goes_on(refusal: JournalError) -> None:
     chain, (first, second) = chain_of()
     first.refusals.append(refusal)
@@ -716,6 +746,43 @@ def test_a_first_store_that_is_fenced_when_it_is_called_is_named_too() -> None:
     assert second.calls == []
 
 
+def stream(chain: MessageStoreChain, body: Iterable[bytes], asynchronous: bool) -> Pending:
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in body:
+            yield piece
+
+    if asynchronous:
+        return asyncio.run(chain.store_stream_async(MESSAGE, pieces(), ["q"]))
+    return chain.store_stream(MESSAGE, body, ["q"])
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
+def test_a_first_store_that_is_fenced_while_a_body_comes_is_named_too(asynchronous: bool) -> None:
+    chain, (first, _) = chain_of(names=["kafka", "local"])
+
+    def fence() -> None:
+        first.refusals += [FencedError("another node")] * len(first.calls)
+
+    first.before_call = fence
+    with pytest.raises(ChainError, match=r"^kafka: FencedError"):
+        stream(chain, [b"one"], asynchronous)
+    assert chain.error is not None
+
+
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["thread", "event-loop"])
+def test_a_body_whose_own_store_is_fenced_is_no_fault_of_the_chain(asynchronous: bool) -> None:
+    chain, (first, second) = chain_of()
+
+    def body() -> Iterator[bytes]:
+        yield b"one"
+        raise FencedError("another node has the journal that the body is read from")
+
+    with pytest.raises(FencedError):
+        stream(chain, body(), asynchronous)
+    assert [call[0] for call in first.calls] == [call[0] for call in second.calls] == ["begin", "rollback"]
+    chain.store(MESSAGE)
+
+
 # ---- stores that lag ---------------------------------------------------------------------------------------------
 
 
@@ -734,7 +801,7 @@ def test_what_the_first_store_delivers_is_acquired_in_the_others_once_they_have_
     taking.join()
     assert arrived == [True]
     assert taken == [Delivery(message, 0)]
-    assert second.calls[1:] == [("acquire", chained_id(message), "q", "h", 0)]
+    assert second.calls[1:] == [("acquire", chained_id(message), "q", "h", 0, True)]
     assert chain.take("q", "h") is None
     assert second.calls[2:] == []
 
@@ -759,7 +826,7 @@ def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
     second.refusals.append(MessageHeldError("held by someone"))
     chain.acquire(5 << 10, "q", "h")
     theirs = chained_id(5 << 10)
-    assert second.calls == [("release", theirs, "q", "", 0), ("acquire", theirs, "q", "h", 0)]
+    assert second.calls == [("release", theirs, "q", "", 0), ("acquire", theirs, "q", "h", 0, True)]
     assert chain.error is None
 
 

@@ -16,11 +16,14 @@ from journal.errors import (
     MessageTooLargeError,
     StoreError,
 )
+from journal.local_journal import LocalJournal
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.settings import StoreSettings
+from journal.store.store import MessageStore
 from journal.v1.store_pb2 import CHUNK, MESSAGE
+from loaders.queues import QueueLoader
 from tests.support.stores import START_MS, StoreNode, kinds_in_journal
 
 QUEUE = QueueConfig("orders/eu", "orders", deliveries_max=1, dead_letter_address="dead", expiry_address="late")
@@ -364,6 +367,32 @@ def test_what_time_brings_to_the_first_store_the_others_follow(nodes: list[Store
     chain.acknowledge(due, QUEUE.name, "new").wait(10)
     seen = [[(info.state, info.holder, info.deliveries) for info in node.store.browse(QUEUE.name)] for node in nodes]
     assert seen[0] == seen[1] == [(ReferenceState.READY, "", 2)]
+
+
+class UnsureJournal(LocalJournal):
+    """One whose node does not know that it is still the active one."""
+
+    @property
+    def current(self) -> bool:
+        return False
+
+
+def test_what_the_first_store_hands_out_the_others_follow_though_their_node_is_not_sure(tmp_path: Path) -> None:
+    with StoreNode(tmp_path / "first") as node, UnsureJournal(tmp_path / "second") as journal:
+        loader = QueueLoader()
+        journal.activate(loader)
+        second = MessageStore(journal)
+        second.start(loader.loaded)
+        chain = MessageStoreChain([node.store, second])
+        chain.create_address("orders")
+        chain.create_queue(QueueConfig("q", "orders"))
+        for body in (b"one", b"two"):
+            chain.send(Message("orders", body), ["q"]).wait(10)
+        taken = chain.take("q", "h")
+        assert taken is not None
+        other = next(info.message for info in chain.browse("q") if info.message != taken.message)
+        chain.acquire(other, "q", "h").wait(10)
+        assert [info.holder for info in second.browse("q")] == ["h", "h"]
 
 
 @pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.completion import Completion, completed
+from journal.errors import LocalStorageError
 from journal.store.bodies import BodyCache, read_stored
 from journal.store.model import Message
 from journal.store.store import MessageStore
@@ -90,6 +91,22 @@ def test_a_group_whose_place_nobody_said_stays_until_the_copy_has_each(fake: Cop
     cache.pass_on()
     assert cache.get(2) == b"x"
     fake.copy[2] = b"x"
+    cache.pass_on()
+    assert cache.bytes == 0
+
+
+def test_bodies_stay_while_the_copy_cannot_be_read(
+    fake: CopyFake, cache: BodyCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def reopened(_: int) -> bytes | None:
+        raise LocalStorageError("the copy is being opened again")
+
+    cache.put(completed(), 2, b"x" * 80)
+    with monkeypatch.context() as patched:
+        patched.setattr(fake, "read", reopened)
+        cache.put(completed(), 4, b"y" * 80)
+    assert cache.get(4) == b"y" * 80
+    fake.copy = {2: b"x" * 80, 4: b"y" * 80}
     cache.pass_on()
     assert cache.bytes == 0
 

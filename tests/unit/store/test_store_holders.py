@@ -201,6 +201,35 @@ def test_what_a_holder_acquires_after_it_has_let_go_stays_its_own(store: Message
     assert store.reattach("h") == ([(new, "q"), (inside, "q")] if commits else [(new, "q")])
 
 
+def test_what_a_transaction_gives_back_whose_holder_has_let_go_is_nobodys(store: MessageStore) -> None:
+    sent, behind = send(store, b"one"), send(store, b"two", "r")
+    tx = store.begin()
+    store.acquire(sent, "q", "h", tx)
+    store.release_holder("h")
+    store.release(sent, "q", "h", tx)
+    store.commit(tx)
+    store.acknowledge(behind, "r").wait()
+    assert store.holders() == []
+    assert store.take("q", "next") == Delivery(sent, 1)
+    assert store.queue("r").settling == 0
+
+
+def test_whoever_waits_for_the_next_due_time_learns_that_the_absent_have_let_go(node: StoreNode) -> None:
+    sent = send(node.store, b"held")
+    node.store.acquire(sent, "q", "gone").wait()
+    store = node.crash()
+    over = node.clock() + node.settings.acquire_grace_ms
+    assert store.next_due() == over
+    send(store, b"later", due=over + 1)
+    assert store.next_due() == over
+    send(store, b"earlier", due=over - 1)
+    assert store.next_due() == over - 1
+    node.clock.now_ms = over
+    store.tick()
+    assert store.next_due() == over + 1
+    assert [info.state for info in infos(store)].count(ReferenceState.HELD) == 0
+
+
 GIVEN_BACK_ONE_BY_ONE = StoreSettings(release_operations_max=1)
 
 

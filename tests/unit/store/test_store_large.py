@@ -15,6 +15,7 @@ from journal.errors import (
     InvalidOperationError,
     MessageMissingError,
     MessageTooLargeError,
+    StateError,
     StoreError,
     TransactionUnknownError,
 )
@@ -177,6 +178,26 @@ def test_a_cut_off_stream_refuses_the_rest_of_its_transaction(store: MessageStor
     assert infos(store) == []
 
 
+@pytest.mark.parametrize("settles", ["commit", "prepare"])
+def test_a_transaction_that_has_a_part_of_a_message_is_not_settled(
+    node: StoreNode, store: MessageStore, settles: str
+) -> None:
+    tx, body = store.begin(), body_of(500)
+
+    def settling() -> Iterator[bytes]:
+        yield body[:250]
+        with pytest.raises(StateError):
+            (store.commit if settles == "commit" else store.prepare)(tx)
+        yield body[250:]
+
+    store.store_stream(Message("orders"), settling(), ["q"], tx)
+    store.send(Message("orders", body), ["q"], tx)
+    store.prepare(tx)
+    store.commit(tx).wait()
+    assert bodies(store) == [body, body]
+    assert kinds_in_journal(node)[CHUNK] == 10
+
+
 @BOTH
 def test_a_large_message_in_doubt_is_whole_once_committed(
     node: StoreNode, store: MessageStore, reactivate: Reactivate
@@ -283,6 +304,41 @@ def test_a_message_of_more_chunks_than_the_journal_could_delete_or_name_is_refus
         assert [info.message for info in infos(store)] == [fits]
         store.acknowledge(fits, "q").wait()
         assert kinds_in_journal(node)[CHUNK] == 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_the_limit_holds_where_it_is_below_what_a_record_takes(tmp_path: Path, durable: bool) -> None:
+    settings = StoreSettings(inline_bytes_max=500, chunk_bytes=100, message_bytes_max=300)
+    with StoreNode(tmp_path / "node", settings) as node:
+        store = node.store
+        declare(store, "q")
+        for size in (299, 300):
+            message = Message("orders", body_of(size), durable=durable)
+            assert store.message(store.send(message, ["q"]).wait()) == message
+            assert store.incoming(message).data
+        too_large = Message("orders", body_of(301), durable=durable)
+        refuse(
+            MessageTooLargeError,
+            lambda: store.send(too_large, ["q"]),
+            lambda: store.incoming(too_large),
+            lambda: store.store_stream(Message("orders", durable=durable), pieces(too_large.body, 100), ["q"]),
+        )
+        assert len(infos(store)) == 2
+        assert kinds_in_journal(node)[CHUNK] == 0
+
+
+def test_a_body_that_no_transaction_holds_is_refused_at_once_however_busy_the_journal_is(tmp_path: Path) -> None:
+    limits = Limits(staged_bytes_max=1500, queue_operations_max=50, transaction_buffer_operations_max=1)
+    settings = StoreSettings(inline_bytes_max=100, chunk_bytes=100, read_timeout_ms=300)
+    with StoreNode(tmp_path / "node", settings, limits=limits, room_timeout_ms=0) as node:
+        declare(node.store, "q")
+        with node.blocked_writer():
+            for number in range(15):
+                node.store.send(Message("orders", b"%d" % number), ["q"])
+            with pytest.raises(FullError, match="staged_operations_max, _bytes_max"):
+                node.store.store_stream(Message("orders"), pieces(body_of(3000), 1000), ["q"])
+        node.store.flush().wait()
+        assert len(infos(node.store)) == 15
 
 
 def test_a_transaction_that_the_journal_cannot_hold_leaves_nothing(tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import MessageHeldError, MessageMissingError
+from journal.errors import LocalStorageError, MessageHeldError, MessageMissingError
 from journal.local.references import RocksReferenceIndex
 from journal.store.model import Message, QueueConfig, ReferenceState
+from journal.store.references import Paged
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import CHUNK, MESSAGE
+from tests.support.references import MemoryIndex
 from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, send, taken
 
 IN_MEMORY = (40, 8)
@@ -197,6 +199,28 @@ def test_a_later_route_goes_by_when_the_message_itself_is_due(node: StoreNode, r
             (sent[-2], due), (sent[-1], due), (sent[-3], due + 1)
         ]  # fmt: skip
         store = reactivate(node)
+
+
+class FullIndex(MemoryIndex):
+    """Takes no more than three references."""
+
+    def put(self, paged: Paged) -> None:
+        if len(self.rows) == 3:
+            raise LocalStorageError("the disk is full")
+        super().put(paged)
+
+
+def test_a_store_whose_index_fails_while_messages_arrive_refuses_everything(tmp_path: Path) -> None:
+    with StoreNode(tmp_path / "node", in_memory=IN_MEMORY, index=FullIndex) as node:
+        declare(node.store, "q", "r")
+        with node.blocked_writer():
+            for number in range(IN_MEMORY[1] + 4):
+                node.store.send(Message("orders", body(number)), ["q"])
+            sent = node.store.send(Message("orders", b"behind"), ["r"])
+        sent.wait()
+        for _ in range(2):
+            with pytest.raises(LocalStorageError, match="the disk is full"):
+                node.store.take("r", "h")
 
 
 def test_what_is_held_by_one_who_lets_go_waits_in_the_index_again(node: StoreNode, store: MessageStore) -> None:

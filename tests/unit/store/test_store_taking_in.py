@@ -18,10 +18,12 @@ from journal.errors import (
     MessageMissingError,
     MessageTooLargeError,
     NotTakenInError,
+    QueueInDoubtError,
     QueueMissingError,
 )
 from journal.kafka.ports import Consumed, Sent
 from journal.local_journal import LocalJournal
+from journal.store.incoming import Incoming
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
@@ -48,8 +50,10 @@ class Border(LocalJournal):
 class Scene:
     """A store on it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, encoded_at_once: bool) -> None:
+        """With `encoded_at_once` the store is not given the messages that are said by their data."""
         self._directory = directory
+        self._encoded_at_once = encoded_at_once
         self.start()
 
     def start(self) -> None:
@@ -75,8 +79,14 @@ class Scene:
         self.store.flush().wait(10)
 
     def take_in(self, *messages: Message) -> TakenIn:
-        incoming = [self.store.incoming(message) for message in messages]
+        incoming = [self.incoming(message) for message in messages]
         return self.store.take_in(incoming, OFFSETS, (), takes_odd)
+
+    def incoming(self, message: Message) -> Incoming:
+        made = self.store.incoming(message)
+        if self._encoded_at_once and made.data and message == Message(message.address, message.body):
+            made = made._replace(message=None)
+        return made
 
     def send(self, body: str) -> int:
         pending = self.store.send(order(body), ["q"])
@@ -85,7 +95,7 @@ class Scene:
 
     def answer(self, *messages: int, expired: bool = False) -> TakenIn:
         """Take in a reply that settles these messages of queue q."""
-        incoming = [self.store.incoming(order("reply"))]
+        incoming = [self.incoming(order("reply"))]
         settles = [Settles(message, "q", expired) for message in messages]
         return self.store.take_in(incoming, OFFSETS, (), takes_odd, settles)
 
@@ -118,9 +128,9 @@ def order(body: str, duplicate_id: str = "") -> Message:
     return Message("orders", body.encode(), duplicate_id=duplicate_id.encode())
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(tmp_path)
+@pytest.fixture(params=[False, True], ids=["messages", "encoded"])
+def scene(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Scene]:
+    made = Scene(tmp_path, request.param)
     yield made
     made.close()
 
@@ -140,6 +150,20 @@ def test_a_batch_is_in_all_queues_that_take_it_in_order_and_after_a_load_too(sce
         assert scene.bodies("ones") == [b"1", b"11"]
         assert len(scene.bodies("one")) == len(scene.bodies("other")) == 2
         scene.restart()
+
+
+def test_messages_of_every_kind_are_queued_in_their_order_and_after_a_load_too(scene: Scene) -> None:
+    scene.declare(queue("q"), window=10)
+    bodies = ["1", "2", "large" * 100, "3", "4", "known", "5"]
+    batch = [order(body, "d" if body == "known" else "") for body in bodies]
+    for messages, duplicates in ((7, 0), (6, 1)):
+        taken = scene.take_in(*batch)
+        taken.completion.wait(10)
+        assert (taken.messages, taken.duplicates) == (messages, duplicates)
+    expected = [body.encode() for body in (*bodies, *(body for body in bodies if body != "known"))]
+    assert scene.bodies("q") == expected
+    scene.restart()
+    assert scene.bodies("q") == expected
 
 
 def test_what_no_queue_takes_is_not_stored(scene: Scene) -> None:
@@ -289,6 +313,30 @@ def test_a_batch_that_settles_what_is_held_or_gone_changes_nothing(scene: Scene)
     assert scene.bodies("q") == [b"1", b"2"]
     scene.answer(second).completion.wait(10)
     assert scene.bodies("q") == [b"1", b"reply"]
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_a_queue_of_which_a_batch_on_its_way_settles_messages_is_not_destroyed(scene: Scene, transacted: bool) -> None:
+    scene.declare(queue("q"), queue("kept"))
+    store = scene.store
+    first, second = scene.send("1"), scene.send("2")
+    scene.hold()
+    scene.answer(first)
+    tx = store.begin() if transacted else 0
+    with pytest.raises(QueueInDoubtError):
+        store.destroy_queue("q", tx)
+    scene.decide(None)
+    third = scene.send("3")
+    store.flush().wait(10)
+    scene.restart()
+    store = scene.store
+    assert [info.message for info in store.browse("q")][:2] == [second, third]
+    tx = store.begin() if transacted else 0
+    store.destroy_queue("q", tx)
+    if tx:
+        store.commit(tx)
+    store.flush().wait(10)
+    assert [info.config.name for info in store.queues()] == ["kept"]
 
 
 def test_what_is_settled_in_one_queue_stays_in_another(scene: Scene) -> None:

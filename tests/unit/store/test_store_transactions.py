@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from journal.errors import (
     MessageMissingError,
     QueueInDoubtError,
     RolledBackError,
+    StateError,
     TransactionPreparedError,
     TransactionUnknownError,
 )
@@ -293,6 +295,47 @@ def test_a_queue_or_address_that_a_transaction_uses_is_not_destroyed(store: Mess
     store.rollback(tx)
     store.destroy_queue("r").wait()
     store.destroy_address("empty").wait()
+
+
+def test_a_number_is_free_once_the_rollback_of_what_was_prepared_with_it_is_durable(node: StoreNode) -> None:
+    store = node.store
+    tx = store.begin(77)
+    store.create_address("never", 1, tx)
+    store.prepare(tx).wait()
+    with node.blocked_writer():
+        store.rollback(tx)
+        with pytest.raises(StateError):
+            store.begin(77)
+        assert store.transactions() == []
+    store.flush().wait()
+    tx = store.begin(77)
+    store.create_address("never", 1, tx)
+    store.commit(tx)
+    assert store.begin(77) == 77  # a commit leaves nothing to be undone
+    store.flush().wait()
+    assert {entry.name for entry in store.addresses()} == {"orders", "never"}
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_what_a_rollback_on_its_way_takes_back_is_nobody_elses_yet(node: StoreNode, durable: bool) -> None:
+    store = node.store
+    declare(store, address="empty")
+    tx = store.begin()
+    alone = store.store(Message("empty", durable=durable), tx).id
+    stored = store.store(Message("orders", b"never", durable=durable), tx).id
+    store.prepare(tx).wait()
+    with node.blocked_writer():
+        store.rollback(tx)
+        with pytest.raises(AddressInUseError):
+            store.destroy_address("empty")
+        with pytest.raises(MessageMissingError):
+            store.route(stored, "q")
+        sent = store.send(Message("orders", b"behind"), ["q"])
+    sent.wait()
+    assert bodies(store) == [b"behind"]
+    refuse(MessageMissingError, *(partial(store.message, message) for message in (alone, stored)))
+    store.destroy_address("empty").wait()
+    assert kinds_in_journal(node)[MESSAGE] == 1
 
 
 def test_the_body_of_a_transaction_that_is_staged_can_be_read_once_it_is_committed(node: StoreNode) -> None:
