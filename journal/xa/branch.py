@@ -21,6 +21,13 @@ from journal.xa.ports import Waitable
 from journal.xa.xid import Xid, refusal
 
 
+class Vote(Enum):
+    """What a prepare answers."""
+
+    COMMIT = "commit"  # it is in doubt now, and waits for commit or rollback
+    READ_ONLY = "read only"  # nothing was done in it: it has ended
+
+
 class BranchState(Enum):
     """What may be done with a branch next."""
 
@@ -70,8 +77,12 @@ class Branch:
     suspended: int = 0
     """Sessions that have suspended their work in it."""
     doomed_as: XaCode = XaCode.RBROLLBACK
-    owes_rollback: bool = False
-    """It has timed out, and what it holds has not been given back yet."""
+    debts: int = 0
+    """How often it was doomed or, doomed, left by a session: what it holds then is to be given back."""
+    paid: int = 0
+    """How many of these debts a rollback has come behind."""
+    prepared: bool = False
+    """Its prepare is durable: a load would find it in doubt, until what settles it is durable, too."""
     pending: Waitable | None = None
     """Of the prepare, commit or rollback under way, once it was accepted."""
     rows: Sequence[KeptOutcome] = ()
@@ -87,7 +98,12 @@ class Branch:
         """It can only be rolled back from now on; `code` says so to whoever asks for more."""
         self.become(BranchState.DOOMED)
         self.doomed_as = code
-        self.owes_rollback = code is XaCode.RBTIMEOUT
+        self.debts += 1
+
+    @property
+    def owes_rollback(self) -> bool:
+        """Whether it is doomed, and may hold what it has not given back yet."""
+        return self.paid < self.debts
 
     def expires(self, now_ms: float) -> bool:
         """Whether its time is over; a branch that is prepared, or about to be, has all the time."""
@@ -108,7 +124,13 @@ class Branch:
         self.working += 1
 
     def leave(self) -> None:
-        """One session less."""
+        """One session less. A doomed branch waits for nobody, but what was done in it until then is to be given back:
+        a journal begins its transaction anew.
+        """
+        if self.state is BranchState.DOOMED:
+            self.working = max(0, self.working - 1)
+            self.debts += 1
+            return
         if not self.working:
             raise refusal(XaCode.PROTO, self.xid, "has no session that works in it")
         self.working -= 1

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from journal.errors import FullError
 from journal.xa.branch import Branch, BranchState
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import Outcomes
-from journal.xa.ports import ClockMs, LoadedRows
+from journal.xa.ports import ClockMs, LoadedRows, Waitable
 from journal.xa.xid import Xid, decode_xid, prepared_ms, refusal
+
+
+class InDoubt(NamedTuple):
+    """A prepared branch."""
+
+    xid: Xid
+    tx: int
+    since_ms: float
+    """When it was prepared; when it was loaded, if its prepare does not say."""
 
 
 class Branches:
@@ -29,15 +40,26 @@ class Branches:
                 self.unnamed.append(row.tx)
             else:
                 since_ms = prepared_ms(row.data) or clock_ms()
-                self._by_xid[xid] = Branch(xid, BranchState.PREPARED, row.tx, working=0, since_ms=since_ms)
+                self._by_xid[xid] = Branch(
+                    xid, BranchState.PREPARED, row.tx, working=0, since_ms=since_ms, prepared=True
+                )
 
     def begin(self, xid: Xid, deadline_ms: float) -> None:
-        """Raises XidError (DUPID) for an xid in use, FullError over the bound."""
+        """Raises XidError (DUPID) for an xid in use, FullError over the bound.
+
+        At the bound, doomed branches that hold nothing any more make room: nobody may ever ask for them again.
+        """
         if self.look(xid) is not None or self._outcomes.get(xid) is not None:
             raise refusal(XaCode.DUPID, xid, "is in use")
-        if len(self._by_xid) >= self._branches_max and len(self.all()) >= self._branches_max:
+        if len(self._by_xid) >= self._branches_max and not self._make_room():
             raise FullError(f"{len(self._by_xid)} branches are not settled: settle some (branches_max)")
         self._by_xid[xid] = Branch(xid, deadline_ms=deadline_ms)
+
+    def _make_room(self) -> bool:
+        for branch in self.all():
+            if branch.state is BranchState.DOOMED and not (branch.owes_rollback or branch.working):
+                self.end(branch)
+        return len(self._by_xid) < self._branches_max
 
     def look(self, xid: Xid) -> Branch | None:
         branch = self._by_xid.get(xid)
@@ -57,8 +79,24 @@ class Branches:
             self.catch_up(branch)
         return list(self._by_xid.values())
 
-    def prepared(self) -> list[Branch]:
-        return [branch for branch in self.all() if branch.state is BranchState.PREPARED]
+    def in_doubt(self) -> list[InDoubt]:
+        """The oldest first."""
+        prepared = [branch for branch in self.all() if branch.state is BranchState.PREPARED]
+        found = [InDoubt(branch.xid, branch.tx, branch.since_ms) for branch in prepared]
+        return sorted(found, key=lambda line: (line.since_ms, line.tx))
+
+    def recoverable(self) -> list[Xid]:
+        """Those that a load would find in doubt: also while their commit or rollback is on its way."""
+        return [branch.xid for branch in self.all() if branch.prepared]
+
+    def owing(self) -> list[Branch]:
+        """Those that are doomed, and hold what they have not given back."""
+        return [branch for branch in self.all() if branch.state is BranchState.DOOMED and branch.owes_rollback]
+
+    def under_way(self, xid: Xid, state: BranchState) -> Waitable | None:
+        """What was accepted of a branch and is not known to be durable, if its state is that."""
+        branch = self.look(xid)
+        return branch.pending if branch is not None and branch.state is state else None
 
     def catch_up(self, branch: Branch) -> None:
         """Take what has become durable, and what the clock says, into the state."""
@@ -70,6 +108,7 @@ class Branches:
         branch.pending = None
         if branch.state is BranchState.PREPARING:
             branch.become(BranchState.PREPARED)
+            branch.prepared = True
             return
         for row in branch.rows:
             self._outcomes.keep(row)

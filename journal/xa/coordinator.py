@@ -17,18 +17,20 @@ import logging
 import math
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from journal.errors import ConfigError, XidError
+from journal.errors import CallerError, ConfigError, JournalError, StateError, XidError
 from journal.v1.store_pb2 import Outcome
+from journal.xa.codes import XaCode
 from journal.xa.data_manager import StoreDataManager
 from journal.xa.outcomes import COMMITTED, HEURISTIC, HEURISTIC_COMMIT, KeptOutcome
-from journal.xa.ports import Participant, TwoPhaseConnection
+from journal.xa.ports import Participant, RemembersHeuristic, TwoPhaseConnection
 from journal.xa.resource import XaResource
-from journal.xa.xid import Xid, make_xid
+from journal.xa.xid import Xid, make_xid, text
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ FORMAT_ID = 0x6B6A3031
 
 _NAME = re.compile(r"[a-z0-9-]{1,32}")
 _INSTANCE = re.compile(r"[0-9a-f]{16}")
-_STORE = b"store"
+STORE = b"store"
 """The store's bqual."""
 
 
@@ -50,7 +52,7 @@ class Recovery:
     forgotten: list[Xid] = field(default_factory=list)
     """Outcomes that had been confirmed, or were now, or that nobody has to hear of any more."""
     unreachable: list[str] = field(default_factory=list)
-    """Participants that could not be asked: call again later."""
+    """Participants that could not be asked, or not told of all their branches: call again later."""
 
 
 class Coordinator:
@@ -66,8 +68,8 @@ class Coordinator:
         if not _INSTANCE.fullmatch(instance):
             raise ConfigError(f"instance {instance!r}: must be 16 hexadecimal digits")
         names = [participant.name for participant in participants]
-        if len(set(names)) != len(names) or _STORE.decode() in names:
-            raise ConfigError(f"participants {names}: each needs a name of its own, other than {_STORE.decode()!r}")
+        if len(set(names)) != len(names) or STORE.decode() in names:
+            raise ConfigError(f"participants {names}: each needs a name of its own, other than {STORE.decode()!r}")
         for participant_name in names:
             make_xid(FORMAT_ID, name, participant_name)
         self._resource = resource
@@ -88,7 +90,7 @@ class Coordinator:
         `XaResource.expire`, which an `InDoubtWatch` calls.
         """
         gtrid = b"%s%s.%x" % (self._prefix, self._instance, next(self._numbers))
-        xid = make_xid(FORMAT_ID, gtrid, _STORE)
+        xid = make_xid(FORMAT_ID, gtrid, STORE)
         self._resource.tpc_begin(xid, timeout_ms=timeout_ms)
         try:
             work = StoreDataManager(self._resource, xid, manager, self._ended)
@@ -136,45 +138,70 @@ class Coordinator:
             for line in self._resource.in_doubt():
                 # one whose rollback was decided by hand is the resource's to finish
                 left = self._is_left(line.xid) and self._resource.outcome(line.xid) is None
-                if left and line.xid.bqual == _STORE:
-                    self._resource.tpc_rollback(line.xid)
-                    done.rolled_back.append(line.xid)
+                if left and line.xid.bqual == STORE:
+                    self._roll_back(line.xid, done)
             # as of before any participant lists its branches, as those that are owed
             by_hand = [kept for kept in self._resource.outcomes() if self._is_stores_own(kept)]
+            untold: set[bytes] = set()
+            all_asked = True
             for participant in self._participants:
                 try:
-                    self._recover_participant(participant, done)
-                except participant.errors as error:
-                    log.warning("participant %s cannot be asked for its branches: %s", participant.name, error)
+                    here = self._recover_participant(participant, done)
+                except _ParticipantError as error:
+                    log.warning("participant %s cannot be asked or told now: %s", participant.name, error)
                     done.unreachable.append(participant.name)
-            if not done.unreachable:
-                self._forget(by_hand, done)
+                    all_asked = False
+                    continue
+                untold.update(xid.gtrid for xid in here)
+                if here:
+                    done.unreachable.append(participant.name)
+            if all_asked:
+                self._forget([kept for kept in by_hand if kept.xid.gtrid not in untold], done)
         return done
 
-    def _recover_participant(self, participant: Participant, done: Recovery) -> None:
+    def _roll_back(self, xid: Xid, done: Recovery) -> None:
+        """A store's branch that nobody will decide; unless somebody else has settled it just now."""
+        try:
+            self._resource.tpc_rollback(xid)
+        except XidError as error:
+            log.info("the store's branch was settled meanwhile: %s", error)
+        else:
+            done.rolled_back.append(xid)
+
+    def _recover_participant(self, participant: Participant, done: Recovery) -> set[Xid]:
+        """Its branches that will not be told. Raises _ParticipantError if it cannot be asked or told any more now."""
         # what is kept before the branches are listed: an outcome without a branch has then been confirmed
         owed = [kept for kept in self._resource.outcomes() if self._is_owed(kept, participant)]
-        connection = participant.connect()
+        with _asking(participant):
+            connection = participant.connect()
         try:
-            found = self._branches_of(participant, connection)
+            with _asking(participant):
+                found = self._branches_of(participant, connection)
             if any(self._fate(xid) is None for xid in found if self._is_left(xid)):
                 # only the active node knows that what has no outcome will get none; and it was one after the listing
                 self._resource.prove_active()
+            untold = set()
             for xid, own in found.items():
                 if not self._is_left(xid) or self._resource.state_of(_stores(xid)) is not None:
                     continue
-                if self._fate(xid) in (COMMITTED, HEURISTIC_COMMIT):
-                    self._settle(participant, connection, own, xid, done.committed, commit=True)
-                else:
-                    self._settle(participant, connection, own, xid, done.rolled_back, commit=False)
+                commit = self._fate(xid) in (COMMITTED, HEURISTIC_COMMIT)
+                with _asking(participant):
+                    told = self._settle(participant, connection, own, xid, done, commit=commit)
+                if not told:
+                    untold.add(xid)
         finally:
-            connection.close()
-        self._forget(owed, done)
+            _close(participant, connection)
+        self._forget([kept for kept in owed if kept.xid not in untold], done)
+        return untold
 
     def _forget(self, outcomes: Sequence[KeptOutcome], done: Recovery) -> None:
         for kept in outcomes:
-            self._resource.forget(kept.xid)
-            done.forgotten.append(kept.xid)
+            try:
+                self._resource.forget(kept.xid)
+            except XidError as error:
+                log.info("an outcome was forgotten meanwhile: %s", error)
+            else:
+                done.forgotten.append(kept.xid)
 
     def _settle(
         self,
@@ -182,18 +209,24 @@ class Coordinator:
         connection: TwoPhaseConnection,
         own: Any,
         xid: Xid,
-        done: list[Xid],
+        done: Recovery,
         *,
         commit: bool,
-    ) -> None:
-        """Tell a branch. Somebody else (its own transaction, another recovery) may have told it meanwhile."""
+    ) -> bool:
+        """Tell a branch; whether it knows now. Somebody else (its own transaction, another recovery) may have told it
+        meanwhile. Raises what is no answer about this branch: the next one would meet it, too.
+        """
         try:
-            (connection.tpc_commit if commit else connection.tpc_rollback)(own)
-        except participant.errors:
-            if xid in self._branches_of(participant, connection):
+            _tell(connection, own, commit=commit)
+        except participant.errors as error:
+            if xid not in self._branches_of(participant, connection):
+                return True
+            if _concerns_all(error):
                 raise
-            return
-        done.append(xid)
+            log.warning("participant %s does not settle xid %s: %s", participant.name, text(xid), error)
+            return False
+        (done.committed if commit else done.rolled_back).append(xid)
+        return True
 
     def _branches_of(self, participant: Participant, connection: TwoPhaseConnection) -> dict[Xid, Any]:
         """A participant's branches in doubt that a coordinator made: as an xid, and as the connection has them."""
@@ -220,7 +253,7 @@ class Coordinator:
 
     def _is_stores_own(self, kept: KeptOutcome) -> bool:
         """Whether it is of a store's branch that was settled without its coordinator, and that is over."""
-        settled = kept.decision in HEURISTIC and kept.xid.bqual == _STORE and self._is_left(kept.xid)
+        settled = kept.decision in HEURISTIC and kept.xid.bqual == STORE and self._is_left(kept.xid)
         return settled and self._resource.state_of(kept.xid) is None
 
     def _fate(self, xid: Xid) -> Outcome.Decision.ValueType | None:
@@ -232,6 +265,42 @@ class Coordinator:
         return None
 
 
+class _ParticipantError(Exception):
+    """What a participant raised, apart from the journal's own errors, which may be of the same types."""
+
+
+@contextmanager
+def _asking(participant: Participant) -> Iterator[None]:
+    """For a participant's calls, and nothing else. Raises _ParticipantError."""
+    try:
+        yield
+    except participant.errors as error:
+        raise _ParticipantError(str(error)) from error
+
+
+def _tell(connection: TwoPhaseConnection, own: Any, *, commit: bool) -> None:
+    """Settle a branch; one that was settled by hand as was decided need not be remembered there any more."""
+    try:
+        (connection.tpc_commit if commit else connection.tpc_rollback)(own)
+    except XidError as error:
+        agreed = error.code == (XaCode.HEURCOM if commit else XaCode.HEURRB)
+        if not (agreed and isinstance(connection, RemembersHeuristic)):
+            raise
+        connection.forget(own)
+
+
+def _concerns_all(error: Exception) -> bool:
+    """Whether a store did not refuse a branch, but is slow, full or gone. Of a database's errors nobody here knows."""
+    return isinstance(error, JournalError) and (isinstance(error, StateError) or not isinstance(error, CallerError))
+
+
+def _close(participant: Participant, connection: TwoPhaseConnection) -> None:
+    try:
+        connection.close()
+    except participant.errors as error:
+        log.warning("the connection to participant %s could not be closed: %s", participant.name, error)
+
+
 def _stores(xid: Xid) -> Xid:
     """The store's branch of the same transaction."""
-    return xid._replace(bqual=_STORE)
+    return xid._replace(bqual=STORE)

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import Any
 
 from journal.errors import JournalError, StateError, XidError
-from journal.xa.branch import BranchState
+from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import ROLLBACKS
 from journal.xa.ports import Participant, TwoPhaseConnection
-from journal.xa.resource import Vote, XaResource
+from journal.xa.resource import XaResource
 from journal.xa.xid import Xid, text
 
 log = logging.getLogger(__name__)
@@ -140,13 +141,21 @@ class StoreDataManager:
         try:
             if self._decision is Decision.OPEN:
                 self._become(Decision.ROLLED_BACK)
-                if self._resource.state_of(self.xid) is BranchState.ACTIVE:
-                    self._resource.end(self.xid, failed=True)
+                self._fail()
                 self._resource.tpc_rollback(self.xid)
         finally:
             self.left(self.xid)
 
     abort = tpc_abort
+
+    def _fail(self) -> None:
+        """The branch owes a rollback, if it is not prepared: a refused one is made up for (`XaResource.expire`)."""
+        state = self._resource.state_of(self.xid)
+        with suppress(XidError):  # its time is over just now: it owes one already
+            if state is BranchState.IDLE:
+                self._resource.join(self.xid)
+            if state in (BranchState.IDLE, BranchState.ACTIVE):
+                self._resource.end(self.xid, failed=True)
 
     def _become(self, decision: Decision) -> None:
         """The only place that changes it."""

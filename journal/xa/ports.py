@@ -103,9 +103,17 @@ class TwoPhaseConnection(Protocol):
     def tpc_rollback(self, xid: Any = None) -> Any: ...
 
     def tpc_recover(self) -> Sequence[Any]:
-        """Xids in doubt, each readable as (format_id, gtrid, bqual)."""
+        """Xids in doubt, until they are durably settled; each readable as (format_id, gtrid, bqual)."""
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RemembersHeuristic(Protocol):
+    """A connection to what remembers that a branch was settled without its coordinator: a `Session`."""
+
+    def forget(self, xid: Any) -> Any:
+        """The coordinator has heard."""
 
 
 class Participant(Protocol):

@@ -5,8 +5,9 @@
     resource = XaResource(store, journal, loader.loaded, clock_ms=wall_ms)
     resource.start()
 
-A call that returns is durable. A refusal (XidError, or what the store refuses) changes nothing. After an error of the
-journal itself (fenced, outcome unknown, a deadline) the branch stays as it may be, and the next load tells.
+A call that returns is durable. A refusal (XidError, or what the store refuses) changes nothing. A commit or rollback
+that is called again after a deadline waits on; one that became durable meanwhile is NOTA. After an error of the journal
+itself (fenced, outcome unknown) the branch stays as it may be, and the next load tells.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum
-from typing import NamedTuple
 
 from journal.completion import completed
 from journal.errors import (
@@ -33,8 +32,8 @@ from journal.errors import (
 from journal.store.transactions import NOTHING, NotDurable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
-from journal.xa.branch import Branch, BranchState
-from journal.xa.branches import Branches
+from journal.xa.branch import Branch, BranchState, Vote
+from journal.xa.branches import Branches, InDoubt
 from journal.xa.codes import ROLLBACKS, XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK, KeptOutcome, Outcomes
 from journal.xa.ports import ClockMs, LoadedRows, OutcomeRecords, SaysNotDurable, Transactions, Waitable
@@ -46,22 +45,6 @@ BRANCHES_MAX = 100_000
 WAIT_S = 60.0
 WARNINGS_MAX = 20
 """Transactions in doubt that a warning names one by one."""
-
-
-class Vote(Enum):
-    """What a prepare answers."""
-
-    COMMIT = "commit"  # it is in doubt now, and waits for commit or rollback
-    READ_ONLY = "read only"  # nothing was done in it: it has ended
-
-
-class InDoubt(NamedTuple):
-    """A prepared branch."""
-
-    xid: Xid
-    tx: int
-    since_ms: float
-    """When this process prepared it, or loaded it."""
 
 
 class XaResource:
@@ -164,6 +147,8 @@ class XaResource:
         The same group keeps an outcome for each other branch in `confirm`, until `forget`: so it is the decision.
         Raises XidError: NOTA, PROTO, a rollback code as `tpc_prepare`, a heuristic one until `forget`.
         """
+        if self._awaited(xid, BranchState.COMMITTING):
+            return
         with self._ending_the_doomed(xid), self._lock:
             self._outcomes.require_none_heuristic(xid)
             branch = self._branches.require(xid)
@@ -183,6 +168,9 @@ class XaResource:
 
     def tpc_rollback(self, xid: Xid) -> None:
         """Roll a branch back. Raises XidError: NOTA, PROTO while sessions are at work, a heuristic code."""
+        self._awaited(xid, BranchState.PREPARING)
+        if self._awaited(xid, BranchState.ROLLING_BACK):
+            return
         with self._lock:
             self._outcomes.require_none_heuristic(xid)
             branch = self._branches.require(xid)
@@ -197,10 +185,10 @@ class XaResource:
         self._carry_out(branch, before, lambda: self._rolled_back(branch.tx, may_be_gone=doomed))
 
     def tpc_recover(self) -> list[Xid]:
-        """Xids in doubt, and those with a heuristic outcome, as X/Open's xa_recover lists both."""
+        """Xids in doubt, until they are durably settled, and those with a heuristic outcome: as X/Open's xa_recover."""
         with self._lock:
             heuristic = [kept.xid for kept in self._outcomes.all() if kept.decision in HEURISTIC]
-            return list(dict.fromkeys([branch.xid for branch in self._branches.prepared()] + heuristic))
+            return list(dict.fromkeys(self._branches.recoverable() + heuristic))
 
     # ---- X/Open ----------------------------------------------------------------------------------------------------
 
@@ -236,23 +224,26 @@ class XaResource:
             self._branches.require(xid).resume()
 
     def expire(self) -> list[Xid]:
-        """Roll back the work of unprepared branches whose time is over, so that they hold nothing; their xids.
+        """Roll back the work of doomed branches, whose time is over or of which a session has failed, so that they hold
+        nothing; their xids.
 
-        Call it often, or have an `InDoubtWatch` do so: every other call refuses such a branch and leaves its locks.
+        Call it often, or have an `InDoubtWatch` do so: such a branch keeps its locks until somebody settles it.
         """
         with self._lock:
-            owing = [branch for branch in self._branches.all() if branch.owes_rollback]
+            owing = [(branch, branch.debts) for branch in self._branches.owing()]
         done = []
-        for branch in owing:
+        for branch, debts in owing:
             try:
                 if branch.tx:
                     self._rolled_back(branch.tx, may_be_gone=True)
             except FullError as error:
                 log.info("the rollback of xid %s waits for room: %s", text(branch.xid), error)
                 continue
-            branch.owes_rollback = False
+            with self._lock:
+                branch.paid = max(branch.paid, debts)
             done.append(branch.xid)
-            log.warning("xid %s has timed out before its prepare: what it did is rolled back", text(branch.xid))
+            why = "timed out" if branch.doomed_as is XaCode.RBTIMEOUT else "failed"
+            log.warning("xid %s has %s before its prepare: what it did is rolled back", text(branch.xid), why)
         return done
 
     def settle(self, xid: Xid, *, commit: bool) -> None:
@@ -329,8 +320,7 @@ class XaResource:
     def in_doubt(self) -> list[InDoubt]:
         """Prepared branches, the oldest first."""
         with self._lock:
-            found = [InDoubt(branch.xid, branch.tx, branch.since_ms) for branch in self._branches.prepared()]
-        return sorted(found, key=lambda line: (line.since_ms, line.tx))
+            return self._branches.in_doubt()
 
     def outcome(self, xid: Xid) -> KeptOutcome | None:
         with self._lock:
@@ -368,6 +358,21 @@ class XaResource:
         pending.wait(self._wait_s)
         with self._lock:
             self._branches.catch_up(branch)
+
+    def _awaited(self, xid: Xid, state: BranchState) -> bool:
+        """Wait for what was accepted of a branch, and was not durable in time, if its state is that; whether it is.
+
+        Raises what it ends with, DeadlineError again, and a heuristic code if somebody else has settled the branch.
+        """
+        with self._lock:
+            pending = self._branches.under_way(xid, state)
+        if pending is None:
+            return False
+        pending.wait(self._wait_s)
+        with self._lock:
+            self._branches.look(xid)
+            self._outcomes.require_none_heuristic(xid)
+        return True
 
     @contextmanager
     def _ending_the_doomed(self, xid: Xid) -> Iterator[None]:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from enum import Enum
 
-from journal.errors import JournalError, XidError
+from journal.errors import DeadlineError, JournalError, XidError
 from journal.store.transactions import NotDurable
-from journal.xa.branch import BranchState
+from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import ROLLBACKS, XaCode
-from journal.xa.resource import Vote, XaResource
+from journal.xa.resource import XaResource
 from journal.xa.xid import Xid
 
 
@@ -24,7 +24,7 @@ class SessionState(Enum):
 
     FREE = "free"  # it has no branch
     WORKING = "working"  # it works in one
-    PREPARED = "prepared"  # it has prepared one
+    PREPARED = "prepared"  # it has prepared one, or may have; or its commit or rollback is on its way
     ROLLED_BACK = "rolled back"  # its branch has answered a rollback code and is gone: as free
 
 
@@ -98,12 +98,15 @@ class Session:
 
     def end(self, *, failed: bool = False) -> None:
         """Leave the branch to the other sessions and to whoever settles it."""
-        self._leave(self._require(SessionState.WORKING), failed=failed)
+        xid = self._require(SessionState.WORKING)
+        if self._resource.state_of(xid) in (BranchState.ACTIVE, BranchState.DOOMED):
+            self._resource.end(xid, failed=failed)
         self._become(SessionState.FREE)
 
     def tpc_prepare(self) -> Vote:
         """First phase. Refused (others are at work in the branch, say), the session works in it as before; after a
-        rollback code, here or of `tpc_commit`, the branch is gone, and `tpc_rollback` may be called or not.
+        rollback code, here or of `tpc_commit`, the branch is gone, and `tpc_rollback` may be called or not. After a
+        deadline it may be prepared: `tpc_rollback` rolls it back all the same.
         """
         xid = self._require(SessionState.WORKING)
         self._leave(xid)
@@ -169,23 +172,27 @@ class Session:
                 self._resource.end(xid, failed=True)
         self._suspended.clear()
 
-    def _leave(self, xid: Xid, *, failed: bool = False) -> None:
+    def _leave(self, xid: Xid) -> None:
         """A doomed branch waits for nobody."""
         if self._resource.state_of(xid) is BranchState.ACTIVE:
-            self._resource.end(xid, failed=failed)
+            self._resource.end(xid)
 
     def _stay_or_go(self, xid: Xid, error: JournalError) -> None:
-        """After an error: as before, unless the branch is gone or nobody knows what became of it."""
+        """After an error: as before, unless the branch is gone or nobody knows what became of it. What ran past its
+        deadline is called again, also if the branch is gone by then: that call tells.
+        """
         found = self._resource.state_of(xid)
+        late = isinstance(error, DeadlineError)
         if isinstance(error, XidError) and error.code in ROLLBACKS:
             self._become(SessionState.ROLLED_BACK)
         elif self._state is SessionState.PREPARED:
-            if found is not BranchState.PREPARED:
+            if found is None and not late:
                 self._become(SessionState.FREE)
         elif found in (BranchState.ACTIVE, BranchState.IDLE):
             self._resource.join(xid)
         elif found is not BranchState.DOOMED:
-            self._become(SessionState.FREE)
+            stays = late or found in (BranchState.PREPARING, BranchState.PREPARED)
+            self._become(SessionState.PREPARED if stays else SessionState.FREE, xid)
 
     def _require(self, *states: SessionState) -> Xid:
         """The session's branch (in FREE nobody looks at it). Raises XidError in another state."""

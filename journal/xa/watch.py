@@ -76,23 +76,21 @@ class InDoubtWatch:
             while not self._stop.is_set():
                 self._try(self._resource.expire)
                 if time.monotonic() >= settle_at:
-                    done = self._try(self._settle)
-                    kept = done and self._policy.action is OnInDoubt.KEEP
-                    settle_at = math.inf if kept else time.monotonic() + self._every_s
+                    self._try(self._settle)
+                    settle_at = time.monotonic() + self._every_s
                 self._stop.wait(min(self._every_s, EXPIRE_EVERY_S))
         except JournalError as error:
             if not self._stop.is_set():
                 log.warning("nothing in doubt is settled or timed out any more in this activation: %s", error)
 
     def _settle(self) -> None:
+        """What the policy says; and rollbacks by hand of which only the decision was taken."""
         self._resource.finish()
         self._policy.apply(self._resource, self._clock_ms())
 
-    def _try(self, act: Callable[[], object]) -> bool:
-        """Whether it did all that is due; False: another time, the journal cannot do it now."""
+    def _try(self, act: Callable[[], object]) -> None:
+        """Another time, if the journal cannot do it now."""
         try:
             act()
         except OperatingError as error:
             log.info("what is in doubt or has timed out waits: %s", error)
-            return False
-        return True

@@ -155,7 +155,7 @@ class MemoryJournal:
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion:
         operation = (ADD, record_id, kind, data, False, 0)
         if tx:
-            self._open[tx].append(operation)
+            self._open.setdefault(tx, []).append(operation)  # as a journal does, which begins it anew
             return Completion()
         return self.append_all([operation])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 
 import pytest
 
@@ -107,3 +108,17 @@ def test_a_rollback_of_what_is_not_in_the_wal_needs_no_room() -> None:
     assert buffered is not None
     with pytest.raises(RolledBackError):
         buffered.wait(0)
+
+
+def test_whoever_is_told_that_a_transaction_without_effect_is_committed_may_append_at_once() -> None:
+    core = active(Limits())
+    core.add(1, 1, b"data", 7)
+    told = core.delete(1, 7)
+    appended: list[Completion] = []
+    told.add_callback(lambda error: appended.append(core.add(2, 1, b"data")))
+    committing = threading.Thread(target=core.commit, args=(7,), daemon=True)
+    committing.start()
+    committing.join(10)
+    assert not committing.is_alive(), "it waits for the lock that it holds"
+    core.step(0.0)
+    assert appended[0].done

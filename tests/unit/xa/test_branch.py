@@ -72,6 +72,16 @@ def test_nobody_leaves_or_resumes_what_nobody_works_in() -> None:
     assert (found.state, found.working, found.suspended) == (BranchState.IDLE, 0, 0)
 
 
+def test_a_doomed_branch_is_left_by_whoever_likes_and_owes_what_was_done_until_then() -> None:
+    found = branch()
+    found.doom(XaCode.RBTIMEOUT)
+    for working in (0, 0):
+        found.paid = found.debts
+        assert not found.owes_rollback
+        found.leave()
+        assert (found.state, found.working, found.owes_rollback) == (BranchState.DOOMED, working, True)
+
+
 def test_a_suspended_session_is_not_done() -> None:
     found = branch()
     found.suspend()

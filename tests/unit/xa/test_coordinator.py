@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 
 import pytest
 import transaction  # type: ignore[import-untyped]
 
-from journal.errors import ConfigError, DeadlineError, FullError, StateError, XidError
+from journal.errors import (
+    ConfigError,
+    DeadlineError,
+    FencedError,
+    FullError,
+    JournalError,
+    StateError,
+    TransactionUnknownError,
+    XidError,
+)
+from journal.xa.branch import BranchState
 from journal.xa.codes import XaCode
 from journal.xa.coordinator import FORMAT_ID, Coordinator, Recovery
 from journal.xa.data_manager import Decision, StoreDataManager, valid_transition
@@ -180,7 +191,7 @@ def voted(scene: Scene) -> Xid:
     work = scene.work()
     for call in (work.tpc_begin, work.commit, work.tpc_vote):
         call(None)
-    (xid,) = (line.xid for line in scene.resource.in_doubt())
+    xid = work.xid
     scene.database.prepared[make_xid(xid.format_id, xid.gtrid, "database")] = {b"both"}
     return xid
 
@@ -212,14 +223,19 @@ def test_an_outcome_is_kept_while_a_participants_branch_could_not_be_told(scene:
     assert scene.agreed is True
 
 
+def settle_by_hand(resource: XaResource, xids: Iterable[Xid]) -> None:
+    """Prepare branches, and have them committed."""
+    for xid in xids:
+        resource.tpc_begin(xid)
+        resource.tx(xid)
+        resource.end(xid)
+        resource.tpc_prepare(xid)
+        resource.settle(xid, commit=True)
+
+
 def test_an_outcome_that_another_coordinator_has_to_hear_of_is_kept(scene: Scene) -> None:
     others = [make_xid(FORMAT_ID, "tests.0.1", "store"), make_xid(1, "test.0.1", "store")]
-    for xid in others:
-        scene.resource.tpc_begin(xid)
-        scene.resource.tx(xid)
-        scene.resource.end(xid)
-        scene.resource.tpc_prepare(xid)
-        scene.resource.settle(xid, commit=True)
+    settle_by_hand(scene.resource, others)
     assert scene.coordinator.recover() == Recovery()
     assert scene.resource.tpc_recover() == others
 
@@ -234,6 +250,48 @@ def test_a_rollback_by_hand_that_is_not_finished_is_not_forgotten(scene: Scene) 
     assert scene.resource.outcome(xid) is not None
     scene.resource.finish()
     assert scene.coordinator.recover().forgotten == [xid]
+    assert scene.agreed is False
+
+
+def test_a_recovery_goes_on_when_another_settles_a_branch_just_then(scene: Scene) -> None:
+    first = voted(scene)
+    scene.manager = transaction.TransactionManager()
+    second = voted(scene)
+    scene.restart()
+    scene.journal.steps.at(0, lambda: scene.resource.tpc_rollback(second))
+    found = scene.coordinator.recover()
+    assert [xid for xid in found.rolled_back if xid.bqual == b"store"] == [first]
+    assert scene.agreed is False
+
+
+def test_a_recovery_goes_on_when_an_outcome_is_forgotten_by_hand_just_then(scene: Scene) -> None:
+    xid = voted(scene)
+    scene.restart()
+    scene.resource.settle(xid, commit=True)
+    scene.journal.steps.at(0, lambda: scene.resource.forget(xid))
+    assert scene.coordinator.recover().forgotten == []
+    assert not scene.resource.outcomes()
+
+
+def test_a_transaction_whose_prepare_is_past_its_deadline_is_rolled_back(scene: Scene) -> None:
+    work = scene.work()
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        scene.manager.commit()
+    scene.manager.abort()
+    assert scene.resource.state_of(work.xid) is None
+    assert scene.agreed is False
+
+
+def test_what_a_refused_abort_leaves_is_given_back(scene: Scene) -> None:
+    work = scene.work()
+    scene.journal.refusals = 2  # the prepare and the rollback
+    with pytest.raises(FullError):
+        scene.manager.commit()
+    scene.manager.abort()
+    assert scene.resource.expire() == [work.xid]
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(work.tx, b"")
     assert scene.agreed is False
 
 
@@ -252,6 +310,37 @@ def test_a_transaction_that_takes_too_long_aborts(scene: Scene, expire: bool) ->
     assert scene.agreed is False
 
 
+def test_transactions_whose_aborts_were_refused_leave_room_for_others(scene: Scene) -> None:
+    resource = XaResource(scene.journal, scene.journal, scene.log.loaded(), clock_ms=lambda: START_MS, branches_max=2)
+    coordinator = Coordinator(resource, "test", [], instance=next(_INSTANCES))
+    for _ in range(5):
+        coordinator.join(scene.manager)
+        scene.journal.refusals = 2  # the prepare and the rollback
+        with pytest.raises(FullError):
+            scene.manager.commit()
+        scene.manager.abort()
+        assert len(resource.expire()) == 1
+
+
+def test_a_transaction_whose_time_is_over_while_it_aborts_is_rolled_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = scene.work(timeout_ms=5)
+    work.tpc_begin(None)
+    work.commit(None)
+    state_of = scene.resource.state_of
+
+    def time_passes(xid: Xid) -> BranchState | None:
+        found = state_of(xid)
+        scene.now_ms += 5
+        return found
+
+    monkeypatch.setattr(scene.resource, "state_of", time_passes)
+    scene.manager.abort()
+    assert scene.resource.state_of(work.xid) is None
+    assert scene.agreed is False
+
+
 def test_nothing_joins_a_transaction_that_is_over(scene: Scene) -> None:
     work = scene.work()
     scene.manager.commit()
@@ -263,7 +352,7 @@ class Store:
     """Another store as a participant: its sessions are PEP 249's connections."""
 
     name = "second"
-    errors: tuple[type[Exception], ...] = (XidError,)
+    errors: tuple[type[Exception], ...] = (JournalError,)
 
     def __init__(self, resource: XaResource) -> None:
         self._resource = resource
@@ -308,6 +397,158 @@ def test_a_store_is_a_participant_of_another(scene: Scene) -> None:
     journal.add(journal.new_id(), MESSAGE_KIND, b"there", tx=session.tx)
     scene.manager.commit()
     assert log.messages() == {b"there"}
+
+
+def test_a_store_that_is_slow_to_commit_commits_after_its_crash_too(scene: Scene) -> None:
+    log = MemoryLog()
+    journal, resource = opened(log)
+    coordinator, store = with_store(scene, resource)
+    work = coordinator.join(scene.manager)
+    scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"here", tx=work.tx)
+    session = coordinator.enlist(work, store)
+    assert isinstance(session, Session)
+    journal.add(journal.new_id(), MESSAGE_KIND, b"there", tx=session.tx)
+    # its prepare is waited for, its commit not long enough: neither by the transaction nor by a recovery
+    journal.steps.at(4, lambda: setattr(journal, "slow", 2))
+    scene.manager.commit()
+    assert coordinator.recover().unreachable == ["second"]
+    journal.lose()
+    coordinator, _ = with_store(scene, opened(log)[1])
+    assert [xid.bqual for xid in coordinator.recover().committed] == [b"second"]
+    assert log.messages() == {b"there"}
+    scene.journal.flush()
+    assert scene.log.loaded().outcomes == []
+
+
+def settled_by_hand(scene: Scene, log: MemoryLog, *, commit: bool) -> tuple[Coordinator, XaResource, list[Xid]]:
+    """Two committed transactions of which another store has not committed its branches; the first of these is settled
+    there by hand. Their coordinator, that store's resource, and the branches."""
+    journal, resource = opened(log)
+    coordinator, store = with_store(scene, resource)
+    xids = []
+    for number in range(2):
+        work = coordinator.join(scene.manager)
+        session = coordinator.enlist(work, store)
+        assert isinstance(session, Session)
+        journal.add(journal.new_id(), MESSAGE_KIND, b"%d" % number, tx=session.tx)
+        xids.append(work.xid._replace(bqual=b"second"))
+        journal.steps.at(4, lambda: setattr(journal, "refusals", 1))
+        scene.manager.commit()
+    resource.settle(xids[0], commit=commit)
+    return coordinator, resource, xids
+
+
+def test_a_branch_settled_by_hand_as_was_decided_is_recovered_and_forgotten(scene: Scene) -> None:
+    log = MemoryLog()
+    coordinator, resource, xids = settled_by_hand(scene, log, commit=True)
+    found = coordinator.recover()
+    assert set(found.committed) == set(found.forgotten) == set(xids)
+    assert not found.unreachable
+    assert resource.tpc_recover() == []
+    assert log.messages() == {b"0", b"1"}
+
+
+def test_a_branch_settled_by_hand_otherwise_keeps_no_other_from_being_told(scene: Scene) -> None:
+    log = MemoryLog()
+    coordinator, resource, xids = settled_by_hand(scene, log, commit=False)
+    found = coordinator.recover()
+    assert found.committed == found.forgotten == xids[1:]
+    assert found.unreachable == ["second"]
+    assert resource.tpc_recover() == xids[:1]
+    assert log.messages() == {b"1"}
+    resource.forget(xids[0])  # somebody has mended it
+    assert coordinator.recover().forgotten == xids[:1]
+
+
+def undecided(scene: Scene, log: MemoryLog, count: int = 2) -> tuple[Coordinator, MemoryJournal, XaResource, list[Xid]]:
+    """Transactions that another store has prepared, and that nobody has decided. A coordinator that finds them left,
+    that store's journal and resource, and its branches."""
+    journal, resource = opened(log)
+    coordinator, store = with_store(scene, resource)
+    xids = []
+    for number in range(count):
+        work = coordinator.join(transaction.TransactionManager())
+        session = coordinator.enlist(work, store)
+        assert isinstance(session, Session)
+        journal.add(journal.new_id(), MESSAGE_KIND, b"%d" % number, tx=session.tx)
+        session.tpc_prepare()
+        xids.append(work.xid._replace(bqual=b"second"))
+    scene.restart()
+    return with_store(scene, resource)[0], journal, resource, xids
+
+
+def test_a_branch_whose_settlement_by_hand_is_not_finished_keeps_no_other_from_being_told(scene: Scene) -> None:
+    coordinator, journal, resource, xids = undecided(scene, MemoryLog())
+    journal.steps.at(2, lambda: setattr(journal, "refusals", 1))
+    with pytest.raises(FullError):
+        resource.settle(xids[0], commit=False)
+    found = coordinator.recover()
+    assert (found.rolled_back, found.unreachable) == (xids[1:], ["second"])
+    resource.finish()
+    assert coordinator.recover().rolled_back == xids[:1]
+    assert resource.tpc_recover() == []
+
+
+def test_a_branch_whose_settlement_by_hand_somebody_else_forgets_just_then_knows(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator, _, resource, xids = undecided(scene, MemoryLog())
+    resource.settle(xids[0], commit=False)
+    forget = resource.forget
+
+    def forgotten_before(xid: Xid) -> None:
+        forget(xid)
+        forget(xid)
+
+    monkeypatch.setattr(resource, "forget", forgotten_before)
+    found = coordinator.recover()
+    assert (found.rolled_back, found.unreachable) == (xids[1:], [])
+    assert resource.tpc_recover() == []
+
+
+@pytest.mark.parametrize(("fault", "call"), [("slow", "rollback awaited"), ("refusals", "rollback called")])
+def test_a_recovery_waits_once_for_a_store_that_is_slow_or_full(scene: Scene, fault: str, call: str) -> None:
+    coordinator, journal, resource, xids = undecided(scene, MemoryLog(), 5)
+    setattr(journal, fault, 5)
+    assert coordinator.recover().unreachable == ["second"]
+    assert journal.steps.names.count(call) == 1
+    setattr(journal, fault, 0)
+    assert set(coordinator.recover().rolled_back) == set(xids)
+    assert resource.tpc_recover() == []
+
+
+def test_a_recovery_that_another_node_fences_says_so_whatever_its_participants_raise(scene: Scene) -> None:
+    coordinator, _, resource, xids = undecided(scene, MemoryLog())
+    MemoryJournal(scene.log)
+    with pytest.raises(FencedError):
+        coordinator.recover()
+    assert resource.tpc_recover() == xids
+
+
+def test_a_branch_settled_otherwise_keeps_no_outcome_but_that_of_its_own_transaction(scene: Scene) -> None:
+    coordinator, _, resource, xids = undecided(scene, MemoryLog())
+    stores = [xid._replace(bqual=b"store") for xid in xids]
+    settle_by_hand(scene.resource, stores)
+    resource.settle(xids[0], commit=False)
+    found = coordinator.recover()
+    assert (found.committed, found.forgotten, found.unreachable) == (xids[1:], stores[1:], ["second"])
+    assert [kept.xid for kept in scene.resource.outcomes()] == stores[:1]
+    resource.forget(xids[0])  # somebody has mended it
+    assert coordinator.recover() == Recovery(forgotten=stores[:1])
+
+
+def test_a_connection_that_cannot_be_closed_is_named_and_hides_nothing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def close(_: MemoryConnection) -> None:
+        raise DatabaseError("lost")
+
+    voted(scene)
+    scene.restart()
+    monkeypatch.setattr(MemoryConnection, "close", close)
+    found = scene.coordinator.recover()
+    assert (len(found.rolled_back), found.unreachable) == (2, [])
+    assert "the connection to participant database could not be closed: lost" in caplog.text
 
 
 def test_a_store_in_which_nothing_was_done_is_told_nothing_and_owes_nothing(

@@ -13,8 +13,9 @@ from journal.store.chain import MessageStoreChain
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.store.transactions import NotDurable
+from journal.xa.branch import Vote
 from journal.xa.coordinator import Coordinator
-from journal.xa.resource import Vote, XaResource
+from journal.xa.resource import XaResource
 from journal.xa.session import Session
 from journal.xa.xid import make_xid
 from tests.support.stores import StoreNode, bodies

@@ -16,10 +16,10 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
-from journal.xa.branch import BranchState
+from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
-from journal.xa.resource import WARNINGS_MAX, Vote, XaResource
+from journal.xa.resource import WARNINGS_MAX, XaResource
 from journal.xa.xid import Xid, make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, Crash, MemoryJournal, MemoryLog, opened
 
@@ -202,6 +202,22 @@ def test_branches_are_bounded(scene: Scene) -> None:
     resource.tpc_begin(OTHER)
 
 
+def test_doomed_branches_that_hold_nothing_and_that_nobody_works_in_make_room(scene: Scene) -> None:
+    resource = XaResource(scene.journal, scene.journal, scene.log.loaded(), clock_ms=lambda: START_MS, branches_max=1)
+    resource.tpc_begin(XID)
+    resource.tx(XID)
+    resource.join(XID)
+    resource.end(XID, failed=True)
+    for let_go in (lambda: None, resource.expire, lambda: resource.end(XID)):
+        let_go()
+        with pytest.raises(FullError):
+            resource.tpc_begin(OTHER)
+        assert resource.state_of(XID) is BranchState.DOOMED
+    resource.expire()
+    resource.tpc_begin(OTHER)
+    assert code_of(resource.tpc_rollback, XID) is XaCode.NOTA
+
+
 def test_a_wait_past_its_deadline_leaves_open_what_became_of_the_branch_until_it_is_known(scene: Scene) -> None:
     scene.work()
     scene.journal.slow = 1
@@ -212,6 +228,67 @@ def test_a_wait_past_its_deadline_leaves_open_what_became_of_the_branch_until_it
     assert code_of(scene.resource.tpc_commit, XID) is XaCode.PROTO
     scene.journal.flush()
     assert scene.resource.tpc_recover() == [XID]
+
+
+SETTLE = pytest.mark.parametrize("call", ["tpc_commit", "tpc_rollback"])
+
+
+@SETTLE
+def test_a_branch_is_recoverable_until_what_settles_it_is_durable(scene: Scene, call: str) -> None:
+    scene.prepared()
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        getattr(scene.resource, call)(XID)
+    assert scene.resource.tpc_recover() == [XID]
+    assert not scene.resource.in_doubt()
+    scene.journal.lose()
+    scene.reopen()
+    assert scene.resource.tpc_recover() == [XID]
+    getattr(scene.resource, call)(XID)
+    assert scene.resource.tpc_recover() == []
+
+
+def test_what_was_never_prepared_is_not_recoverable_while_it_commits(scene: Scene) -> None:
+    scene.work()
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        scene.resource.tpc_commit(XID, one_phase=True)
+    assert scene.resource.tpc_recover() == []
+
+
+@SETTLE
+def test_a_call_past_its_deadline_is_made_again_and_waits_on(scene: Scene, call: str) -> None:
+    scene.prepared()
+    settle = getattr(scene.resource, call)
+    scene.journal.slow = 2
+    for _ in range(2):
+        with pytest.raises(DeadlineError):
+            settle(XID)
+    settle(XID)
+    assert scene.messages == ({b"global"} if call == "tpc_commit" else set())
+    assert scene.journal.steps.names.count(f"{call[4:]} accepted") == 1
+    assert code_of(settle, XID) is XaCode.NOTA
+
+
+def test_a_branch_whose_prepare_is_past_its_deadline_can_be_rolled_back(scene: Scene) -> None:
+    scene.work()
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        scene.resource.tpc_prepare(XID)
+    scene.resource.tpc_rollback(XID)
+    assert scene.resource.state_of(XID) is None
+    assert not scene.log.prepared
+
+
+@SETTLE
+def test_a_coordinator_that_waits_for_what_is_settled_by_hand_hears_of_that(scene: Scene, call: str) -> None:
+    scene.prepared()
+    commit = call == "tpc_commit"
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        scene.resource.settle(XID, commit=commit)
+    assert code_of(getattr(scene.resource, call), XID) is (XaCode.HEURCOM if commit else XaCode.HEURRB)
+    assert scene.messages == ({b"global"} if commit else set())
 
 
 # ---- time-outs -------------------------------------------------------------------------------------------------
@@ -271,6 +348,16 @@ def failed(scene: Scene, xid: Xid = XID) -> int:
     tx = scene.work(xid, end=False)
     scene.resource.end(xid, failed=True)
     return tx
+
+
+def test_what_a_failed_branch_holds_is_given_back_though_nobody_rolls_it_back(scene: Scene) -> None:
+    tx = failed(scene)
+    assert scene.resource.expire() == [XID]
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+    assert scene.resource.expire() == []
+    scene.resource.tpc_rollback(XID)
+    assert scene.resource.state_of(XID) is None
 
 
 @pytest.mark.parametrize("more", [{}, {"one_phase": True}], ids=["prepare", "one-phase"])

@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from journal.errors import FullError, XidError
-from journal.xa.branch import BranchState
+from journal.completion import Completion
+from journal.errors import DeadlineError, FullError, TransactionUnknownError, XidError
+from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import XaCode
-from journal.xa.resource import Vote
 from journal.xa.session import Session, SessionState, valid_transition
-from journal.xa.xid import make_xid
+from journal.xa.xid import Xid, make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, MemoryJournal, MemoryLog, opened
 
 XID = make_xid(1, "global", "one")
@@ -165,6 +165,67 @@ def test_what_the_journal_refuses_leaves_the_session_in_its_branch(scene: Scene)
     scene.session.tpc_commit()
 
 
+def test_a_session_settles_its_branch_though_a_deadline_passed_before(scene: Scene) -> None:
+    for slow, settle in (("tpc_prepare", "tpc_rollback"), ("tpc_commit", "tpc_commit")):
+        scene.session.tpc_begin(XID)
+        scene.work()
+        if slow == "tpc_commit":
+            scene.session.tpc_prepare()
+        scene.journal.slow = 1
+        with pytest.raises(DeadlineError):
+            getattr(scene.session, slow)()
+        assert scene.session.state is SessionState.PREPARED
+        getattr(scene.session, settle)()
+        assert scene.session.state is SessionState.FREE
+        assert scene.resource.state_of(XID) is None
+    assert scene.log.messages() == {b"done"}
+
+
+SETTLE = pytest.mark.parametrize("settle", ["tpc_commit", "tpc_rollback"])
+
+
+@SETTLE
+def test_what_was_never_prepared_is_settled_by_the_same_call_once_more_after_a_deadline(
+    scene: Scene, settle: str
+) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    scene.journal.slow = 2
+    for _ in range(2):
+        with pytest.raises(DeadlineError):
+            getattr(scene.session, settle)()
+        assert scene.session.state is SessionState.PREPARED
+    getattr(scene.session, settle)()
+    assert scene.session.state is SessionState.FREE
+    assert scene.journal.steps.names.count(f"{settle[4:]} accepted") == 1
+    assert scene.log.messages() == ({b"done"} if settle == "tpc_commit" else set())
+
+
+@SETTLE
+@pytest.mark.parametrize("prepared", [True, False])
+def test_what_became_durable_right_behind_its_deadline_is_nota_to_the_next_call(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, settle: str, prepared: bool
+) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    if prepared:
+        scene.session.tpc_prepare()
+    state_of = scene.resource.state_of
+
+    def durable_meanwhile(xid: Xid) -> BranchState | None:
+        scene.journal.flush()
+        return state_of(xid)
+
+    monkeypatch.setattr(scene.resource, "state_of", durable_meanwhile)
+    scene.journal.slow = 1
+    with pytest.raises(DeadlineError):
+        getattr(scene.session, settle)()
+    with pytest.raises(XidError) as raised:
+        getattr(scene.session, settle)()
+    assert raised.value.code == XaCode.NOTA
+    assert scene.session.state is SessionState.FREE
+
+
 @pytest.mark.parametrize("expire", [True, False])
 @pytest.mark.parametrize("call", ["tpc_prepare", "tpc_commit"])
 @pytest.mark.parametrize("rolls_back", [True, False])
@@ -225,6 +286,43 @@ def test_a_closed_session_dooms_what_it_worked_in_or_suspended_and_nothing_else(
     session.tpc_prepare()
     session.close()
     assert session.tpc_recover() == [XID]
+
+
+@pytest.mark.parametrize("leave", ["end", "suspend", "close"])
+def test_what_a_session_does_after_its_branch_was_given_back_goes_back_when_it_leaves(scene: Scene, leave: str) -> None:
+    scene.session.tpc_begin(XID)
+    tx = scene.session.tx
+    failing = Session(scene.resource)
+    failing.tpc_begin(XID, join=True)
+    failing.close()
+    assert scene.resource.expire() == [XID]
+    scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"late", tx=tx)
+    getattr(scene.session, leave)()
+    assert scene.resource.expire() == [XID]
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+    assert scene.resource.expire() == []
+
+
+def test_what_a_session_does_while_its_branch_is_given_back_goes_back_too(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene.session.tpc_begin(XID, timeout_ms=1)
+    tx = scene.session.tx
+    scene.now_ms += 1
+    rollback = scene.journal.rollback
+
+    def at_work_meanwhile(tx: int) -> Completion:
+        done = rollback(tx)
+        monkeypatch.undo()
+        scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"late", tx=tx)
+        scene.session.end()
+        return done
+
+    monkeypatch.setattr(scene.journal, "rollback", at_work_meanwhile)
+    assert [scene.resource.expire() for _ in range(3)] == [[XID], [XID], []]
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
 
 
 def test_a_heuristic_outcome_reaches_the_session_and_is_forgotten(scene: Scene) -> None:

@@ -8,12 +8,14 @@ from collections.abc import Callable
 import pytest
 
 from journal.errors import (
+    FullError,
     InvalidOperationError,
     JournalError,
     KafkaUnavailableError,
     LocalStorageError,
     TransactionUnknownError,
 )
+from journal.xa import watch as watching
 from journal.xa.outcomes import HEURISTIC_COMMIT
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
@@ -195,3 +197,16 @@ def test_a_rollback_that_a_crash_cut_off_is_finished_whatever_the_policy() -> No
     scene.watch.stop()
     assert scene.watch.join(WAIT_S)
     assert scene.log.messages() == set()
+
+
+def test_a_rollback_by_hand_that_was_refused_behind_its_decision_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "LOOK_EVERY_MAX_S", 0.05)
+    scene = Scene(InDoubtPolicy())
+    scene.watch.start()
+    assert not scene.watch.join(SEVERAL_LOOKS_S)
+    scene.journal.steps.at(2, lambda: setattr(scene.journal, "refusals", 1))
+    with pytest.raises(FullError):
+        scene.resource.settle(XID, commit=False)
+    wait_until(lambda: len(scene.log.prepared) == 1)
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
