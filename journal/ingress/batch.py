@@ -2,7 +2,7 @@
 
 Pure but for the store, which encodes and says which queues there are.
 
-Hot path: one call of `Ingress.convert` and one of `MessageStore.incoming` a record.
+Hot path: a plain record, which `Ingress.encode` makes a message of at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from journal.limits import Limits
 from journal.routing.config import RoutingConfig, SourceConfig
 from journal.routing.ingress import Ingress, SourceRecord, dead_letter_topic_of
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
+from journal.store.incoming import Incoming
 from journal.store.model import Message
 from journal.store.store import MessageStore
-from journal.store.taking_in import Incoming, Settles
+from journal.store.taking_in import Settles
 
 Partition = tuple[str, int]
 
@@ -90,6 +91,7 @@ class Converter:
         self._request_s = request_s
         self._data_bytes_max = limits.data_bytes_max
         self._body_bytes_max = limits.queue_bytes_max // 2
+        self._plain_bytes_max = min(store.inline_bytes_max, self._body_bytes_max)
         self._batch_bytes = min(batch_bytes, limits.queue_bytes_max // 2)
         self._overdue_max = min(_OVERDUE_MAX, limits.queue_operations_max)
         self._sources: dict[str, SourceConfig] = {}
@@ -106,15 +108,15 @@ class Converter:
         if replies:
             batch.stopped |= self._waiting.look(self._request_s)
         self._bad_addresses = {}
-        converted: list[Message | Refusal] = []
+        converted: list[Incoming | Message | Refusal] = []
         answered: dict[int, Settles] = {}
         for place, record in enumerate(records):
             if size > self._batch_bytes or place >= records_max:
                 batch.left = records[place:]
                 break
-            one = self._ingress.convert(record)
+            one = self._converted(record)
             if replies and isinstance(one, Message) and self._source_of(record.topic).replies:
-                settles = self._waiting.settles(one)
+                settles = self._waiting.settles(self._source_of(record.topic).name, one)
                 if settles is not None:
                     if settles in answered.values():
                         batch.left = records[place:]  # a second reply finds what the first one has left
@@ -122,12 +124,21 @@ class Converter:
                     answered[place] = settles
             converted.append(one)
             size += len(record.value or b"")
-        self._bad_addresses = self._filters.unreachable({each.address for each in converted if type(each) is Message})
+        self._bad_addresses = self._filters.unreachable(
+            {each.address for each in converted if not isinstance(each, Refusal)}
+        )
         for place, one in enumerate(converted):
             if not self._add(batch, records[place], one, answered.get(place), letters_max):
                 batch.left = records[place:]
                 break
         return batch
+
+    def _converted(self, record: SourceRecord) -> Incoming | Message | Refusal:
+        if len(record.value or b"") <= self._plain_bytes_max:
+            incoming = self._ingress.encode(record)
+            if incoming is not None:
+                return incoming
+        return self._ingress.convert(record)
 
     def refused(self, records: Sequence[SourceRecord], error: RefusedError) -> Batch:
         """The first of these alone, as its source's policy wants it, although it could be converted."""
@@ -174,14 +185,19 @@ class Converter:
         return batch if batch.settles or batch.stopped else None
 
     def _add(
-        self, batch: Batch, record: SourceRecord, one: Message | Refusal, settles: Settles | None, letters_max: int
+        self,
+        batch: Batch,
+        record: SourceRecord,
+        one: Incoming | Message | Refusal,
+        settles: Settles | None,
+        letters_max: int,
     ) -> bool:
         """Whether there was room for it, as far as its dead letter needs some."""
         source = self._source_of(record.topic)
         if source.name in batch.stopped:
             return True
         incoming = None
-        if isinstance(one, Message):
+        if not isinstance(one, Refusal):
             try:
                 incoming = self._incoming(one)
             except RefusedError as error:
@@ -194,7 +210,7 @@ class Converter:
                 fault = "see on_error"
             elif letter is not None:
                 size = letter_bytes(letter)
-                fault = self.letters.fault_of(letter, size)
+                fault = self.letters.fault_of(letter, size) or self.letters.refused.get(where, "")
                 if not fault and not self._put_aside(batch, source, letter, size, where, letters_max):
                     return False
             if fault:
@@ -227,19 +243,22 @@ class Converter:
             self._sources[topic] = source
         return source
 
-    def _incoming(self, message: Message) -> Incoming:
+    def _incoming(self, one: Incoming | Message) -> Incoming:
         """Raises RefusedError for what the store would not take."""
-        bad = self._bad_addresses.get(message.address)
+        bad = self._bad_addresses.get(one.address)
         if bad is not None:
             raise RefusedError(Reason.BAD_ADDRESS, bad)
-        try:
-            incoming = self._store.incoming(message)
-        except (MessageTooLargeError, InvalidOperationError) as error:
-            raise RefusedError(Reason.TOO_LARGE, str(error)) from error
-        if len(incoming.data) > self._data_bytes_max or len(message.body) > self._body_bytes_max:
-            size = max(len(incoming.data), len(message.body))
+        body_bytes = 0
+        if isinstance(one, Message):
+            body_bytes = len(one.body)
+            try:
+                one = self._store.incoming(one)
+            except (MessageTooLargeError, InvalidOperationError) as error:
+                raise RefusedError(Reason.TOO_LARGE, str(error)) from error
+        if len(one.data) > self._data_bytes_max or body_bytes > self._body_bytes_max:
+            size = max(len(one.data), body_bytes)
             raise RefusedError(Reason.TOO_LARGE, f"{size} bytes are more than the journal takes at once")
-        return incoming
+        return one
 
     def _put_aside(
         self, batch: Batch, source: SourceConfig, letter: Outgoing, size: int, place: Place | None, letters_max: int

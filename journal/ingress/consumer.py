@@ -82,10 +82,11 @@ class SourceConsumer:
 
     def at(self, partition: Partition, timestamp_ms: int, timeout_s: float) -> int:
         """The first record of that time or later; the end if there is none."""
+        end = self.latest(partition, timeout_s)  # first: what is committed in between is then not passed over
         asked = [TopicPartition(*partition, timestamp_ms)]
         found = self._asked(f"offsets of {partition[0]}", lambda c: c.offsets_for_times(asked, timeout=timeout_s))
         offset: int = found[0].offset
-        return self.latest(partition, timeout_s) if offset in (OFFSET_END, OFFSET_BEGINNING) else offset
+        return end if offset in (OFFSET_END, OFFSET_BEGINNING) else offset
 
     def assign(self, positions: Mapping[Partition, int]) -> None:
         """Read these partitions, and no others, from these offsets on."""
@@ -117,9 +118,14 @@ class SourceConsumer:
         return dict(self._stopped)
 
     def lag(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-        """How many offsets each partition's log goes on behind a position, as far as is known without asking."""
+        """How many offsets each partition's log goes on behind a position, as far as is known without asking.
+
+        What follows the last record, as markers do, is not behind one up to which everything was given.
+        """
         found: dict[Partition, int] = {}
         for partition, position in positions.items():
+            if position == self._positions.get(partition):
+                position = self.reached(partition)
             try:
                 _, end = self._open().get_watermark_offsets(TopicPartition(*partition), cached=True)
             except KafkaException:

@@ -41,6 +41,8 @@ class LetterTopics:
         """The largest letter that topics and the journal's writer take; changes where it stands."""
         self.faults: dict[str, str] = {}
         """Topics to which nothing can be sent, and why."""
+        self.refused: dict[Place, str] = {}
+        """Records whose dead letters Kafka has refused, and what to say of them: their sources are to stop there."""
 
     def look(self, cluster: Cluster, timeout_s: float) -> set[str]:
         """Ask for them; those that are not what they were. Raises OperatingError."""
@@ -57,6 +59,8 @@ class LetterTopics:
                 self.faults[topic] = fault
             if before != (state, fault):
                 changed.add(topic)
+        if changed:
+            self.refused.clear()
         return changed
 
     def sent(self, letter: Outgoing) -> Sent:

@@ -19,15 +19,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
-from journal.errors import NotTakenInError, OperatingError
+from journal.errors import OperatingError, TopicError
 from journal.ingress.batch import Batch, Converter
 from journal.ingress.consumer import SourceConsumer
+from journal.ingress.identities import TopicIds
+from journal.ingress.lags import asked_lag, known_lag
 from journal.ingress.positions import Partition, Positions, positions_of
+from journal.ingress.renewal import COMMIT_AGAIN_S, Renewal
+from journal.ingress.starts import start_of
 from journal.ingress.status import IngressStatus
 from journal.ingress.stops import Place, Resumption, Stops
 from journal.ingress.taking import Again, Flight, Taking
 from journal.kafka.ports import Cluster
-from journal.routing.config import EARLIEST, LATEST, RoutingConfig, SourceConfig, start_ms
+from journal.routing.config import RoutingConfig, SourceConfig
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.store.store import MessageStore
 from journal.store.taking_in import Takes
@@ -37,14 +41,10 @@ log = logging.getLogger(__name__)
 _POLL_S = 0.1
 _ASK_S = 2.0
 """For where a partition ends, which can wait."""
+_TELL_S = 2.0
+"""How soon the lag is told."""
 _PAUSE_S = 0.1
 _PAUSE_MAX_S = 30.0
-
-COMMIT_AGAIN_S = 24 * 60 * 60.0
-"""Brokers forget an offset of a group without members so long after its own last commit (offsets.retention.minutes,
-seven days unless set otherwise), however busy the group's other partitions are."""
-_COMMIT_SOONER_S = 600.0
-"""After one of those commits has failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,7 @@ class IngressLoop:
         self._taking = Taking(
             store, takes, converter, status, self._stop, group=config.group, batch_records=config.batch_records
         )
-        self._ids: dict[str, str] = {}
-        """Of the topics that are consumed, as first seen."""
+        self._ids = TopicIds()
         self._topics: dict[str, int] = {}
         self._sources: dict[str, SourceConfig] = {}
         self._faults: dict[str, str] = {}
@@ -105,7 +104,7 @@ class IngressLoop:
         """Sources that have been consumed."""
         self._ends: dict[str, _Ends] = {}
         """Of sources with requests that have waited too long: once it is reached, no reply to them has come."""
-        self._commit_again_at = 0.0
+        self._renewal = Renewal(self._taking, config.commit_again_s)
 
     def stop(self) -> None:
         """End soon. What is on its way is committed or not; the offsets say which."""
@@ -144,28 +143,25 @@ class IngressLoop:
         config = self._config
         self._topics = consumer.topics(config.request_s)
         self._sources = self._ingress.topics(self._topics)
-        committed = self._committed = cluster.stable_offsets(config.group, self._partitions(), config.request_s)
+        committed = self._committed = self._stable_offsets(cluster)
         changed = self._converter.letters.look(cluster, config.request_s)
         self._meet_refusal(changed)
         self._compare_ids(cluster)
         stopped = self._stops.reasons()
         found = self._positions(self._topics, self._sources, committed)
+        self._begin_partitions(consumer, found)
         for name in (source.name for source in self._routing.sources):
-            self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""))
+            self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""), waits=name not in stopped)
         self._faults = found.stopped
-        starts = {part: self._start_of(consumer, part, start) for part, start in found.beginning.items()}
-        self._taking.offsets = found.known | starts
-        if starts:
-            self._taking.land(self._taking.submit(Batch(offsets=dict(starts))))
         consumer.assign(self._taking.offsets)
         self._ends = {}
         self._begun |= {source.name for source in self._routing.sources} - {*found.stopped, *stopped}
-        self._tell_where(consumer)
         self._status.fail("")
 
-    def _partitions(self) -> list[Partition]:
+    def _stable_offsets(self, cluster: Cluster) -> dict[Partition, int]:
         """Of all sources, stopped ones too."""
-        return [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
+        partitions = [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
+        return cluster.stable_offsets(self._config.group, partitions, self._config.request_s)
 
     def _positions(
         self, topics: Mapping[str, int], sources: Mapping[str, SourceConfig], committed: Mapping[Partition, int]
@@ -174,32 +170,56 @@ class IngressLoop:
         return positions_of(self._routing, topics, sources, committed, stopped, unfit=unfit, begun=self._begun)
 
     def _meet_refusal(self, changed: Collection[str]) -> None:
-        """Stop the source whose dead letter Kafka has refused."""
+        """Have the source stop at the record whose dead letter Kafka has refused, once all before it is committed."""
         letter = self._taking.refused_letter(changed)
-        if letter is not None:
-            reason = f"{letter.what}: Kafka refuses its dead letter for topic {letter.topic}"
-            self._stops.add({letter.source: reason}, {} if letter.place is None else {letter.source: letter.place})
+        if letter is None:
+            return
+        fault = f"Kafka refuses its dead letter for topic {letter.topic}"
+        if letter.place is None:
+            self._stops.add({letter.source: f"{letter.what}: {fault}"}, {})
+        else:
+            self._converter.letters.refused[letter.place] = fault
 
-    def _start_of(self, consumer: SourceConsumer, partition: Partition, start: str) -> int:
-        request_s = self._config.request_s
-        if start == EARLIEST:
-            return consumer.earliest(partition, request_s)
-        moment = start_ms(start)
-        if start == LATEST or moment is None:
-            return consumer.latest(partition, request_s)
-        return consumer.at(partition, moment, request_s)
+    def _begin_partitions(self, consumer: SourceConsumer, found: Positions) -> None:
+        """Commit where partitions begin that have no offset yet, source by source: one for which Kafka does not take or
+        tell it is stopped until the next look, and no other.
+        """
+        of_sources: dict[str, dict[Partition, str]] = {}
+        for part, start in found.beginning.items():
+            of_sources.setdefault(self._source_of(part), {})[part] = start
+        offsets, request_s = dict(found.known), self._config.request_s
+        for name, starts in of_sources.items():
+            try:
+                begun = {part: start_of(consumer, part, start, request_s) for part, start in starts.items()}
+                self._taking.land(self._taking.submit(Batch(offsets=begun)))
+            except OperatingError as error:
+                topics = ", ".join(sorted({topic for topic, _ in starts}))
+                found.stopped[name] = f"where it begins in {topics} cannot be committed: {error}"
+            else:
+                offsets |= begun
+        stopped = found.stopped
+        self._taking.offsets = {part: at for part, at in offsets.items() if self._source_of(part) not in stopped}
 
-    def _name_of(self, partition: Partition) -> str:
-        return self._sources[partition[0]].name
+    def _source_of(self, partition: Partition) -> str:
+        """The source that has a partition; empty: it is not there, or none's."""
+        topic, number = partition
+        return self._sources[topic].name if topic in self._sources and number < self._topics[topic] else ""
 
-    def _tell_where(self, consumer: SourceConsumer) -> None:
-        for name in (source.name for source in self._routing.sources):
-            mine = {part: offset for part, offset in self._taking.offsets.items() if self._name_of(part) == name}
-            self._status.stands(name, partitions=len(mine), lag=sum(consumer.lag(mine).values()))
+    def _tell_where(self, consumer: SourceConsumer, *, ask: bool = False) -> None:
+        """How far the sources are; with `ask` also those that are not consumed."""
+        consumed: dict[str, dict[Partition, int]] = {source.name: {} for source in self._routing.sources}
+        waiting: dict[str, dict[Partition, int]] = {}
+        for part, offset in self._taking.offsets.items():
+            consumed[self._source_of(part)][part] = offset
+        for part, offset in self._committed.items() if ask else ():
+            if (name := self._source_of(part)) and not consumed[name]:
+                waiting.setdefault(name, {})[part] = offset
+        for name, offsets in consumed.items():
+            lag = asked_lag(consumer, waiting[name], _ASK_S) if name in waiting else known_lag(consumer, offsets)
+            self._status.stands(name, partitions=len(offsets), lag=lag)
 
-    def _tell_stopped(self, source: str, reason: str) -> None:
-        self._status.stop(source, reason)
-        if reason:
+    def _tell_stopped(self, source: str, reason: str, *, waits: bool) -> None:
+        if self._status.stop(source, reason, waits=waits) and reason:
             log.error("source %s is stopped: %s", source, reason)
 
     # ---- records ---------------------------------------------------------------------------------------------------
@@ -207,7 +227,7 @@ class IngressLoop:
     def _go_on(self, consumer: SourceConsumer, cluster: Cluster) -> None:
         flight: Flight | None = None
         records: Sequence[SourceRecord] = ()
-        list_at = time.monotonic() + self._config.list_every_s
+        list_at, tell_at = time.monotonic() + self._config.list_every_s, 0.0
         while not self._stop.is_set():
             if not records:
                 if self._taking.offsets:
@@ -229,9 +249,17 @@ class IngressLoop:
                 if batch.stopped:
                     self._stop_sources(batch.stopped, batch.stopped_at, flight)
             if stopped := consumer.stopped():
-                self._stop_sources({self._name_of(part): str(error) for part, error in stopped.items()}, {}, flight)
+                if any(isinstance(error, TopicError) for error in stopped.values()):
+                    if flight is not None:
+                        self._taking.land(flight)
+                        flight = None
+                    self._look(consumer, cluster)  # a topic that is gone is no stop, if the list says so too
+                self._stop_sources({self._source_of(part): str(error) for part, error in stopped.items()}, {}, flight)
             if (asked := self._stops.asked()) is not None:
                 self._resume(asked, flight, cluster)
+            if time.monotonic() >= tell_at:
+                tell_at = time.monotonic() + _TELL_S
+                self._tell_where(consumer)
             if time.monotonic() >= list_at:
                 list_at = time.monotonic() + self._config.list_every_s
                 if flight is not None:
@@ -239,7 +267,7 @@ class IngressLoop:
                     flight = None
                 self._give_up(consumer, {(record.topic, record.partition) for record in records})
                 self._look(consumer, cluster)
-                self._commit_again(cluster)
+                self._renewal.renew(lambda: self._stable_offsets(cluster), self._source_of)
 
     def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, Place], flight: Flight | None) -> NoReturn:
         """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
@@ -249,6 +277,7 @@ class IngressLoop:
         if flight is not None:
             self._taking.land(flight)
         self._stops.add(reasons, places)
+        self._converter.letters.refused.clear()
         raise Again
 
     def _resume(self, asked: Resumption, flight: Flight | None, cluster: Cluster) -> NoReturn:
@@ -269,10 +298,12 @@ class IngressLoop:
 
     def _look(self, consumer: SourceConsumer, cluster: Cluster) -> None:
         """List the topics again. Raises Again if there are others to consume."""
-        self._tell_where(consumer)
+        self._tell_where(consumer, ask=True)
         self._converter.letters.look(cluster, self._config.request_s)
         topics = consumer.topics(self._config.request_s)
         sources = self._ingress.topics(topics)
+        if self._faults:  # which may be of offsets that have been deleted since
+            self._committed = self._stable_offsets(cluster)
         committed = self._committed | self._taking.offsets
         faults = self._positions(topics, sources, committed).stopped
         before = {topic: self._topics[topic] for topic in self._sources}
@@ -284,16 +315,8 @@ class IngressLoop:
     def _compare_ids(self, cluster: Cluster) -> bool:
         """Stop the sources of topics that are not those of before under their names; whether there are such."""
         stopped = self._stops.reasons()
-        wanted = [topic for topic, source in self._sources.items() if source.name not in stopped]
-        states = cluster.describe(wanted, self._config.request_s) if wanted else {}
-        anew = {
-            self._sources[topic].name: f"topic {topic} was deleted and made anew, and where it was consumed up to says "
-            "nothing of the new one. Delete the offsets of that topic from the journal's ingress group to begin anew, "
-            "and have the source go on"
-            for topic, state in states.items()
-            if self._ids.get(topic, state.topic_id) != state.topic_id
-        }
-        self._ids |= {topic: state.topic_id for topic, state in states.items()}
+        wanted = {topic: source for topic, source in self._sources.items() if source.name not in stopped}
+        anew = self._ids.anew(cluster, wanted, self._config.request_s)
         self._stops.add(anew, {})
         return bool(anew)
 
@@ -303,7 +326,7 @@ class IngressLoop:
         `pending` are partitions of records that wait here. Raises Again if a source is stopped.
         """
         for name, now_ms in self._converter.late_since().items():
-            mine = {part: offset for part, offset in self._taking.offsets.items() if self._name_of(part) == name}
+            mine = {part: offset for part, offset in self._taking.offsets.items() if self._source_of(part) == name}
             if not mine:
                 continue  # it is stopped, or there is no topic for a reply
             ends = self._ends.get(name)
@@ -329,26 +352,3 @@ class IngressLoop:
                 self._stop_sources(batch.stopped, {}, flight)
             if flight is not None:
                 self._taking.land(flight)
-
-    def _commit_again(self, cluster: Cluster) -> None:
-        """Commit offsets that have not changed for long, of stopped sources too, when it is time.
-
-        Those of stopped sources are as Kafka has them now: it forgets them with their topics. Nothing depends on it.
-        """
-        if time.monotonic() < self._commit_again_at:
-            return
-        self._commit_again_at = time.monotonic() + _COMMIT_SOONER_S  # unless all are committed below
-        committed = cluster.stable_offsets(self._config.group, self._partitions(), self._config.request_s)
-        of_sources: dict[str, dict[Partition, int]] = {}
-        for (topic, number), offset in (committed | self._taking.offsets).items():
-            if topic in self._sources and number < self._topics[topic]:
-                of_sources.setdefault(self._sources[topic].name, {})[topic, number] = offset
-        refused = 0
-        for name, offsets in of_sources.items():
-            try:
-                self._taking.land(self._taking.submit(Batch(offsets=offsets)))
-            except NotTakenInError as error:
-                log.warning("the offsets of source %s cannot be committed again now: %s", name, error)
-                refused += 1
-        if not refused:
-            self._commit_again_at = time.monotonic() + self._config.commit_again_s

@@ -69,9 +69,10 @@ def _fault_of(
 ) -> str:
     for topic in source.topics:
         if topic not in topics:
-            return f"topic {topic} is not there: create it, or take it out of the source"
+            return f"topic {topic} is not there, or nobody may see it: create it, allow it, or take it out"
     for topic, number in committed:
-        if source.takes(topic) and number >= topics.get(topic, 0):
+        first = next((each for each in routing.sources if each.takes(topic)), None)
+        if first is source and number >= topics.get(topic, 0):
             return (
                 f"{topic}[{number}] is gone, of which records were consumed: if that is meant, delete the offsets of "
                 "that topic from the journal's ingress group"

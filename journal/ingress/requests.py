@@ -115,7 +115,7 @@ class Waiting:
     def __init__(self, store: MessageStore, sources: Sequence[SourceConfig], clock_ms: Callable[[], float]) -> None:
         self._store = store
         self._clock_ms = clock_ms
-        self._of_sources = [Requests(store, source, clock_ms) for source in sources if source.requests]
+        self._of_sources = {source.name: Requests(store, source, clock_ms) for source in sources if source.requests}
 
     def __bool__(self) -> bool:
         return bool(self._of_sources)
@@ -126,40 +126,36 @@ class Waiting:
         Raises DeadlineError, and whatever ends the activation.
         """
         self._store.flush().wait(timeout_s)
-        faults = {requests.source.name: requests.look() for requests in self._of_sources}
+        faults = {name: requests.look() for name, requests in self._of_sources.items()}
         return {name: fault for name, fault in faults.items() if fault}
 
-    def address(self, correlation_id: str) -> str | None:
-        """Where a reply goes; None: nobody waits for it."""
-        found = self._find(correlation_id)
-        return None if found is None else found[1].address
+    def address(self, source: str, correlation_id: str) -> str | None:
+        """Where a source's reply goes; None: nobody waits for it. What waits for another source's is not asked."""
+        requests = self._of_sources.get(source)
+        found = None if requests is None else requests.get(correlation_id)
+        return None if found is None else found.address
 
-    def settles(self, message: Message) -> Settles | None:
-        """The request that a reply answers, of those that wait."""
+    def settles(self, source: str, message: Message) -> Settles | None:
+        """The request that a source's reply answers, of those that wait."""
+        requests = self._of_sources.get(source)
         value = message.headers.get(convention.CORRELATION_ID)
         text = None if value is None else text_of(value)
-        found = None if text is None else self._find(text)
-        return None if found is None else found[0].settles(found[1])
+        if requests is None or text is None or (found := requests.get(text)) is None:
+            return None
+        return requests.settles(found)
 
     def late_since(self) -> dict[str, float]:
         """Sources with requests that have waited too long, and as of when, ms since 1970."""
         return {
-            requests.source.name: now_ms
-            for requests in self._of_sources
+            name: now_ms
+            for name, requests in self._of_sources.items()
             if requests.overdue(1, now_ms := self._clock_ms())
         }
 
     def overdue(self, source: str, limit: int, now_ms: float) -> list[tuple[Requests, Request]]:
         """A source's requests that had waited too long at a moment."""
-        of_source = (requests for requests in self._of_sources if requests.source.name == source)
-        return [(requests, request) for requests in of_source for request in requests.overdue(limit, now_ms)]
-
-    def _find(self, correlation_id: str) -> tuple[Requests, Request] | None:
-        for requests in self._of_sources:
-            request = requests.get(correlation_id)
-            if request is not None:
-                return requests, request
-        return None
+        requests = self._of_sources[source]
+        return [(requests, request) for request in requests.overdue(limit, now_ms)]
 
 
 def unanswered(
@@ -177,6 +173,6 @@ def unanswered(
         dead_letter_topic=dead_letter_topic,
         key=convention.pack_long(message_id),
         value=message.body,
-        headers=HeaderNames().encoded(message_id, message.address.encode(), stored),
+        headers=convention.whole(HeaderNames().encoded(message_id, message.address.encode(), stored)),
         bytes_max=bytes_max,
     )

@@ -30,12 +30,14 @@ class SourceStatus:
     latency_ms_max: float = 0.0
     error: str = ""
     """Why it is stopped; empty: it is not."""
+    waits: bool = False
+    """What has stopped it is looked at again now and then, and it goes on by itself."""
 
     def as_json(self) -> dict[str, Any]:
         """What the control socket answers."""
         return {
             "source": self.name,
-            "state": "stopped" if self.error else "running",
+            "state": "running" if not self.error else "waiting" if self.waits else "stopped",
             "partitions": self.partitions,
             "records": self.records,
             "messages": self.messages,
@@ -88,10 +90,12 @@ class IngressStatus:
             status.partitions = status.partitions if partitions is None else partitions
             status.lag = status.lag if lag is None else lag
 
-    def stop(self, source: str, error: str) -> None:
-        """Why a source is stopped; empty: it goes on."""
+    def stop(self, source: str, error: str, *, waits: bool) -> bool:
+        """Why a source is stopped; empty: it goes on. Whether that is news."""
         with self._lock:
-            self._sources[source].error = error
+            status = self._sources[source]
+            before, status.error, status.waits = status.error, error, waits
+            return error != before
 
     def dropped(self, unrouted: int, duplicates: int) -> None:
         """Messages that no queue takes, and those whose duplicate-detection id was seen."""

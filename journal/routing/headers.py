@@ -218,6 +218,14 @@ def _boolean(value: bytes) -> bool:
     return text == b"true"
 
 
+def _text_or_bytes(value: bytes) -> Value:
+    """Of a header that does not say what it is."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return bytes(value)
+
+
 _DECODERS: Mapping[str, Callable[[bytes], Value]] = {
     "string": bytes.decode,
     "text": bytes.decode,
@@ -268,9 +276,14 @@ def turned_back(headers: Iterable[Header], taken: Callable[[str], bool]) -> Turn
 
 
 def plain_property(name: str) -> tuple[str, Callable[[bytes], Value]] | None:
-    """The property that a header is, and what decodes it, if it is `jms.TYPE.NAME` with such a type and property."""
-    kafka_type, own = _typed(name[len(_JMS) :]) if name.startswith(_JMS) else ("", "")
-    return (own, _DECODERS[kafka_type]) if kafka_type and not belongs_to_headers(own) else None
+    """The property that a header is, and what decodes it, if it is `jms.TYPE.NAME` with such a type and property, or
+    none of the convention's."""
+    if name.startswith(_JMS):
+        kafka_type, own = _typed(name[len(_JMS) :])
+        return (own, _DECODERS[kafka_type]) if kafka_type and not belongs_to_headers(own) else None
+    if name.startswith((_HEADER, _PROPERTY)) or name == ORIGIN or is_hops(name):
+        return None
+    return name, _text_or_bytes
 
 
 def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
@@ -290,10 +303,7 @@ def _turn_back(name: str, value: bytes, back: TurnedBack) -> None:
         kafka_type, own = _typed(name[len(_PROPERTY) :])
         back.properties[own] = _decoded(name, kafka_type, value)
     else:
-        try:
-            back.properties[name] = value.decode()
-        except UnicodeDecodeError:
-            back.properties[name] = value
+        back.properties[name] = _text_or_bytes(value)
 
 
 def header_value(name: str, value: bytes) -> Value:

@@ -3,12 +3,11 @@
 Headers that our way out made are turned back. A record that this journal itself sent out is passed over, and one that
 has been through too many journals is refused, so that nothing goes round.
 
-Hot path: a source of bodies with one address and headers that are plain properties, which most are.
+Hot path: plain records, which are encoded at once (`journal.routing.plain`).
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,8 +18,10 @@ from journal.routing.dead_letters import refusal
 from journal.routing.headers import TurnedBack, turned_back
 from journal.routing.outcomes import Header, OnError, Reason, Refusal, RefusedError
 from journal.routing.patterns import NamePatterns
+from journal.routing.plain import PlainRecords
 from journal.routing.templates import Template, text_of
 from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelope, of_text
+from journal.store.incoming import Incoming
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
 _INT64_MAX = 2**63 - 1
@@ -28,7 +29,6 @@ _DUPLICATE_ID = "_AMQ_DUPL_ID"
 """The property that says a message's duplicate-detection id, as clients of Artemis name it."""
 
 _TOPICS_KEPT = 65_536
-_NAMES_KEPT = 16_384
 _SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
 """What JMS clients of Artemis write before an address."""
 
@@ -42,11 +42,11 @@ _CONVERTERS: Mapping[str, Callable[[bytes, Mapping[str, bytes]], Enveloped]] = {
     "cloudevents": of_cloudevent,
 }
 
-Replies = Callable[[str], str | None]
-"""The address that waits for a reply with this correlation id; None: none does."""
+Replies = Callable[[str, str], str | None]
+"""The address that waits for a reply of this source with this correlation id; None: none does."""
 
 
-def nobody_waits(correlation_id: str) -> str | None:
+def nobody_waits(source: str, correlation_id: str) -> str | None:
     """Without requests, as `Replies`."""
     return None
 
@@ -64,11 +64,12 @@ def has_dead_letters(source: SourceConfig) -> bool:
 def policy_of(source: SourceConfig, reason: Reason) -> OnError:
     """What becomes of what a source refuses.
 
-    A request without its reply is a dead letter, whatever else the policy is, and so is a reply that comes too late,
-    rather than that it stops the source: both are to be expected of whoever answers.
+    A request without its reply is a dead letter, whatever else the policy is, and so is a reply that comes too late, or
+    when the address that waited is there no more, rather than that it stops the source: all are to be expected of
+    whoever asks and answers.
     """
     if source.requests:
-        late = reason is Reason.NO_REQUEST and source.on_error is OnError.FAIL
+        late = reason in (Reason.NO_REQUEST, Reason.BAD_ADDRESS) and source.on_error is OnError.FAIL
         if late or reason is Reason.NO_REPLY:
             return OnError.DEAD_LETTER
     return source.on_error
@@ -127,6 +128,11 @@ class Ingress:
         found = ((topic, self.source_of(topic)) for topic in existing)
         return {topic: source for topic, source in found if source is not None}
 
+    def encode(self, record: SourceRecord) -> Incoming | None:
+        """The message that a plain record becomes; None: `convert` makes it, or says that there is none. Hot path."""
+        source = self._of_topic.get(record.topic) or self._source(record.topic)
+        return None if source is None or source.plain is None else source.plain.encode(record)
+
     def convert(self, record: SourceRecord) -> Message | Refusal:
         """What a record becomes. Raises StateError for one of no source's topic."""
         topic = record.topic
@@ -176,54 +182,24 @@ class _Source:
         self._taken = NamePatterns((*config.headers, *_OF_REPLIES) if config.replies else config.headers)
         self._convert = _CONVERTERS[config.value]
         self._address = Template(config.address)
-        self._fixed_address = "" if config.replies or config.value != "body" else self._address.fixed or ""
-        """Of all records, if their values are their bodies."""
-        self._plain: dict[str, tuple[str, Callable[[bytes], Value]] | None] = {}
-        """Headers that are properties and no more: the property, and what decodes it; None: others."""
+        self.plain = None if config.replies or config.value != "body" else PlainRecords(self._of_topic, self._property)
         self._dead_letter_topic = dead_letter_topic_of(routing, config)
+
+    def _of_topic(self, topic: str) -> str:
+        """The address of all of a topic's records; empty: each has its own, or none."""
+        if set(self._address.names) - {"topic"}:
+            return ""
+        try:
+            return self._address.fill({"topic": topic}.get)
+        except RefusedError:
+            return ""
+
+    def _property(self, name: str) -> tuple[str, Callable[[bytes], Value]] | None:
+        found = convention.plain_property(name) if name in self._taken else None
+        return None if found is not None and found[0] == _DUPLICATE_ID else found
 
     def message(self, record: SourceRecord) -> Message:
         """Raises RefusedError."""
-        if self._fixed_address:
-            properties = self._plain_properties(record)
-            if properties is not None:
-                timestamp = record.timestamp
-                address, value = self._fixed_address, record.value or b""
-                return Message(address, value, {}, properties, PRIORITY_DEFAULT, timestamp if timestamp > 0 else 0)
-        return self._message(record)
-
-    def _plain_properties(self, record: SourceRecord) -> dict[str, Value] | None:
-        """What `_message` would find; None if there is more to find, or something is wrong. Hot path."""
-        topic, partition, offset, _, key, _, headers = record
-        plain, properties = self._plain, dict[str, Value]()
-        if headers is None:
-            return None
-        try:
-            for name, value in headers:
-                entry = plain[name]
-                if entry is None:
-                    return None
-                properties[entry[0]] = entry[1](value)  # type: ignore[arg-type]  # of none it raises TypeError
-        except KeyError:
-            self._classify(headers)
-            return None
-        except (ValueError, TypeError, AttributeError, struct.error):
-            return None
-        properties[convention.KAFKA_TOPIC] = topic
-        properties[convention.KAFKA_PARTITION] = partition
-        properties[convention.KAFKA_OFFSET] = offset
-        if key is not None:
-            properties[convention.KAFKA_KEY] = key
-        return properties
-
-    def _classify(self, headers: Iterable[Header]) -> None:
-        if len(self._plain) >= _NAMES_KEPT:
-            self._plain.clear()
-        for name, _ in headers:
-            found = convention.plain_property(name) if name in self._taken else None
-            self._plain[name] = None if found is not None and found[0] == _DUPLICATE_ID else found
-
-    def _message(self, record: SourceRecord) -> Message:
         if record.headers is None:
             raise RefusedError(Reason.BAD_HEADER, "the name of a header is no UTF-8, so none of them can be read")
         back = turned_back(record.headers, self._taken.__contains__)
@@ -298,7 +274,7 @@ class _Source:
     def _asked_for(self, destination: str | None, correlation_id: Value | None) -> str:
         """Where a reply goes: what waits for its correlation id, else the destination that it names."""
         text = None if correlation_id is None else text_of(correlation_id)
-        address = (None if text is None else self._replies(text)) or destination
+        address = (None if text is None else self._replies(self.config.name, text)) or destination
         if not address:
             raise RefusedError(Reason.NO_REQUEST, f"nobody waits for a reply with correlation id {text!r}")
         return _without_scheme(address)

@@ -180,6 +180,10 @@ def test_a_message_that_is_there_is_tested_by_its_id_a_large_one_too(bootstrap: 
         assert (code, found["outcomes"][0]["refused"]) == (1, "too-large")
         made = found["outcomes"][1]
         assert (made["topic"], len(made["value"])) == (roomy, 2_000_000), "a template's topic is asked for"
+        gone = store.send(Message("orders.x", b"?", properties={"k": "z", "to": new_name()}), ["q"])
+        gone.wait()
+        code, found = tested(gone.id)
+        assert (code, "is not there" in found["stop"]) == (1, True)
         wrong = run_command("routes", "test", "--id", 1, env=env)
         assert (wrong.returncode, "no message 1 lives" in wrong.stderr) == (1, True)
 

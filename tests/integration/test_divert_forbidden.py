@@ -1,4 +1,5 @@
-"""A target that the brokers forbid a worker stops the shard, and the shard goes on once it is allowed."""
+"""A target that the brokers forbid a worker stops the shard, and the shard goes on once it is allowed. So do
+sources."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from journal.store.model import Message, QueueConfig
 from tests.integration.test_divert import values
 from tests.support.brokers import JVM_OPTIONS
 from tests.support.in_process import made_journal, running_worker
-from tests.support.sources import DEADLINE_S, create_topic, new_name, wait_until
+from tests.support.sources import DEADLINE_S, bodies, create_topic, new_name, produce, taking, wait_until
 from tests.support.stream_apps import active_store
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
@@ -120,3 +121,25 @@ def test_a_worker_does_not_start_with_a_target_that_it_may_not_write_to(guarded:
     acls.forget()
     with running_worker(settings):
         pass
+
+
+def test_sources_need_to_see_and_read_their_topics_and_one_that_may_not_stops_alone(
+    guarded: str, tmp_path: Path
+) -> None:
+    open_, shut = create_topic(guarded, new_name()), create_topic(guarded, new_name())
+    for topic in (open_, shut):
+        produce(guarded, topic, [b"1", b"2"])
+    allowed, forbidden = Acls(guarded, open_), Acls(guarded, shut)
+    for operation in (AclOperation.DESCRIBE, AclOperation.READ):
+        allowed.say(operation, AclPermissionType.ALLOW)
+    forbidden.say(AclOperation.DESCRIBE, AclPermissionType.ALLOW)
+    sources = [{"name": name, "topics": [name], "address": "{topic}"} for name in (open_, shut)]
+    routing = RoutingConfig.model_validate({"sources": sources})
+    settings = made_journal(guarded, tmp_path, shards=1).model_copy(update={"routing": routing})
+    with running_worker(settings), taking(settings, [QueueConfig(name, name) for name in (open_, shut)]) as node:
+        assert f"where it begins in {shut} cannot be committed" in node.wait_stopped(shut)
+        node.wait_for(open_, 2)
+        forbidden.forget()
+        node.wait_for(shut, 2)
+        assert bodies(node.store, shut) == [b"1", b"2"]
+        assert node.source(open_)["error"] == ""

@@ -1,14 +1,17 @@
-"""Routes across crashes: worker, node and Kafka are killed at random; every message is in its topic once, in order."""
+"""Routes across crashes: workers, node and Kafka are killed or stopped at random; every message is in its topic once,
+in order."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -20,20 +23,20 @@ from journal.store.model import Message, QueueConfig
 from tests.chaos.crash_points import CHECKPOINT_POINTS, CrashPoints
 from tests.support.brokers import crash
 from tests.support.in_process import made_journal
+from tests.support.long_form import BROKERS, LONG, seed, summary
 from tests.support.processes import command_env
 from tests.support.sources import create_topic, wait_until
 from tests.support.stream_apps import active_store
 
-LONG = os.environ.get("KAFKA_JOURNAL_TEST_LONG") == "1"
-
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(7200 if LONG else 1800)]
 
 MESSAGES = 100_000 if LONG else 3_000
-WHAT = ("node", "worker", "point", "kafka")
-ROUNDS = 15 if LONG else 1
-KILLS = len(WHAT) * ROUNDS
-SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "20261"))
+WORKERS = ("one", "two") if LONG else ("one",)
+FAULTS = ("worker", "stopped worker", "node", "broker", "all") if LONG else ("worker", "point", "node", "broker")
+ROUNDS = 12 if LONG else 1
+SEED = seed(20261)
 PARTITIONS = 3
+SESSION_S = 2.0
 DEADLINE_S = 900.0 if LONG else 300.0
 
 
@@ -51,10 +54,16 @@ class Child:
             self.process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=self._env)
 
     def say(self, text: str) -> None:
+        """Nothing to one that has just ended."""
         assert self.process is not None
         assert self.process.stdin is not None
-        self.process.stdin.write(text.encode())
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(text.encode())
+            self.process.stdin.flush()
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
 
     def kill(self) -> None:
         assert self.process is not None
@@ -63,6 +72,24 @@ class Child:
 
     def ended(self) -> bool:
         return self.process is not None and self.process.poll() is not None
+
+
+class History:
+    """The numbers of messages that were acknowledged, as the node writes them down."""
+
+    def __init__(self, file: Path) -> None:
+        file.touch()
+        self._file = file
+        self._read = 0
+        self._seen: set[bytes] = set()
+
+    def count(self) -> int:
+        with self._file.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        self._read += len(new)
+        self._seen.update(new.split())
+        return len(self._seen)
 
 
 def read_all(bootstrap: str, topic: str, *, committed: bool = True) -> list[list[tuple[bytes | None, bytes | None]]]:
@@ -92,75 +119,136 @@ def routing(topic: str) -> str:
 def worker_env(topic: str) -> dict[str, str]:
     return {
         "KAFKA_JOURNAL_ROUTING": routing(topic),
-        "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000",
+        "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": str(int(1000 * SESSION_S)),
         "KAFKA_JOURNAL_CHECKPOINT_INTERVAL_MS": "20",
     }
 
 
-def test_every_message_is_sent_once_and_in_order_whoever_is_killed(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
-    chance, bootstrap = random.Random(SEED), kafka.bootstrap_servers
-    settings = made_journal(bootstrap, tmp_path / "own", shards=2)
-    topic = create_topic(bootstrap, f"{settings.journal}-out", PARTITIONS)
-    history = tmp_path / "history"
-    history.touch()
-    points = CrashPoints(tmp_path)
-    env = command_env(bootstrap, settings.journal, tmp_path / "worker", worker_env(topic))
-    worker = Child(["tests.chaos.worker", str(tmp_path), "one"], env, tmp_path / "worker.log")
-    node = Child(
-        ["tests.support.divert_sender", str(history)],
-        command_env(bootstrap, settings.journal, tmp_path / "node", {"KAFKA_JOURNAL_GATE_TIMEOUT_MS": "120000"}),
-        tmp_path / "node.log",
-    )
+class Cast:
+    """Every process that has a part in it: a node that sends, workers and Kafka."""
 
-    def revive() -> None:
-        """As whoever runs a worker would: librdkafka may end it when Kafka dies."""
-        if worker.ended():
-            worker.start()
+    def __init__(self, kafka: EmbeddedKafka, directory: Path, journal: str, topic: str) -> None:
+        history = directory / "history"
+        self.history = History(history)
+        self.points = CrashPoints(directory)
+        self.by_themselves = 0
+        """Ends of processes that nobody had ended."""
+        self._kafka = kafka
+        self._goal = 0
+        safe = {"KAFKA_JOURNAL_REPLICATION": str(BROKERS)}
+        self.workers = [
+            Child(
+                ["tests.chaos.worker", str(directory), name],
+                command_env(kafka.bootstrap_servers, journal, directory / name, worker_env(topic) | safe),
+                directory / f"{name}.log",
+            )
+            for name in WORKERS
+        ]
+        slow = {"KAFKA_JOURNAL_GATE_TIMEOUT_MS": "120000"}
+        self.node = Child(
+            ["tests.support.divert_sender", str(history)],
+            command_env(kafka.bootstrap_servers, journal, directory / "node", slow | safe),
+            directory / "node.log",
+        )
 
-    def acknowledged() -> int:
-        return len(set(history.read_text().split()))
+    def begin(self) -> None:
+        for process in (*self.workers, self.node):
+            process.start()
 
-    def wait_for(count: int) -> None:
+    def end(self) -> None:
+        for process in (*self.workers, self.node):
+            process.kill()
+
+    def said(self) -> str:
+        return "\n".join(process.log.read_text()[-3000:] for process in (*self.workers, self.node))
+
+    def revive(self) -> None:
+        """As whoever runs them would: librdkafka may end a worker when Kafka dies."""
+        for worker in self.workers:
+            if worker.ended():
+                self.by_themselves += 1
+                worker.start()
+        if self.node.ended():
+            assert LONG, self.said()
+            self.by_themselves += 1
+            self._start_node()
+
+    def send(self, goal: int) -> None:
+        """Have the node send up to that number."""
+        self._goal = goal
+        self.node.say(f"{goal}\n")
+
+    def wait_for(self, count: int) -> None:
+        """Until so many are acknowledged."""
         until = time.monotonic() + DEADLINE_S
-        while acknowledged() < count:
-            assert time.monotonic() < until, node.log.read_text()[-3000:] + worker.log.read_text()[-3000:]
-            assert not node.ended(), node.log.read_text()[-3000:]
-            revive()
+        while self.history.count() < count:
+            assert time.monotonic() < until, self.said()
+            self.revive()
             time.sleep(0.005)
 
-    worker.start()
-    node.start()
-    try:
-        kills = [what for _ in range(ROUNDS) for what in chance.sample(WHAT, len(WHAT))]
-        for kill, what in enumerate(kills):
-            goal = MESSAGES * (kill + 1) // (KILLS + 1)
-            node.say(f"{goal}\n")
-            wait_for(chance.randrange(acknowledged(), goal) if goal > acknowledged() else goal)
-            if what == "node":
-                node.kill()
-                node.start()
-                node.say(f"{goal}\n")
-            elif what == "worker":
+    def _start_node(self) -> None:
+        self.node.start()
+        self.node.say(f"{self._goal}\n")
+
+    # ---- what may happen to them -----------------------------------------------------------------------------------
+
+    def meet(self, fault: str, chance: random.Random) -> None:
+        worker = chance.choice(self.workers)
+        match fault:
+            case "node":
+                self.node.kill()
+                self._start_node()
+            case "worker":
                 worker.kill()
                 worker.start()
-            elif what == "kafka":
-                crash(kafka)
-            else:
-                points.arm(chance.choice(CHECKPOINT_POINTS))
-                node.say(f"{goal + 1}\n")
+            case "stopped worker":  # it becomes a zombie: the other one has its shards meanwhile
+                worker.send(signal.SIGSTOP)
+                time.sleep(SESSION_S * (1 + chance.random()))
+                worker.send(signal.SIGCONT)
+            case "point":
+                self.points.arm(chance.choice(CHECKPOINT_POINTS))
+                self.send(self._goal + 1)
                 wait_until(worker.ended)
-                points.disarm()
+                self.points.disarm()
                 worker.start()
-        node.say(f"{MESSAGES}\n")
-        wait_for(MESSAGES)
+            case "broker":
+                crash(self._kafka, chance.randint(1, BROKERS))
+            case "all":
+                self.end()
+                crash(self._kafka, *range(1, BROKERS + 1))
+                for each in self.workers:
+                    each.start()
+                self._start_node()
+            case _:
+                raise AssertionError(fault)
+
+
+def test_every_message_is_sent_once_and_in_order_whoever_is_killed(
+    brokers: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
+    chance, bootstrap, began = random.Random(SEED), brokers.bootstrap_servers, time.monotonic()
+    settings = made_journal(bootstrap, tmp_path / "own", shards=2, replication=BROKERS)
+    topic = create_topic(bootstrap, f"{settings.journal}-out", PARTITIONS, replication=BROKERS)
+    cast = Cast(brokers, tmp_path, settings.journal, topic)
+    cast.begin()
+    try:
+        faults = [fault for _ in range(ROUNDS) for fault in chance.sample(FAULTS, len(FAULTS))]
+        for number, fault in enumerate(faults, 1):
+            goal = MESSAGES * number // (len(faults) + 1)
+            cast.send(goal)
+            there = cast.history.count()
+            cast.wait_for(chance.randrange(there, goal) if goal > there else goal)
+            cast.meet(fault, chance)
+        cast.send(MESSAGES)
+        cast.wait_for(MESSAGES)
         until = time.monotonic() + DEADLINE_S
-        while len(numbers(found := read_all(bootstrap, topic))) < MESSAGES:
-            assert time.monotonic() < until, worker.log.read_text()[-3000:]
-            revive()
+        while len(numbers(read_all(bootstrap, topic))) < MESSAGES:
+            assert time.monotonic() < until, cast.said()
+            cast.revive()
     finally:
-        node.kill()
-        worker.kill()
+        cast.end()
+    found = read_all(bootstrap, topic)
     assert numbers(found) == list(range(1, MESSAGES + 1))
     for records in found:
         of_keys: dict[bytes | None, list[int]] = {}
@@ -169,6 +257,10 @@ def test_every_message_is_sent_once_and_in_order_whoever_is_killed(kafka: Embedd
         assert all(values == sorted(values) for values in of_keys.values())
     seen = [key for records in found for key in {key for key, _ in records}]
     assert len(seen) == len(set(seen)), "a key is in one partition"
+    if LONG:
+        with capsys.disabled():
+            told = summary("out", SEED, MESSAGES, Counter(faults), time.monotonic() - began)
+            print(f"\n{told}, {cast.by_themselves} processes ended by themselves")
 
 
 def test_the_bridges_crash_on_the_way_out_repeats_no_message(bootstrap: str, tmp_path: Path) -> None:

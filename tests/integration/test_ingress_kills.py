@@ -4,7 +4,7 @@ once, and each key's are in their order."""
 from __future__ import annotations
 
 import json
-import os
+import math
 import random
 import re
 import signal
@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -28,14 +30,16 @@ from journal.store.model import QueueConfig
 from tests.support.brokers import crash
 from tests.support.in_process import made_journal, running_worker
 from tests.support.ingress_crash_node import POINTS, crash_at
+from tests.support.long_form import BROKERS, LONG, seed, summary
 from tests.support.processes import COMMAND, WorkerProcess, command_env
 from tests.support.sources import bodies, committed, create_topic, new_name, produce, taking, wait_until
 
-LONG = os.environ.get("KAFKA_JOURNAL_TEST_LONG") == "1"
 ROUNDS = 8 if LONG else 1
-RECORDS_MIN = 100_000 if LONG else 0
+RECORDS = 100_000 if LONG else 0
+"""That is how many; in the short form as many as come meanwhile."""
+WORKERS = ("one", "two") if LONG else ("one",)
 BURST = 14 if LONG else 7
-SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "6"))
+SEED = seed(6)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(7200 if LONG else 400)]
 
@@ -51,6 +55,11 @@ ENV = {
     "KAFKA_JOURNAL_NODE_REPORT_MS": "500",
     "KAFKA_JOURNAL_SESSION_TIMEOUT_MS": "2000",
 }
+
+
+def env_of(settings: Settings) -> dict[str, str]:
+    """Of the journal's nodes and workers."""
+    return ENV | {"KAFKA_JOURNAL_REPLICATION": str(settings.replication)}
 
 
 def taken_in(settings: Settings) -> int:
@@ -72,7 +81,7 @@ class Machine:
         """`command` is given the name."""
         self.name = name
         self._command = [*command, name]
-        env = ENV | {"KAFKA_JOURNAL_ROUTING": json.dumps(routing.model_dump(mode="json"))}
+        env = env_of(settings) | {"KAFKA_JOURNAL_ROUTING": json.dumps(routing.model_dump(mode="json"))}
         self._env = command_env(settings.bootstrap_servers, settings.journal, directory / name, env)
         self._log = directory / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -128,45 +137,53 @@ class Machine:
 
 
 class Stream(threading.Thread):
-    """Produces numbers, each with its rest as the key, until it is told to end."""
+    """Produces numbers, each with its rest as the key, up to a goal and until it is told to end."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__(name="stream", daemon=True)
         self.count = 0
+        self.goal = math.inf
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
         self._topic = topic
         self._end = threading.Event()
 
     def run(self) -> None:
         while not self._end.wait(0.02):
-            for _ in range(BURST):
+            for _ in range(int(min(BURST, self.goal - self.count))):
                 self._producer.produce(self._topic, b"%d" % self.count, b"%d" % (self.count % KEYS))
                 self.count += 1
             self._producer.poll(0)
 
     def finish(self) -> None:
-        """After `RECORDS_MIN` at least."""
-        wait_until(lambda: self.count >= RECORDS_MIN, deadline_s=FAILOVER_S)
+        wait_until(lambda: self.count >= RECORDS, deadline_s=FAILOVER_S)
         self._end.set()
         self.join()
         assert self._producer.flush(FAILOVER_S) == 0
 
 
 class Cast:
-    """Every process that has a part in it: two nodes, a worker and the only Kafka."""
+    """Every process that has a part in it: two nodes, workers and Kafka."""
 
-    def __init__(self, kafka: EmbeddedKafka, settings: Settings, directory: Path, topic: str) -> None:
+    def __init__(self, kafka: EmbeddedKafka, settings: Settings, directory: Path, topic: str, stream: Stream) -> None:
         source = {"name": "in", "topics": [topic], "address": "orders.{key}"}
         routing = RoutingConfig.model_validate({"sources": [source]})
         self._dead: Machine | None = None
         """That is to stay so for a while."""
         self._kafka = kafka
         self._topic = topic
+        self._stream = stream
         self._settings = settings
         self._cluster = kafka_of(settings).cluster()
         self._group = ingress_group(settings.journal)
         self._nodes = [Machine(settings, directory, name, routing) for name in ("first", "second")]
-        self.worker = WorkerProcess(kafka.bootstrap_servers, settings.journal, directory / "worker", ENV)
+        self._workers = [
+            WorkerProcess(kafka.bootstrap_servers, settings.journal, directory / name, env_of(settings))
+            for name in WORKERS
+        ]
+
+    def start_workers(self, running: ExitStack) -> None:
+        for number, worker in enumerate(self._workers):
+            running.enter_context(worker.start(ready=not number))
 
     def begin(self) -> None:
         first, second = self._nodes
@@ -181,7 +198,8 @@ class Cast:
         self._cluster.close()
 
     def said(self) -> str:
-        return "\n".join([*(node.log()[-4000:] for node in self._nodes), self.worker.log()[-4000:]])
+        logs = [*(node.log() for node in self._nodes), *(worker.log() for worker in self._workers)]
+        return "\n".join(log[-4000:] for log in logs)
 
     def taken_in(self) -> int:
         """How many records, once Kafka says so. As of the last commit: there may always be one on its way."""
@@ -199,9 +217,9 @@ class Cast:
         return counts[0]
 
     def let_pass(self, chance: random.Random) -> None:
-        """Let some records more be taken in, and then a moment by chance."""
-        wanted = self.taken_in() + chance.randrange(50, 200)
-        self._wait_until(lambda: self.taken_in() > wanted)
+        """Let some records more be taken in, as far as there are to be any, and then a moment by chance."""
+        wanted = min(self.taken_in() + chance.randrange(50, 200), self._stream.goal)
+        self._wait_until(lambda: self.taken_in() >= wanted)
         time.sleep(chance.random() * 0.05)
 
     def wait_taken_in(self, count: int) -> None:
@@ -226,11 +244,12 @@ class Cast:
         active.wake()
 
     def kill_worker(self, chance: random.Random) -> None:
-        self.worker.kill()
-        self.worker.start()
+        worker = chance.choice(self._workers)
+        worker.kill()
+        worker.start(ready=not LONG)
 
-    def kill_kafka(self, chance: random.Random) -> None:
-        crash(self._kafka)
+    def kill_broker(self, chance: random.Random) -> None:
+        crash(self._kafka, chance.randint(1, BROKERS))
 
     def _active_and_standby(self) -> tuple[Machine, Machine]:
         """Who is what, once both know it: without Kafka nobody could tell."""
@@ -245,36 +264,44 @@ class Cast:
         """Meanwhile whatever has ended by itself is started again, as whoever runs it would."""
 
         def looked() -> bool:
-            for process in (*self._nodes, self.worker):
-                if process is not self._dead and process.ended() is not None:
-                    process.start()
+            for node in self._nodes:
+                if node is not self._dead and node.ended() is not None:
+                    node.start()
+            for worker in self._workers:
+                if worker.ended() is not None:
+                    worker.start(ready=False)
             return what()
 
         wait_until(looked, self.said, FAILOVER_S)
 
 
 def test_every_record_is_a_message_once_and_in_its_keys_order_whichever_process_dies(
-    kafka: EmbeddedKafka, tmp_path: Path
+    brokers: EmbeddedKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
-    chance = random.Random(SEED)
-    topic = create_topic(kafka.bootstrap_servers, new_name(), PARTITIONS)
-    settings = made_journal(kafka.bootstrap_servers, tmp_path / "own", shards=2)
+    chance, bootstrap, began = random.Random(SEED), brokers.bootstrap_servers, time.monotonic()
+    topic = create_topic(bootstrap, new_name(), PARTITIONS, replication=BROKERS)
+    settings = made_journal(bootstrap, tmp_path / "own", shards=2, replication=BROKERS)
     queues = [QueueConfig(f"orders.{key}", f"orders.{key}") for key in range(KEYS)]
-    cast = Cast(kafka, settings, tmp_path, topic)
-    stream = Stream(kafka.bootstrap_servers, topic)
-    with cast.worker.start():
+    stream = Stream(bootstrap, topic)
+    cast = Cast(brokers, settings, tmp_path, topic, stream)
+    kinds = [cast.kill_active, cast.stop_active, cast.kill_worker, *([cast.kill_broker] if LONG else [])]
+    events = [event for _ in range(ROUNDS) for event in chance.sample(kinds, len(kinds))]
+    with ExitStack() as running:
+        cast.start_workers(running)
         with taking(settings, queues):
             pass
         try:
             cast.begin()
             stream.start()
-            for _ in range(ROUNDS):
-                events = [cast.kill_active, cast.stop_active, cast.kill_worker, *([cast.kill_kafka] if LONG else [])]
-                for event in chance.sample(events, len(events)):
-                    print(event.__name__)
-                    cast.let_pass(chance)
-                    event(chance)
+            for number, event in enumerate(events, 1):
+                print(event.__name__)
+                if LONG:
+                    stream.goal = RECORDS * number // (len(events) + 1)
+                cast.let_pass(chance)
+                event(chance)
+            if LONG:
+                stream.goal = RECORDS
             cast.let_pass(chance)
             stream.finish()
             cast.wait_taken_in(stream.count)
@@ -283,6 +310,10 @@ def test_every_record_is_a_message_once_and_in_its_keys_order_whichever_process_
         with taking(settings) as node:
             found = [[int(body) for body in bodies(node.store, queue.name)] for queue in queues]
     assert found == [list(range(key, stream.count, KEYS)) for key in range(KEYS)]
+    if LONG:
+        with capsys.disabled():
+            kinds_met = Counter(event.__name__ for event in events)
+            print(f"\n{summary('in', SEED, stream.count, kinds_met, time.monotonic() - began)}")
 
 
 @pytest.mark.parametrize("point", POINTS)

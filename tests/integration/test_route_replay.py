@@ -140,6 +140,7 @@ def test_ids_are_a_range_too_and_what_cannot_be_is_said(bootstrap: str, tmp_path
         (("out",), "say which messages"),
         (("out", "--ids", "9-3"), "is empty"),
         (("out", "--ids", "x"), "expected an id"),
+        (("out", "--ids", "3-"), "expected an id"),
         (("out", "--ids", "1", *RANGE), "of ids"),
         (("out", "--from", "2020-01-01T00:00:00", "--to", "2021-01-01T00:00:00Z"), "no time zone"),
         (("out", "--from", "2021-01-01T00:00:00Z", "--to", "2020-01-01T00:00:00Z"), "is empty"),

@@ -27,6 +27,7 @@ from tests.simulation.faults import Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL, add
+from tests.support.shards import shard_config
 
 NAME = "j"
 OUT, DEAD = "out", "dead"
@@ -113,20 +114,7 @@ class DivertWorld:
         return self.timeline.now() * 1000
 
     def config(self, diverter: Diverter | None) -> ShardConfig:
-        return ShardConfig(
-            journal=NAME,
-            journal_uuid=JOURNAL,
-            shards=1,
-            copy_identity=b"table",
-            checkpoint_interval_s=0.0,
-            checkpoint_bytes_max=100_000_000,
-            updates_row_bytes_max=4096,
-            request_timeout_s=5.0,
-            delete_retention_ms=10**9,
-            min_compaction_lag_ms=10**6,
-            held_bytes_max=10**8,
-            divert=diverter,
-        )
+        return shard_config(NAME, checkpoint_bytes_max=100_000_000, held_bytes_max=10**8, divert=diverter)
 
     def worker(self, diverter: Diverter | None = None) -> ShardWorker:
         """A process' worker, which has not recovered yet."""

@@ -31,10 +31,13 @@ def new_name() -> str:
     return f"source-{uuid.uuid4().hex}"
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, replication: int = 1
+) -> str:
     """Create it, and wait for that."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, partitions, 1, config=dict(config or {}))])[topic].result(DEADLINE_S)
+    new = NewTopic(topic, partitions, replication, config=dict(config or {}))
+    admin.create_topics([new])[topic].result(DEADLINE_S)
     return topic
 
 
@@ -150,7 +153,12 @@ class Taking:
 
 @contextmanager
 def taking(
-    settings: Settings, queues: Sequence[QueueConfig] = (), *, copy_name: str = "node", batch_records: int = 100
+    settings: Settings,
+    queues: Sequence[QueueConfig] = (),
+    *,
+    copy_name: str = "node",
+    batch_records: int = 100,
+    list_every_s: float = 0.2,
 ) -> Iterator[Taking]:
     """The active node of a journal, with its ingress; queues that are not there yet are made first."""
     with BlockingJournal(settings, copy_name=copy_name) as journal:
@@ -159,7 +167,7 @@ def taking(
         with MessageStore(journal, StoreSettings()) as store:
             store.start(loader.loaded)
             make_queues(store, queues)
-            ingress = IngressService(settings, store, batch_records=batch_records, list_every_s=0.2)
+            ingress = IngressService(settings, store, batch_records=batch_records, list_every_s=list_every_s)
             ingress.start()
             try:
                 yield Taking(journal, store, ingress)

@@ -13,7 +13,7 @@ from typing import Any, cast
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
 from journal.config import Settings
-from journal.errors import JournalError, NotTakenInError
+from journal.errors import JournalError, KafkaRefusedError, NotTakenInError, TopicError
 from journal.ingress.batch import Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.filters import Filters
@@ -66,6 +66,10 @@ class Broker:
     letters: list[Sent] = field(default_factory=list)
     refuses: Callable[[Mapping[Partition, int], Sequence[Sent]], str] = lambda offsets, beside: ""
     """The topic for which Kafka refuses a record of a transaction; another text: it refuses without saying which."""
+    closed: set[str] = field(default_factory=set)
+    """Topics whose settings nobody may see."""
+    gone: set[str] = field(default_factory=set)
+    """Topics that a consumer finds gone."""
     silent: set[Partition] = field(default_factory=set)
     """Partitions of which a consumer gets nothing."""
     assigned: int = 0
@@ -147,7 +151,7 @@ class _Consumer:
     def poll(self, timeout_s: float, records_max: int) -> list[SourceRecord]:
         found: list[SourceRecord] = []
         for (topic, number), position in self._positions.items():
-            if (topic, number) in self._broker.silent:
+            if (topic, number) in self._broker.silent or topic not in self._broker.topics:
                 continue
             found += self._broker.topics[topic].partitions[number][position : position + records_max - len(found)]
         for record in found:
@@ -163,10 +167,13 @@ class _Consumer:
         return log.end(number) if at_end else position
 
     def stopped(self) -> dict[Partition, JournalError]:
-        return {}
+        return {
+            part: TopicError(f"topic {part[0]} is gone") for part in self._positions if part[0] in self._broker.gone
+        }
 
     def lag(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-        return {}
+        there = {part: position for part, position in positions.items() if part[0] in self._broker.topics}
+        return {part: self.latest(part, 0) - position for part, position in there.items()}
 
     def close(self) -> None: ...
 
@@ -181,7 +188,9 @@ class _Cluster:
         return dict(self._broker.committed)
 
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
-        there = self._broker.topics
+        there, topics = self._broker.topics, list(topics)
+        if hidden := self._broker.closed.intersection(topics):
+            raise KafkaRefusedError(f"settings of {hidden}")
         return {
             name: TopicState(
                 there[name].topic_id,
@@ -193,6 +202,10 @@ class _Cluster:
             for name in topics
             if name in there
         }
+
+    def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        there = self._broker.topics
+        return {name: there[name].topic_id for name in topics if name in there}
 
     def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a consumed record's fields are."""
+"""What a consumed record's fields are, and where a partition begins."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import cast
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import OFFSET_END, Message, TopicPartition
 
-from journal.ingress.consumer import headers_of
+from journal.ingress import consumer
+from journal.ingress.consumer import SourceConsumer, headers_of
+from journal.kafka.client_settings import ClientSettings
 from journal.routing.outcomes import Header
 
 
@@ -38,3 +40,38 @@ def test_headers_whose_names_are_no_utf_8_cannot_be_read_and_others_can() -> Non
 def test_what_else_goes_wrong_in_the_client_is_not_taken_for_that() -> None:
     with pytest.raises(SystemError):
         found(error=MemoryError())
+
+
+class GrowingLog:
+    """A client of a log that gets a record right after the first request, whatever that asks for."""
+
+    def __init__(self, times_ms: Sequence[int], added_ms: int) -> None:
+        self._times_ms = list(times_ms)
+        self._added_ms = [added_ms]
+
+    def _grow(self) -> None:
+        self._times_ms += self._added_ms
+        self._added_ms = []
+
+    def offsets_for_times(self, asked: Sequence[TopicPartition], timeout: float) -> list[TopicPartition]:
+        (place,) = asked
+        later = [offset for offset, time_ms in enumerate(self._times_ms) if time_ms >= place.offset]
+        self._grow()
+        return [TopicPartition(place.topic, place.partition, later[0] if later else OFFSET_END)]
+
+    def get_watermark_offsets(self, place: TopicPartition, timeout: float, cached: bool) -> tuple[int, int]:
+        end = len(self._times_ms)
+        self._grow()
+        return 0, end
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "added_ms", "start"),
+    [((10, 20, 30), 40, 1), ((5, 10), 20, 2), ((5, 10), 15, 2), ((), 15, 0)],
+)
+def test_a_record_that_comes_while_the_first_one_of_a_moment_is_looked_for_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch, times_ms: Sequence[int], added_ms: int, start: int
+) -> None:
+    monkeypatch.setattr(consumer, "Consumer", lambda _config: GrowingLog(times_ms, added_ms))
+    source = SourceConsumer(ClientSettings("nowhere:9092"), "group")
+    assert source.at(("topic", 0), 15, timeout_s=1) == start

@@ -160,7 +160,9 @@ def test_of_dead_letters_that_kafka_refuses_the_one_stops_its_source_at_its_plac
     dead.broker.produce("t", *[bad(1)] * 5, bad(7), *[bad(1)] * 5)
     dead.broker.refuses = lambda offsets, beside: "dead" if bad(7) in [letter.value for letter in beside] else ""
     with dead.taking(LETTERS, {"name": "other", "topics": ["u"], "address": "a"}, **DEAD):
-        assert dead.wait_stopped("in") == "t[0]@5: Kafka refuses its dead letter for topic dead"
+        why = dead.wait_stopped("in")
+        assert why.startswith("t[0]@5: ")
+        assert why.endswith("(not-text): Kafka refuses its dead letter for topic dead")
         dead.broker.produce("u", b"other")
         dead.wait_committed("u", 1)
         assert dead.broker.committed["t", 0] == 5

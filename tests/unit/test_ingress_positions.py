@@ -69,6 +69,15 @@ def test_a_partition_that_was_consumed_and_is_gone_stops_its_source() -> None:
     assert ("p-1", 0) not in found.known
 
 
+def test_a_partition_that_is_gone_stops_no_source_that_would_yield_its_topic_to_another() -> None:
+    both = [{"name": "first", "pattern": "p-.*"}, {"name": "second", "pattern": "p.*"}]
+    routing = RoutingConfig.model_validate({"sources": both})
+    committed = {("p-2", 0): 3, ("p2", 0): 0}
+    found = positions_of(routing, {"p2": 1}, {"p2": routing.sources[1]}, committed, (), unfit={}, begun=())
+    assert list(found.stopped) == ["first"]
+    assert found.known == {("p2", 0): 0}
+
+
 def test_a_dead_letter_topic_that_takes_nothing_stops_those_that_need_it() -> None:
     found = positions(TOPICS, {}, unfit="letters")
     assert found.stopped == {"found": "letters takes nothing"}

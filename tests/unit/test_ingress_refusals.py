@@ -43,6 +43,8 @@ def test_requests_need_a_dead_letter_topic(policy: str) -> None:
         (Reason.NO_REPLY, "skip", OnError.DEAD_LETTER),
         (Reason.NO_REQUEST, "fail", OnError.DEAD_LETTER),
         (Reason.NO_REQUEST, "skip", OnError.SKIP),
+        (Reason.BAD_ADDRESS, "fail", OnError.DEAD_LETTER),
+        (Reason.BAD_ADDRESS, "skip", OnError.SKIP),
         (Reason.NOT_TEXT, "fail", OnError.FAIL),
     ],
 )

@@ -1,9 +1,10 @@
-"""What the journal's writer tells of a dead letter that Kafka has refused: enough to find it."""
+"""What the journal's writer tells of a dead letter that Kafka has refused: enough to find it and pass over it alone."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from journal.errors import NotTakenInError
 from journal.fencing import Claim, Fence, Timing
@@ -11,12 +12,14 @@ from journal.group import FrameNumbers, Group
 from journal.ingress.taking import refused_topic
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic
 from journal.kafka.ports import AbortableProducerError, Consumed, FatalProducerError, Sent
+from journal.store.model import QueueConfig
 from journal.v1.journal_pb2 import Epoch
 from journal.writer import Writer, WriterConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL
+from tests.unit.ingress_scene import Scene
 
 CLAIM = Claim(1, "node", b"nonce")
 
@@ -91,3 +94,21 @@ def test_a_refused_letter_names_its_topic() -> None:
 
 def test_another_error_names_none() -> None:
     assert refused_topic(told(FatalProducerError("time is over"))) == ""
+
+
+def test_a_skip_of_a_record_whose_letter_is_refused_passes_over_nothing_before_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.broker.topic("t")
+    scene.broker.topic("dead")
+    scene.declare(QueueConfig("a", "a"))
+    scene.broker.produce("t", b"1", b"2", b"\xff", b"3")
+    scene.broker.refuses = lambda offsets, beside: "dead" if beside else ""
+    source = {"name": "in", "topics": ["t"], "address": "a", "value": "text", "on_error": "dead-letter"}
+    with scene.taking(source, dead_letter_topic="dead"):
+        why = scene.wait_stopped("in")
+        assert why.startswith("t[0]@2: ")
+        assert why.endswith("Kafka refuses its dead letter for topic dead")
+        assert scene.stops.ask("in", skip=True).skip == ("t", 0, 2)
+        scene.wait_committed("t", 4)
+    assert scene.bodies("a") == [b"1", b"2", b"3"]
+    scene.close()

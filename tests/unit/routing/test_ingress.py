@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 
 import pytest
 
 from journal.errors import StateError
-from journal.routing.ingress import Ingress
+from journal.routing.ingress import Ingress, SourceRecord
 from journal.routing.outcomes import Header, OnError, Reason, Refusal
+from journal.store.incoming import Incoming
 from journal.store.model import Message
+from journal.store.records import decode_message, encode_message
 from tests.unit.routing.building import OWN, config, ingress, record, source
 
 
@@ -195,7 +196,7 @@ def test_a_reply_goes_where_the_request_said_or_where_it_says_itself() -> None:
         config(sources=[source(replies=True, headers=[], on_error="dead-letter", dead_letter_topic="dead")]),
         journal="flights",
         own_topics=OWN,
-        replies=waiting.get,
+        replies=lambda source, correlation_id: waiting.get(correlation_id),
     )
     correlated: Header = ("jms.string.JMSCorrelationID", b"c")
     destination: Header = ("jms.JMSDestination", b"temp-queue://temp.2")
@@ -226,23 +227,54 @@ def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
         sources.convert(record(topic="flights.wal"))
 
 
-def test_records_with_plain_headers_become_what_any_other_way_would_make_of_them() -> None:
-    """Most records take a short way; one that names its own address takes the long one."""
+def encoded(sources: Ingress, of: SourceRecord) -> Incoming:
+    """A plain record's message, which is what the long way makes."""
+    found = sources.encode(of)
+    assert found == Incoming(
+        taken(sources.convert(of)).address, encode_message(taken(sources.convert(of))), of.timestamp, None
+    )
+    return found
+
+
+def test_a_record_with_plain_headers_is_encoded_at_once() -> None:
     headers: list[Header] = [
         ("jms.string.region", b"eu"),
         ("jms.long.count", b"\0\0\0\0\0\0\0\x07"),
         ("jms.boolean.fragile", b"true"),
         ("jms.double.price", b"\x3f\xf0\0\0\0\0\0\0"),
-        ("jms.bytes.raw", b"\xff"),
-        ("jms.string.region", b"us"),
+        ("jms.bytes.raw", b"\xff" * 100),
+        ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        ("binary", b"\xff"),
     ]
-    short, long = ingress(address="orders"), ingress(address="{of}")
-    naming: Header = ("jms.string.of", b"orders")
-    for _ in range(2):
-        one, other = taken(short.convert(record(b"v", headers))), taken(long.convert(record(b"v", [*headers, naming])))
-        properties = {name: value for name, value in other.properties.items() if name != "of"}
-        assert one == replace(other, properties=properties)
-        assert one.properties["region"] == "us"
+    sources = ingress(address="orders")
+    for key in (None, b"", b"k" * 200):
+        for number in (0, 63, 64, 8191, 8192, 2**40, 2**62):
+            of = record(b"v", headers, key=key)._replace(offset=number)
+            message = decode_message(encoded(sources, of).data)
+            assert message.properties["raw"] == b"\xff" * 100
+            assert (message.properties["binary"], message.properties["traceparent"][:3]) == (b"\xff", "00-")  # type: ignore[index]
+            assert message.properties["kafka.offset"] == number
+            assert message.properties.get("kafka.key") == key
+    assert encoded(sources, record(None)._replace(timestamp=0, partition=4)).data
+
+
+@pytest.mark.parametrize(("address", "found"), [("kafka.{topic}", "kafka.in"), ("{topic[0]}", "in"), ("a", "a")])
+def test_an_address_that_all_records_of_a_topic_have_is_as_good(address: str, found: str) -> None:
+    assert encoded(ingress(address=address), record(b"v", [("jms.string.region", b"eu")])).address == found
+
+
+@pytest.mark.parametrize(
+    "changed", [{"address": "{topic}.{key}"}, {"address": "{topic[1]}"}, {"value": "text"}, {"replies": True}]
+)
+def test_what_a_source_makes_of_more_than_headers_is_not_encoded_at_once(changed: dict[str, object]) -> None:
+    assert ingress(**{"address": "orders"} | changed).encode(record(b"v")) is None  # type: ignore[arg-type]
+
+
+def test_a_header_that_comes_twice_is_its_last_value() -> None:
+    twice = record(b"v", [("jms.string.region", b"eu"), ("jms.string.region", b"us")])
+    sources = ingress(address="orders")
+    assert sources.encode(twice) is None
+    assert taken(sources.convert(twice)).properties["region"] == "us"
 
 
 @pytest.mark.parametrize(
@@ -252,20 +284,22 @@ def test_records_with_plain_headers_become_what_any_other_way_would_make_of_them
         ("jms.string.JMSCorrelationID", b"c"),
         ("jms.int.JMSPriority", b"\0\0\0\x09"),
         ("kafka-journal.header.string.h", b"x"),
-        ("unknown", b"\xff"),
+        ("_AMQ_DUPL_ID", b"d"),
     ],
 )
 def test_a_header_that_is_no_plain_property_is_seen_behind_ones_that_are(header: Header) -> None:
-    sources, long = ingress(address="orders"), ingress(address="{topic}")
+    sources = ingress(address="orders")
     plain: Header = ("jms.string.region", b"eu")
-    for headers in ([plain], [plain, header], [header, plain], [plain]):
-        one, other = (taken(each.convert(record(b"v", headers))) for each in (sources, long))
-        assert one == replace(other, address="orders")
+    for headers in ([plain, header], [header, plain]):
+        assert encoded(sources, record(b"v", [plain])).data
+        assert sources.encode(record(b"v", headers)) is None
 
 
 def test_a_plain_header_with_a_bad_value_is_refused() -> None:
     sources = ingress(address="orders")
     for name in ("jms.long.count", "jms.boolean.count"):
-        assert taken(sources.convert(record(b"v", [(name, b"true\0\0\0\0" if "long" in name else b"true")])))
+        assert encoded(sources, record(b"v", [(name, b"true\0\0\0\0" if "long" in name else b"true")])).data
+        for bad in (b"no", None):
+            assert sources.encode(record(b"v", [(name, bad)])) is None
         assert refusal(sources.convert(record(b"v", [(name, b"no")]))).reason is Reason.BAD_HEADER
         assert name.rpartition(".")[2] not in taken(sources.convert(record(b"v", [(name, None)]))).properties

@@ -1,0 +1,51 @@
+"""Offsets that have not changed for long are committed again, so that brokers do not forget them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from journal.errors import NotTakenInError
+from journal.ingress.batch import Batch
+from journal.ingress.positions import Partition
+from journal.ingress.taking import Taking
+
+log = logging.getLogger(__name__)
+
+COMMIT_AGAIN_S = 24 * 60 * 60.0
+"""Brokers forget an offset of a group without members so long after its own last commit (offsets.retention.minutes,
+seven days unless set otherwise), however busy the group's other partitions are."""
+_COMMIT_SOONER_S = 600.0
+"""After one of those commits has failed."""
+
+
+class Renewal:
+    """Used by the ingress' thread. Nothing depends on it."""
+
+    def __init__(self, taking: Taking, every_s: float) -> None:
+        self._taking = taking
+        self._every_s = every_s
+        self._due_at = 0.0
+
+    def renew(self, committed: Callable[[], Mapping[Partition, int]], name_of: Callable[[Partition], str]) -> None:
+        """If it is time, of stopped sources too; `name_of` gives a partition's source, empty if it has none.
+
+        Those of stopped sources are as Kafka has them now, which is asked for: it forgets them with their topics.
+        """
+        if time.monotonic() < self._due_at:
+            return
+        self._due_at = time.monotonic() + _COMMIT_SOONER_S  # unless all are committed below
+        of_sources: dict[str, dict[Partition, int]] = {}
+        for partition, offset in {**committed(), **self._taking.offsets}.items():
+            if name := name_of(partition):
+                of_sources.setdefault(name, {})[partition] = offset
+        refused = 0
+        for name, offsets in of_sources.items():
+            try:
+                self._taking.land(self._taking.submit(Batch(offsets=offsets)))
+            except NotTakenInError as error:
+                log.warning("the offsets of source %s cannot be committed again now: %s", name, error)
+                refused += 1
+        if not refused:
+            self._due_at = time.monotonic() + self._every_s

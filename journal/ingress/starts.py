@@ -1,0 +1,17 @@
+"""Where a partition begins that has no committed offset."""
+
+from __future__ import annotations
+
+from journal.ingress.consumer import SourceConsumer
+from journal.ingress.positions import Partition
+from journal.routing.config import EARLIEST, LATEST, start_ms
+
+
+def start_of(consumer: SourceConsumer, partition: Partition, start: str, timeout_s: float) -> int:
+    """The offset that a source's `start` means there now. Raises OperatingError."""
+    if start == EARLIEST:
+        return consumer.earliest(partition, timeout_s)
+    moment = start_ms(start)
+    if start == LATEST or moment is None:
+        return consumer.latest(partition, timeout_s)
+    return consumer.at(partition, moment, timeout_s)

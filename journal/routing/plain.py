@@ -1,0 +1,170 @@
+"""Records that become a message of their topic's address with their value as its body, and properties: encoded at once.
+
+Their headers are properties and nothing else, and where they come from is four more. `encode` gives what encoding the
+message that the slow way makes would give, or None where there is more to a record, or something wrong with it.
+
+Hot path: what comes again is kept in pieces (a header with its value, a partition), and a record is put together.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from journal.routing.headers import KAFKA_FACTS, KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC
+from journal.routing.outcomes import Header
+from journal.store.incoming import Incoming
+from journal.store.model import PRIORITY_DEFAULT, Value
+from journal.store.records import UNUSUAL, body_head, message_end, message_start, property_entry
+from journal.wire.operations import varint
+
+if TYPE_CHECKING:
+    from journal.routing.ingress import SourceRecord
+
+_KEPT = 16_384
+_ORDERS_KEPT = 1024
+_SHORT_BYTES = 64
+"""Header values of more are not kept."""
+_OFFSET_BITS = 6
+"""Of an offset, in the first byte of its zigzag varint."""
+_OFFSETS_KEPT = 1024
+_TIMESTAMPS_KEPT = 1024
+
+Classify = Callable[[str], tuple[str, Callable[[bytes], Value]] | None]
+"""The property that a header of this name is, and what decodes it; None: it is more than a property."""
+
+
+class _Order(NamedTuple):
+    """Where headers of these names go, by their places: properties are in the order of their names."""
+
+    before: tuple[int, ...]
+    """Before where the record comes from."""
+    after: tuple[int, ...]
+
+
+class PlainRecords:
+    """Of one source."""
+
+    def __init__(self, address_of: Callable[[str], str], classify: Classify) -> None:
+        """`address_of` gives the address of a topic's records; empty: it is not the same for all of them."""
+        self._address_of = address_of
+        self._classify = classify
+        self._addresses: dict[str, tuple[str, bytes]] = {}
+        """Of topics; with what a message of it begins with, which is empty where there is no such address."""
+        self._orders: dict[tuple[str, ...], _Order | None] = {}
+        """None: headers of these names are not plain."""
+        self._pieces: dict[Header, bytes] = {}
+        self._partitions: dict[tuple[str, int], bytes] = {}
+
+    def encode(self, record: SourceRecord) -> Incoming | None:
+        """None: the slow way decides."""
+        topic, partition, offset, timestamp, key, value, headers = record
+        try:
+            address, start = self._addresses[topic]
+        except KeyError:
+            address, start = self._learn_address(topic)
+        if headers is None or not start:
+            return None
+        names = tuple([name for name, _ in headers])
+        try:
+            order = self._orders[names]
+        except KeyError:
+            order = self._learn_order(names)
+        if order is None:
+            return None
+        body = value or b""
+        pieces = self._pieces
+        parts = [start, body_head(len(body)), body]
+        add = parts.append
+        try:
+            for place in order.before:
+                header = headers[place]
+                add(pieces[header] if header in pieces else self._piece(header))
+            if key is not None:
+                add(_key_head(len(key)))
+                add(key)
+            head, rest = _offset_ends(offset >> _OFFSET_BITS)
+            add(head)
+            add(_OFFSET_STARTS[offset & _OFFSET_MASK] if rest else _SHORT_OFFSETS[offset])
+            add(rest)
+            add(self._partitions.get((topic, partition)) or self._partition(topic, partition))
+            for place in order.after:
+                header = headers[place]
+                add(pieces[header] if header in pieces else self._piece(header))
+        except _WRONG:
+            return None
+        timestamp = max(0, timestamp)
+        add(_end(timestamp))
+        return _new(Incoming, (address, b"".join(parts), timestamp, None))
+
+    def _learn_address(self, topic: str) -> tuple[str, bytes]:
+        if len(self._addresses) >= _KEPT:
+            self._addresses.clear()
+        address = self._address_of(topic)
+        found = self._addresses[topic] = address, message_start(address) if address else b""
+        return found
+
+    def _learn_order(self, names: tuple[str, ...]) -> _Order | None:
+        if len(self._orders) >= _ORDERS_KEPT:
+            self._orders.clear()
+        found = [self._classify(name) for name in names]
+        own = [each[0] for each in found if each is not None]
+        order = None
+        if len(set(own)) == len(names) and not any(KAFKA_KEY <= name <= KAFKA_TOPIC for name in own):
+            places = sorted(range(len(own)), key=own.__getitem__)
+            before = tuple(place for place in places if own[place] < KAFKA_KEY)
+            order = _Order(before, tuple(places[len(before) :]))
+        self._orders[names] = order
+        return order
+
+    def _piece(self, header: Header) -> bytes:
+        """Raises one of `_WRONG`."""
+        name, value = header
+        found = self._classify(name)
+        assert found is not None, "its names were found to be plain"
+        piece = property_entry(found[0], found[1](value))  # type: ignore[arg-type]  # of none it raises
+        if value is not None and len(value) <= _SHORT_BYTES:
+            if len(self._pieces) >= _KEPT:
+                self._pieces.clear()
+            self._pieces[header] = piece
+        return piece
+
+    def _partition(self, topic: str, partition: int) -> bytes:
+        if len(self._partitions) >= _KEPT:
+            self._partitions.clear()
+        piece = property_entry(KAFKA_PARTITION, partition) + property_entry(KAFKA_TOPIC, topic)
+        self._partitions[topic, partition] = piece
+        return piece
+
+
+_WRONG = (ValueError, struct.error, *UNUSUAL)
+"""What a header's value that is not of its type meets: the slow way says what is wrong."""
+_new = tuple.__new__
+"""For named tuples: a third of what calling their class takes."""
+_OFFSET_MASK = (1 << _OFFSET_BITS) - 1
+_SHORT_OFFSETS = tuple(varint(offset << 1) for offset in range(1 << _OFFSET_BITS))
+_OFFSET_STARTS = tuple(bytes([varint(offset << 1)[0] | 0x80]) for offset in range(1 << _OFFSET_BITS))
+assert sorted(KAFKA_FACTS) == [KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC]
+
+
+@lru_cache(maxsize=_KEPT)
+def _key_head(size: int) -> bytes:
+    """What stands before a key of so many bytes."""
+    whole = property_entry(KAFKA_KEY, bytes(size))
+    return whole[: len(whole) - size]
+
+
+@lru_cache(maxsize=_OFFSETS_KEPT)
+def _offset_ends(high: int) -> tuple[bytes, bytes]:
+    """What stands before the first byte of an offset with these bits above that byte's, and what behind it."""
+    offset = high << _OFFSET_BITS
+    number = varint(offset << 1)  # zigzag
+    whole = property_entry(KAFKA_OFFSET, offset)
+    return whole[: len(whole) - len(number)], number[1:]
+
+
+@lru_cache(maxsize=_TIMESTAMPS_KEPT)
+def _end(timestamp: int) -> bytes:
+    return message_end(PRIORITY_DEFAULT, timestamp)
