@@ -4,7 +4,7 @@
 
 Who connects says lines and is answered in order, a line each; many may be on their way. OK means that it is durable:
 
-    HELLO NAME             OK QUEUE:ID …            who it is (one connection a name), and what it has from before
+    HELLO NAME             OK QUEUE:ID …            who it is, said first (one connection a name), and what it has
     SEND QUEUE KEY TEXT    OK ID                    one KEY is stored once, however often it is sent; - is no key
     TAKE QUEUE             ID TIMES TEXT, or EMPTY  the first message is its own now; it was handed out TIMES before
     ACK QUEUE ID           OK                       done with it, for ever

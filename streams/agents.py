@@ -9,18 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from journal.engine import Happened
 from journal.errors import AgentError, ConfigError
 from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Operation
 
+T = TypeVar("T")
+
 AGENT_TIMEOUT_S = 60.0
-"""An async agent that takes longer for what it is told is cancelled, and counts as one that raised."""
+"""An async agent that takes longer for what it is told is cancelled, and counts as one that raised; a plain one is
+named by `/health`."""
+
+AGENT_RETRY_S = 1.0
+"""How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
+
+AGENTS_END_S = 10.0
+"""How long a worker that stops waits for agents to be done with what they are told."""
 
 ANY_PARTITION = -1
 """The client chooses one by the key."""
@@ -64,14 +75,46 @@ class Agent:
     timeout_s: float = AGENT_TIMEOUT_S
 
 
+def in_daemon_thread(call: Callable[[], T], /) -> Future[T]:
+    """In a thread of its own, which the end of the process does not wait for: a plain agent may never return."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:  # noqa: BLE001  # whoever asks for the result is told
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="worker-checkpoint", daemon=True).start()
+    return future
+
+
 class AgentCalls:
     """Calls agents from shards' threads. The event loop is the app's; it runs as long as shards do."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._under_way: dict[tuple[str, int], tuple[Agent, float]] = {}
+        """By agent and shard, and when it began."""
+
+    def late(self) -> list[tuple[str, int, str]]:
+        """Agent, shard and what to say of calls that have taken longer than they may. Thread-safe."""
+        now = time.monotonic()
+        return [
+            (name, shard, f"agent {name}, shard {shard}: has not returned for {now - since:.0f} s")
+            for (name, shard), (agent, since) in list(self._under_way.items())
+            if now - since > agent.timeout_s
+        ]
 
     def call(self, agent: Agent, shard: int, tellings: Sequence[Any]) -> list[Sent]:
         """Tell an agent one thing after the other; its outputs, in order. Raises AgentError."""
+        self._under_way[agent.name, shard] = agent, time.monotonic()
+        try:
+            return self._call(agent, shard, tellings)
+        finally:
+            del self._under_way[agent.name, shard]
+
+    def _call(self, agent: Agent, shard: int, tellings: Sequence[Any]) -> list[Sent]:
         sent: list[Sent] = []
 
         def give(outputs: Iterable[Any]) -> None:
@@ -79,13 +122,13 @@ class AgentCalls:
 
         try:
             if _is_async(agent.function):
-                self._in_loop(agent, shard, _tell_async(agent.function, tellings, give))
+                self._in_loop(agent, shard, _tell_async(agent, shard, tellings, give))
             else:
                 for told in tellings:
                     give(agent.function(told) or ())
         except AgentError:
             raise
-        except Exception as error:  # the agent is its owner's code: whatever it raises ends what it was told
+        except (Exception, SystemExit, asyncio.CancelledError) as error:  # its owner's code: it ends what it was told
             raise AgentError(f"agent {agent.name}, shard {shard}: {error!r}") from error
         return sent
 
@@ -107,16 +150,17 @@ def _is_async(function: Callable[[Any], Any]) -> bool:
     return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
 
 
-async def _tell_async(
-    function: Callable[[Any], Any], tellings: Sequence[Any], give: Callable[[Iterable[Any]], None]
-) -> None:
-    for told in tellings:
-        answer = function(told)
-        if inspect.isasyncgen(answer):
-            async for output in answer:
-                give((output,))
-        else:
-            give(await answer or ())
+async def _tell_async(agent: Agent, shard: int, tellings: Sequence[Any], give: Callable[[Iterable[Any]], None]) -> None:
+    try:
+        for told in tellings:
+            answer = agent.function(told)
+            if inspect.isasyncgen(answer):
+                async for output in answer:
+                    give((output,))
+            else:
+                give(await answer or ())
+    except SystemExit as error:  # would end the app's event loop
+        raise AgentError(f"agent {agent.name}, shard {shard}: {error!r}") from error
 
 
 def _record(agent: Agent, shard: int, output: Any) -> Sent:
@@ -178,14 +222,20 @@ class OperationAgents:
                 self._refused.discard((agent.name, shard))
                 self.errors.pop((agent.name, shard), None)
 
+    def forget(self, shard: int) -> None:
+        """The shard is another worker's: what went wrong here is not in its way any more."""
+        for agent in self._agents:
+            self._refused.discard((agent.name, shard))
+            self.errors.pop((agent.name, shard), None)
 
-def check_agent(agent: Agent, others: Iterable[Agent], journal_topics: Iterable[str]) -> None:
-    """Raises ConfigError for one that cannot be."""
+
+def check_agent(agent: Agent, others: Iterable[Agent], journal_topics: Iterable[str], memories: str) -> None:
+    """Raises ConfigError for one that cannot be. `memories` is what the names of agents' memory topics begin with."""
     if not agent.name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in agent.name):
         raise ConfigError(f"agent {agent.name!r}: a name is letters, digits, - and _; give one with name=")
     if any(other.name == agent.name for other in others):
         raise ConfigError(f"there are two agents {agent.name!r}: give one of them another name=")
-    if agent.to is not None and agent.to in set(journal_topics):
+    if agent.to is not None and (agent.to in set(journal_topics) or agent.to.startswith(memories)):
         raise ConfigError(f"agent {agent.name}: {agent.to} is the journal's own topic, which nobody else writes")
     if agent.every_s < 0 or agent.timeout_s <= 0:
         raise ConfigError(f"agent {agent.name}: every_s is not below 0, timeout_s above it")

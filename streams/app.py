@@ -19,8 +19,8 @@ from typing import Any, Protocol, TypeVar
 from mode import Service
 
 from journal.errors import CorruptionError, DeadlineError, JournalError
-from journal.stop_requests import STOP_SIGNALS, StopRequests
 from streams.batches import Record
+from streams.signals import run_until_signalled
 from streams.source import SourceSettings, WalApp, WalTransport
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ IDLE_WAIT_S = 0.2
 class WorkerShell(Protocol):
     """The worker's shell. All calls come from one thread, one after the other, and may block.
 
-    A call that raises ends the worker, and nothing is called after it, not even `stop`.
+    A call that raises ends the worker, and nothing is called after it but `abandon`, not even `stop`.
     """
 
     def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
@@ -60,7 +60,11 @@ class WorkerShell(Protocol):
         """Per shard the next WAL offset after a committed mark; a shard stays named after it is gone."""
 
     def stop(self) -> None:
-        """The final checkpoint; the last call."""
+        """The final checkpoint; the last call but `abandon`."""
+
+    def abandon(self) -> None:
+        """End what goes on by itself, and wait for it. Called by whoever made the shell, from any thread, when the
+        worker has ended, however it did."""
 
 
 class ShellStopped(Exception):
@@ -293,19 +297,7 @@ async def serve(shell: WorkerShell, settings: SourceSettings, stop: asyncio.Even
 def run_worker(shell: WorkerShell, settings: SourceSettings) -> None:
     """Run a worker in this process until SIGTERM or SIGINT; raises the error that ended it before. One of them that
     comes more than a second after the first ends the process at once."""
-
-    async def until_signalled() -> None:
-        stop, requests = asyncio.Event(), StopRequests()
-
-        def on_signal(number: int) -> None:
-            stop.set()
-            requests.hear(number)
-
-        for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
-        await serve(shell, settings, stop, lambda: None)
-
-    asyncio.run(until_signalled())
+    run_until_signalled(lambda stop: serve(shell, settings, stop, lambda: None))
 
 
 class BackgroundWorker:

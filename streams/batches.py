@@ -2,7 +2,9 @@
 
 The client raises at a damaged batch without saying of which shard it is, and drops whatever it had read of all shards
 before it. So then they are read again one by one, and the one that it is of record by record: what stands before the
-damage is handed on like everything else.
+damage is handed on like everything else. Those that were found whole are read together meanwhile, in turn with it.
+
+What was damaged may be whole when it is read again, so this also ends by itself, whatever comes or does not come.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from journal.errors import CorruptionError, GapError
 
 Record = tuple[int, int, bytes]
 """A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
+
+TRIES = 100
+"""How often shards are read alone in vain before they count as whole. With `fetch_wait_ms` each this takes longer than
+the client waits for a broker; what is met later makes the client raise once more."""
 
 
 class Client(Protocol):
@@ -43,6 +49,9 @@ class ShardBatches:
         self._damaged: int | None = None
         self._left = 0
         """Bytes to be read of it record by record before it counts as whole after all."""
+        self._tries = 0
+        """As many more in vain, and what is read alone counts as whole."""
+        self._is_turn_of_others = False
 
     def seek(self, offsets: Mapping[int, int]) -> None:
         for shard, offset in offsets.items():
@@ -56,7 +65,17 @@ class ShardBatches:
         shard, which is to be sought to before it is read again. And what the client raises.
         """
         alone = self._alone(shards)
-        asked = shards if alone is None else [alone]
+        if alone is None:
+            return await self._read(shards, None, wait_ms)
+        self._is_turn_of_others = not self._is_turn_of_others
+        if self._is_turn_of_others:
+            others = [shard for shard in shards if shard != alone and shard not in self._suspects]
+            batches = await self._read(others, None, 0) if others else {}
+            if batches:
+                return batches
+        return await self._read([alone], alone, wait_ms)
+
+    async def _read(self, asked: Sequence[int], alone: int | None, wait_ms: int) -> dict[int, list[Record]]:
         places = [TopicPartition(self._topic, shard) for shard in asked]
         one_by_one = alone is not None and alone == self._damaged
         try:
@@ -70,7 +89,7 @@ class ShardBatches:
             self.seek({shard: self._next[shard] for shard in asked})
             if one_by_one:
                 raise self._found(asked[0]) from error
-            self._narrow(shards, alone)
+            self._narrow(asked, alone)
             return {}
         batches = {
             place.partition: [(record.offset, record.timestamp, record.value or b"") for record in records]
@@ -91,11 +110,12 @@ class ShardBatches:
         self._suspects = [shard for shard in self._suspects if shard in shards]
         return self._suspects[0] if self._suspects else None
 
-    def _narrow(self, shards: Sequence[int], alone: int | None) -> None:
+    def _narrow(self, asked: Sequence[int], alone: int | None) -> None:
         if alone is None:
-            self._suspects = list(shards)
+            self._suspects += asked
         else:
             self._suspects, self._damaged, self._left = [], alone, 2 * self._fetch_bytes_max
+        self._tries = TRIES + len(self._suspects)
 
     def _found(self, shard: int) -> CorruptionError:
         self._damaged = None
@@ -104,11 +124,15 @@ class ShardBatches:
 
     def _is_whole(self, alone: int, records: Sequence[Record]) -> None:
         """What was damaged may have been so on its way only."""
+        if not records:
+            self._tries -= 1
         if alone == self._damaged:
             self._left -= sum(len(value) for _, _, value in records)
-            if self._left <= 0:
+            if self._left <= 0 or self._tries <= 0:
                 self._damaged = None
             return
         self._suspects.remove(alone)
         if not records:
             self._suspects.append(alone)
+        if self._tries <= 0:
+            self._suspects = []

@@ -15,16 +15,13 @@ from enum import Enum
 from journal.errors import AgentError, CorruptionError, LocalDamageError, OperatingError
 from journal.kafka.ports import FatalProducerError
 from journal.local.ports import LocalStore
-from streams.agents import Agent
+from streams.agents import AGENTS_END_S, Agent
 from streams.change_session import ChangeSession, ReopenError
 
 log = logging.getLogger(__name__)
 
 AGAIN_S = 1.0
 """After an error, before the shard is taken over again."""
-
-END_S = 10.0
-"""How long a shard that is given back waits for its agents to be done with what they are told."""
 
 
 class RunState(Enum):
@@ -76,14 +73,15 @@ class ChangeAgents:
                         agent, shard, self._stores, self._session, self._fenced_pause_s, self._ending.pop(key, None)
                     )
 
-    def close(self) -> None:
-        """Tell nothing more, and wait a while until what is being told is told."""
+    def close(self) -> bool:
+        """Tell nothing more, and wait a while until what is being told is told; whether it is, and no copy in use."""
         self.serve(())
-        until = time.monotonic() + END_S
+        until = time.monotonic() + AGENTS_END_S
         for run in self._ending.values():
             run.join(max(0.0, until - time.monotonic()))
             if not run.ended:
                 log.warning("agent %s, shard %d: left while it is being told", run.agent.name, run.shard)
+        return all(run.ended for run in self._ending.values())
 
     def runs(self) -> list[tuple[str, int, RunState, str]]:
         """Agent, shard, state, and what is in its way."""
@@ -115,6 +113,8 @@ class _Run:
         self.stop = threading.Event()
         self.state = RunState.OPENING
         self._met = ""
+        self._blamed = False
+        """What was met is the agent's: it is not over before it is told the same again."""
         self._told_before = 0
         self._session: ChangeSession | None = None
         self._stores = stores
@@ -132,7 +132,7 @@ class _Run:
 
     @property
     def trouble(self) -> str:
-        """What was met last, until something has been told since."""
+        """What is in its way: what the agent itself is to blame for, until something has been told since."""
         session = self._session
         return "" if session is not None and session.told and self.state is RunState.TELLING else self._met
 
@@ -175,6 +175,8 @@ class _Run:
         session = self._session = self._make(self.agent, self.shard, store)
         try:
             session.open()
+            if not self._blamed:
+                self._met = ""
             self.state = RunState.TELLING
             session.follow(self.stop.is_set)
         except ReopenError as error:
@@ -198,7 +200,9 @@ class _Run:
 
     def _wait(self, error: OperatingError) -> None:
         self.state, self._met = RunState.WAITING, str(error)
-        fenced = isinstance(error, FatalProducerError) and error.fenced
+        fatal = error if isinstance(error, FatalProducerError) else None
+        self._blamed = isinstance(error, AgentError) or (fatal is not None and bool(fatal.refused_topic))
+        fenced = fatal is not None and fatal.fenced
         pause_s = self._fenced_pause_s if fenced else AGAIN_S
         trace = error if isinstance(error, AgentError) else None
         log.warning(

@@ -96,7 +96,8 @@ class ChangeSession:
         self._reader: Reader | None = None
         self._position = 0
         self._memory_end = 0
-        self._mark = Mark(shard=shard, offset=-1)
+        self._mark = self._newest = Mark(shard=shard, offset=-1)
+        """What the agent was told up to, and the newest that was read."""
         self._first = False
         self._old_known = True
         self._late_end = 0
@@ -238,7 +239,7 @@ class ChangeSession:
             mark = Mark.FromString(record.value or b"")
         except (RowError, DecodeError) as error:
             raise self._row_error(record, str(error)) from None
-        self._mark = mark
+        self._newest = mark
         return True
 
     # ---- telling ---------------------------------------------------------------------------------------------------
@@ -272,6 +273,7 @@ class ChangeSession:
             return
         if record.offset + 1 < self._late_end and self._held_bytes <= self._config.held_bytes_max:
             return
+        self._mark = self._newest
         held, self._held, self._held_bytes = self._held, {}, 0
         self._tell(held, record.offset + 1)
         if record.offset + 1 >= self._late_end:
@@ -309,12 +311,12 @@ class ChangeSession:
         )
         outputs = self._calls.call(self._agent, self._shard, [changes])
         now = self._told_at = self._clock()
-        self.told += 1
         if outputs or state.written or self._first or (now - self._sent_at >= _POSITION_EVERY_S and held is not None):
             self._commit(outputs, state, held or {}, position)
         elif held is not None:
             self._store.write(held.items(), self._named(position))
             self._position = position
+        self.told += 1
 
     def _commit(
         self, outputs: list[Sent], state: AgentState, held: Mapping[bytes, bytes | None], position: int
@@ -329,9 +331,9 @@ class ChangeSession:
         ]
         try:
             offset = producer.send(records, timeout_s)[-1]
-        except AbortableProducerError as error:
+        except AbortableProducerError:
             producer.abort_transaction(timeout_s)
-            raise ReopenError(f"sending again: {error}") from error
+            raise
         clean = producer.commit_transaction(timeout_s)
         self._memory_end = offset + 1
         rows = [*held.items(), *((STATE_PREFIX + key, value) for key, value in state.written.items())]

@@ -16,7 +16,6 @@ import asyncio
 import errno
 import gc
 import logging
-import signal
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
@@ -31,11 +30,13 @@ from mode.types import ServiceT
 
 from journal.config import Settings
 from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
-from journal.kafka.control import control_topic, table_topic, wal_topic
+from journal.kafka.control import own_topics
 from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
+from streams.change_memory import memory_topic
 from streams.client_properties import aiokafka_properties
 from streams.host import JournalHost
 from streams.service import GC_THRESHOLDS
+from streams.signals import run_until_signalled
 from streams.view import GlobalView, StateLoader
 from streams.web import add_routes
 
@@ -97,8 +98,8 @@ class JournalApp(faust.App):
         def declare(function: F) -> F:
             agent = Agent(name or function.__name__, function, to, every_s, timeout_s)
             journal = self.settings.journal
-            topics = (wal_topic(journal), table_topic(journal), control_topic(journal))
-            check_agent(agent, (*self.host.operation_agents, *self.host.change_agents), topics)
+            others = (*self.host.operation_agents, *self.host.change_agents)
+            check_agent(agent, others, own_topics(journal), memory_topic(journal, ""))
             agents.append(agent)
             return function
 
@@ -165,17 +166,11 @@ def _credentials(settings: Settings) -> CredentialsT | None:
 
 
 def run_app(app: JournalApp) -> None:
-    """Run an app in this process until SIGTERM or SIGINT; raises the error that ended it before."""
+    """Run an app in this process until SIGTERM or SIGINT; raises the error that ended it before. One of them that
+    comes more than a second after the first ends the process at once: whatever it was doing is safe."""
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-
-    async def run() -> None:
-        stop = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve_app(app, stop)
-
-    asyncio.run(run())
+    run_until_signalled(lambda stop: serve_app(app, stop))
 
 
 async def serve_app(app: JournalApp, stop: asyncio.Event, started: Callable[[], Any] = lambda: None) -> None:

@@ -15,15 +15,13 @@ from typing import Any, TypeVar
 from mode import Service
 
 from journal.config import Settings
-from journal.connecting import patiently
+from journal.connecting import identity_of_copy, patiently
 from journal.errors import ConfigError, CorruptionError, TopicError
-from journal.kafka.control import table_topic
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.slots import Slot, take_slot
-from journal.replica import copy_identity
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport
 from streams.agents import Agent, AgentCalls, OperationAgents
@@ -41,6 +39,9 @@ from streams.worker import Worker
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+STANDSTILL_S = 30.0
+"""A worker with shards turns every second, but for a rebalance, and while Kafka or a disk does not answer."""
 
 
 class JournalHost(Service):
@@ -72,6 +73,9 @@ class JournalHost(Service):
         self._sources = SourceReports(self._kafka, settings)
         self._slot: Slot | None = None
         self._shell: AgentShell | None = None
+        self._served: WorkerShell | None = None
+        self._calls: AgentCalls | None = None
+        self._opening: asyncio.Task[WorkerShell | None] | None = None
         self._worker: StreamWorker | None = None
         self._operations: OperationAgents | None = None
         self._changes: ChangeAgents | None = None
@@ -82,13 +86,14 @@ class JournalHost(Service):
         """Raises TopicError, KafkaUnavailableError, LocalStorageError, ConfigError."""
         if not self._has_worker and (self.operation_agents or self.change_agents):
             raise ConfigError("an app without a worker has no shards to tell its agents of: leave worker=False out")
-        calls = AgentCalls(asyncio.get_running_loop())
+        calls = self._calls = AgentCalls(asyncio.get_running_loop())
+        opening = self._opening = asyncio.create_task(asyncio.to_thread(self._open, calls))
         try:
-            shell = await asyncio.to_thread(self._open, calls)
+            shell = await asyncio.shield(opening)
         except BaseException:
-            await asyncio.to_thread(self._close)
+            await self._close_opened(opening)
             raise
-        if shell is None or self._slot is None:
+        if shell is None or self._slot is None or self.should_stop:
             return
         worker = self._worker = StreamWorker(shell, source_settings(self.settings, self._slot.path.name))
         self.add_future(self._run(worker))
@@ -104,6 +109,12 @@ class JournalHost(Service):
     async def on_stop(self) -> None:
         if self._worker is not None:
             await self._worker.stop()
+        if self._opening is not None:
+            await self._close_opened(self._opening)
+
+    async def _close_opened(self, opening: asyncio.Task[WorkerShell | None]) -> None:
+        """A thread cannot be cancelled: what it still opens is closed behind it."""
+        await asyncio.wait([opening])
         await asyncio.to_thread(self._close)
 
     # ---- what blocks -----------------------------------------------------------------------------------------------
@@ -126,7 +137,8 @@ class JournalHost(Service):
         tell = self._operations
         worker = self._patiently(lambda: make_worker(kafka, settings, identity, slot, standby=self._standby, tell=tell))
         self._shell = AgentShell(worker, self._changes)
-        return with_trims(self._shell, kafka, settings, rows)
+        self._served = with_trims(self._shell, kafka, settings, rows)
+        return self._served
 
     def _patiently(self, start: Callable[[], T]) -> T:
         return patiently(start, given_up=lambda: self.should_stop)
@@ -150,10 +162,8 @@ class JournalHost(Service):
     def _make_changes(self, identity: Identity, slot: Slot, calls: AgentCalls, timeout_s: float) -> ChangeAgents:
         settings, kafka = self.settings, self._kafka
         cluster = kafka.cluster()
-        topic = table_topic(settings.journal)
         try:
-            table_id = cluster.describe([topic], timeout_s)[topic].topic_id
-            table = copy_identity(cluster.cluster_id(timeout_s), table_id, identity.shards, identity.journal)
+            table = identity_of_copy(cluster, settings, identity, timeout_s)
             configs = {
                 agent.name: ChangeConfig(
                     journal=settings.journal,
@@ -179,11 +189,16 @@ class JournalHost(Service):
         return ChangeAgents(self.change_agents, store, session, fenced_pause_s=settings.session_timeout_ms / 1000)
 
     def _close(self) -> None:
+        """What an agent that does not return has of the copies is in use until the process ends, and so is their
+        slot."""
+        if self._served is not None:
+            self._served.abandon()
+        done = self._shell is None or not self._shell.left
         if self._changes is not None:
-            self._changes.close()
+            done = self._changes.close() and done
         if self.view is not None:
             self.view.close()
-        if self._slot is not None:
+        if self._slot is not None and done:
             self._slot.release()
             self._slot = None
 
@@ -195,9 +210,22 @@ class JournalHost(Service):
     def stopped_shards(self) -> Mapping[int, str]:
         return {} if self._shell is None else self._shell.stopped
 
+    def waiting_shards(self) -> Mapping[int, str]:
+        return {} if self._shell is None else self._shell.waiting
+
+    def standstill(self) -> str:
+        if not self._has_worker:
+            return ""
+        if self._shell is None:
+            return "the worker is not started"
+        still_s = time.monotonic() - self._shell.turned_at
+        is_still = bool(self._shell.states) and still_s > STANDSTILL_S
+        return f"the worker has done nothing for {still_s:.0f} s" if is_still else ""
+
     def agent_troubles(self) -> list[tuple[str, int, str]]:
         runs = [] if self._changes is None else self._changes.runs()
         found = [(agent, shard, why) for agent, shard, _, why in runs if why]
+        found += [] if self._calls is None else self._calls.late()
         if self._operations is not None:
             mine = self.shard_states()
             errors = list(self._operations.errors.items())
@@ -222,13 +250,19 @@ class AgentShell(WorkerShell):
         self._worker = worker
         self._changes = changes
         self.states: Mapping[int, str] = {}
-        """As of the last tick, like `stopped`."""
+        """As of the last tick, like `stopped` and `waiting`."""
         self.stopped: Mapping[int, str] = {}
+        self.waiting: Mapping[int, str] = {}
+        self.turned_at = time.monotonic()
+        """When that was."""
+        self.left: Collection[int] = ()
+        """Shards that were held up when the worker stopped."""
 
     def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
         offsets = self._worker.assigned(shards)
         if self._changes is not None:
             self._changes.serve(shards)
+        self._look()
         return offsets
 
     def revoked(self, shards: Collection[int]) -> None:
@@ -243,9 +277,14 @@ class AgentShell(WorkerShell):
 
     def tick(self) -> float:
         wanted_s = self._worker.tick()
+        self._look()
+        return wanted_s
+
+    def _look(self) -> None:
         self.states = {shard: state.value for shard, state in self._worker.states().items()}
         self.stopped = {shard: str(error) for shard, error in self._worker.stopped().items()}
-        return wanted_s
+        self.waiting = self._worker.waiting()
+        self.turned_at = time.monotonic()
 
     def seeks(self) -> Mapping[int, int]:
         return self._worker.seeks()
@@ -260,3 +299,9 @@ class AgentShell(WorkerShell):
         if self._changes is not None:
             self._changes.serve(())
         self._worker.stop()
+        self.left = sorted(self._worker.states())
+        if self.left:
+            log.warning("shards %s are left while agents are told of them", self.left)
+
+    def abandon(self) -> None:
+        self._worker.abandon()

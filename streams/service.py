@@ -6,20 +6,22 @@ import gc
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
+from journal.beside import InBackground
 from journal.config import Settings
-from journal.connecting import patiently
-from journal.kafka.control import table_topic, wal_topic, worker_group
+from journal.connecting import identity_of_copy, patiently
+from journal.kafka.control import wal_topic, worker_group
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.slots import Slot, take_slot
-from journal.replica import Replica, copy_identity
+from journal.replica import Replica
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity
-from streams.agents import OperationAgents
-from streams.app import run_worker
+from streams.agents import OperationAgents, in_daemon_thread
+from streams.app import WorkerShell, run_worker
 from streams.client_properties import aiokafka_properties
 from streams.divert.diverter import Diverter
 from streams.divert.targets import Sizes
@@ -56,6 +58,7 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
     timeout_s = settings.request_timeout_ms / 1000
     rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
     slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
+    shell: WorkerShell | None = None
     try:
         identity = rows.require_identity(settings.journal)
         log.info(
@@ -63,9 +66,12 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
             *(settings.node, settings.journal, identity.shards, settings.bootstrap_servers, slot.path),
         )
         worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=standby))
-        run_worker(with_trims(worker, kafka, settings, rows), source_settings(settings, slot.path.name))
+        shell = with_trims(worker, kafka, settings, rows)
+        run_worker(shell, source_settings(settings, slot.path.name))
         log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
+        if shell is not None:
+            shell.abandon()
         slot.release()
 
 
@@ -83,9 +89,8 @@ def make_worker(
     Raises TopicError for a route whose topic cannot be, ConfigError.
     """
     timeout_s = settings.request_timeout_ms / 1000
-    cluster = kafka.cluster()
-    topic = table_topic(settings.journal)
-    topic_id = cluster.describe([topic], timeout_s)[topic].topic_id
+    with closing(kafka.cluster()) as cluster:
+        copied = identity_of_copy(cluster, settings, identity, timeout_s)
     limits = settings.limits
     divert = None
     if settings.routing.routes:
@@ -95,7 +100,7 @@ def make_worker(
         journal=settings.journal,
         journal_uuid=identity.journal,
         shards=identity.shards,
-        copy_identity=copy_identity(cluster.cluster_id(timeout_s), topic_id, identity.shards, identity.journal),
+        copy_identity=copied,
         checkpoint_interval_s=settings.checkpoint_interval_ms / 1000,
         checkpoint_bytes_max=limits.checkpoint_bytes_max,
         updates_row_bytes_max=limits.updates_row_bytes_max,
@@ -110,6 +115,10 @@ def make_worker(
     def store(shard: int) -> LocalStore:
         return open_copy(slot.path / f"shard-{shard}")
 
+    checkpointing: InBackground = in_daemon_thread
+    if tell is None:
+        checkpointing = ThreadPoolExecutor(CHECKPOINTS_AT_ONCE, thread_name_prefix="worker-checkpoint").submit
+
     def replica(shard: int, copy: LocalStore) -> Replica:
         return shard_replica(shard, config, kafka, copy, clock=time.monotonic, wall_ms=wall_ms)
 
@@ -120,8 +129,9 @@ def make_worker(
         clock=time.monotonic,
         wall_ms=wall_ms,
         fenced_pause_s=settings.session_timeout_ms / 1000,
-        checkpointing=ThreadPoolExecutor(CHECKPOINTS_AT_ONCE, thread_name_prefix="worker-checkpoint").submit,
+        checkpointing=checkpointing,
         recovering=ThreadPoolExecutor(RECOVERIES_AT_ONCE, thread_name_prefix="worker-recovery").submit,
+        opening=ThreadPoolExecutor(RECOVERIES_AT_ONCE, thread_name_prefix="worker-opening").submit,
         standby=StandbyCopies(store, replica, timeout_s) if standby else None,
     )
 

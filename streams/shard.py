@@ -8,8 +8,9 @@ cannot mean (garbage, a gap) stops the shard, with everything before it checkpoi
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
+from functools import partial
 from itertools import chain
 
 from journal.engine import Change, Fold
@@ -36,7 +37,7 @@ from journal.local.ports import LocalStore
 from journal.replica import note_checkpoint
 from journal.v1.journal_pb2 import MARKER, Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame
-from streams.agents import FrameFacts
+from streams.agents import AGENT_RETRY_S, FrameFacts
 from streams.divert.counts import Checkpointed
 from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
 from streams.shard_config import ShardConfig
@@ -52,9 +53,6 @@ UNREADABLE_RETRY_S = 10.0
 
 FAILURES_ALONE = 2
 """So many checkpoints of one group must have failed before that is said: one may meet what anything may."""
-
-AGENT_RETRY_S = 1.0
-"""How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
 
 
 class ShardState(Enum):
@@ -105,6 +103,8 @@ class ShardWorker:
         self._frames: dict[int, FrameFacts] = {}
         """Of the frames gathered, for agents."""
         self._agent_raised_at: float | None = None
+        self._alone_to = -1
+        """Up to this WAL offset agents are told of one group a checkpoint: one failed at more, or took too long."""
         self._outgoing = None if config.divert is None else config.divert.outgoing(shard)
         self._failures = 0
         """Of checkpoints, in a row. After one the next asks for the fate of every record, to learn what is refused;
@@ -118,6 +118,8 @@ class ShardWorker:
         self._not_beyond: tuple[int, RouteStopError] | None = None
         """The WAL offset up to which frames are applied, because of what stops the shard then."""
         self._retry_at: float | None = None
+        self._stopping: Callable[[], None] | None = None
+        """Stops the shard, when what was gathered before is checkpointed; till then nothing more is applied."""
 
     def _become(self, state: ShardState) -> None:
         if state is not self.state and state not in _NEXT[self.state]:
@@ -174,6 +176,7 @@ class ShardWorker:
         self._committed = mark.offset
         self._clear_gathered()
         self._bad_frame_at = None
+        self._stopping = None
         self._go_on()
         self._become(ShardState.RUNNING)
         return mark.offset + 1
@@ -199,7 +202,7 @@ class ShardWorker:
         If a checkpoint takes no more, it is due, and the rest must come again: the offset from which on.
         """
         fold = self._fold
-        if self.state is not ShardState.RUNNING or fold is None:
+        if self.state is not ShardState.RUNNING or fold is None or self._stopping is not None:
             return None
         for offset, timestamp, value in records:
             if offset <= fold.mark.offset:
@@ -207,12 +210,12 @@ class ShardWorker:
             if fold.at_group_boundary and self._is_full(fold):
                 return offset
             if self._not_beyond is not None and offset > self._not_beyond[0]:
-                self._stop_for_route(self._not_beyond[1])
+                self._stop_behind_checkpoint(partial(self._stop_for_route, self._not_beyond[1]))
                 return None
             try:
                 self._apply(fold, offset, timestamp, value)
             except CorruptionError as error:
-                self._stop_at(offset, error)
+                self._stop_behind_checkpoint(partial(self._stop_at, offset, error))
                 return None
             except LocalDamageError as error:
                 self._note_damage(error)
@@ -224,7 +227,7 @@ class ShardWorker:
 
     def _is_full(self, fold: Fold) -> bool:
         """What outcomes settle counts too: a few bytes of frames may settle more than a checkpoint takes."""
-        if self._failures > 1 and self._group_ends:
+        if self._group_ends and (self._failures > 1 or self._group_ends[0] <= self._alone_to):
             return True
         return self._gathered_bytes + fold.settled_bytes >= self._config.checkpoint_bytes_max
 
@@ -258,12 +261,14 @@ class ShardWorker:
         )
         fold.skip(row, timestamp, frame)
 
+    def _stop_behind_checkpoint(self, stop: Callable[[], None]) -> None:
+        """Stop once what came before is checkpointed, which is due now; at once if nothing did that can be."""
+        if self.due_in() is None:
+            stop()
+        else:
+            self._stopping = stop
+
     def _stop_at(self, offset: int, error: CorruptionError) -> None:
-        """Checkpoint what came before `offset`, and stop."""
-        if self._fold is not None and self._fold.at_group_boundary and self._gathered_since is not None:
-            self._checkpoint()
-        if self.state is not ShardState.RUNNING:
-            return
         self._bad_frame_at = offset
         topic = wal_topic(self._config.journal)
         self.stop_for(type(error)(error.reason, topic=topic, partition=self.shard, offset=offset))
@@ -271,21 +276,18 @@ class ShardWorker:
         log.error("look at the record, then: kafka-journal repair skip -j %s %d %d", name, self.shard, offset)
 
     def _stop_for_route(self, error: RouteStopError) -> None:
-        """What came before the group of the frame that stops the shard is applied: checkpoint it, and stop."""
-        if self._gathered_since is not None:
-            self._checkpoint()
-        if self.state is not ShardState.RUNNING:
-            return
+        """What came before the group of the frame that stops the shard is applied."""
         self._retry_at = self._clock() + ROUTE_RETRY_S if error.retried else None
         self.stop_for(error)
 
     def stop_unreadable(self, error: CorruptionError) -> None:
-        """Checkpoint what could be read, and stop for a while."""
-        if self._fold is not None and self._fold.at_group_boundary and self._gathered_since is not None:
-            self._checkpoint()
+        """Stop for a while, once what could be read is checkpointed."""
         if self.state is ShardState.RUNNING:
-            self._retry_at = self._clock() + UNREADABLE_RETRY_S
-            self.stop_for(error)
+            self._stop_behind_checkpoint(partial(self._stop_for_a_while, error))
+
+    def _stop_for_a_while(self, error: CorruptionError) -> None:
+        self._retry_at = self._clock() + UNREADABLE_RETRY_S
+        self.stop_for(error)
 
     def stop_for(self, error: CorruptionError | RouteStopError) -> None:
         """Apply nothing more until an operator has mended what `error` says."""
@@ -326,7 +328,7 @@ class ShardWorker:
             return None
         if not self._fold.at_group_boundary:
             return None
-        if self._cut_off or self._is_full(self._fold):
+        if self._cut_off or self._stopping is not None or self._is_full(self._fold):
             return 0.0
         return max(0.0, self._gathered_since + self._config.checkpoint_interval_s - self._clock())
 
@@ -336,6 +338,9 @@ class ShardWorker:
         if due is None or (due > 0 and not now):
             return self.state is not ShardState.RECOVERING
         self._checkpoint()
+        stop, self._stopping = self._stopping, None
+        if stop is not None and self.state is ShardState.RUNNING:
+            stop()
         return self.state is not ShardState.RECOVERING
 
     def _checkpoint(self) -> None:
@@ -366,7 +371,7 @@ class ShardWorker:
             return
         except AgentError as error:
             log.error("shard %d: no checkpoint: %s", self.shard, error, exc_info=error)
-            self._agent_raised_at = self._clock()
+            self._agent_raised_at, self._alone_to = self._clock(), fold.mark.offset
             self._become(ShardState.RECOVERING)
             return
         except OperatingError as error:
@@ -490,6 +495,8 @@ class ShardWorker:
         self._become(ShardState.RELEASED)
         if self._config.divert is not None:
             self._config.divert.forget(self.shard)
+        if self._config.tell is not None:
+            self._config.tell.forget(self.shard)
         self._drop_producer()
         self._store.close()
 

@@ -124,6 +124,11 @@ class TrimmingShell(WorkerShell):
         self._shell.stop()
         self._thread.shutdown()
 
+    def abandon(self) -> None:
+        self._stop.set()
+        self._shell.abandon()
+        self._thread.shutdown()
+
     def _run(self, stop: threading.Event) -> None:
         try:
             count = self._trim(stop)

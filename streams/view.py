@@ -170,6 +170,8 @@ class GlobalView:
     def seen(self, marks: Mapping[int, Mark]) -> None:
         """As `Watch`: between two polls, so that the state is brought to where the copy stands, and asked."""
         self._marks = dict(marks)
+        if self._following is not None and not self._following.warm:
+            self._sorted = None  # or the state of before would stay in memory beside the next one
         while True:
             try:
                 question = self._questions.get_nowait()
@@ -208,7 +210,7 @@ class GlobalView:
         following.warm_up(tables.replica)
         loader: Any = following.loader
         if not following.warm or loader is None:
-            raise DeadlineError(f"the view is not ready: {self.fitness().why_not}")
+            raise DeadlineError(f"the view is not ready: {self.fitness().why_not or 'its copy is being built'}")
         state: QueueState = loader.loaded.state
         if state is not self._sorted:
             state.sort_lines()

@@ -30,6 +30,9 @@ T = TypeVar("T")
 
 METRICS_TYPE = "text/plain; version=0.0.4"
 
+LIMIT_DIGITS_MAX = 9
+"""Of a number that somebody asks for."""
+
 Answer = tuple[int, Any]
 """Status, and what is sent as JSON."""
 
@@ -45,6 +48,12 @@ class Watched(Protocol):
 
     def stopped_shards(self) -> Mapping[int, str]:
         """And what those that stopped are stopped by."""
+
+    def waiting_shards(self) -> Mapping[int, str]:
+        """And what those wait for that cannot be recovered now."""
+
+    def standstill(self) -> str:
+        """Why the worker does nothing at all: it starts, or is stuck. Empty while it runs, and without a worker."""
 
     def agent_troubles(self) -> list[tuple[str, int, str]]:
         """Agent, shard, and what is in its way."""
@@ -83,8 +92,8 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
     @page("/queues/{name:.+}")
     async def one_queue(web: View, request: Request, name: str) -> Response:
         limit = request.query.get("limit", "100")
-        if not limit.isdigit():
-            return web.json({"error": f"limit={limit} is no number"}, status=400)
+        if not (limit.isascii() and limit.isdigit() and len(limit) <= LIMIT_DIGITS_MAX):
+            return web.json({"error": f"limit={limit} is no number of messages"}, status=400)
         return await _answer(web, lambda: _queue_with_messages(view, name, int(limit)))
 
     @page("/transactions")
@@ -157,11 +166,15 @@ def transaction_json(found: TransactionView) -> dict[str, Any]:
 
 
 def health_of(view: GlobalView | None, watched: Watched) -> Answer:
-    """200 if the view follows, no shard is stopped, and no agent has something in its way; else 503."""
-    stopped, troubles = watched.stopped_shards(), watched.agent_troubles()
+    """200 if the worker runs, no shard is stopped or waits, no agent has something in its way, and the view follows;
+    else 503."""
+    standstill, stopped, waiting = watched.standstill(), watched.stopped_shards(), watched.waiting_shards()
+    troubles = watched.agent_troubles()
     body: dict[str, Any] = {
         "shards": {str(shard): state for shard, state in sorted(watched.shard_states().items())},
         "stopped": {str(shard): why for shard, why in sorted(stopped.items())},
+        "waiting": {str(shard): why for shard, why in sorted(waiting.items())},
+        "standstill": standstill or None,
         "agents": [{"agent": agent, "shard": shard, "error": why} for agent, shard, why in troubles],
     }
     fit = True
@@ -169,7 +182,7 @@ def health_of(view: GlobalView | None, watched: Watched) -> Answer:
         fitness = view.fitness()
         fit = fitness.fit
         body["view"] = {"fit": fit, "why_not": fitness.why_not or None, "lag_seconds": fitness.lag_ms / 1000}
-    healthy = fit and not stopped and not troubles
+    healthy = fit and not (standstill or stopped or waiting or troubles)
     return (200 if healthy else 503), {"healthy": healthy, **body}
 
 
@@ -206,7 +219,7 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
         "agent_shards_failing",
         "gauge",
         "Shards in which an agent has something in its way.",
-        [({"agent": agent}, count) for agent, count in _counted(watched.agent_troubles()).items()],
+        [({"agent": agent}, count) for agent, count in _failing(watched).items()],
     )
     if diverts := watched.diverts():
         yield from _divert_metrics(diverts)
@@ -255,15 +268,17 @@ def _divert_metrics(diverts: Mapping[int, DivertStatus]) -> Iterable[str]:
     )
 
 
-def _counted(troubles: Iterable[tuple[str, int, str]]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for agent, _, _ in troubles:
+def _failing(watched: Watched) -> dict[str, int]:
+    """By agent, in how many shards."""
+    counts = dict.fromkeys(watched.tellings(), 0)
+    for agent, _ in {(agent, shard) for agent, shard, _ in watched.agent_troubles()}:
         counts[agent] = counts.get(agent, 0) + 1
     return counts
 
 
 def _view_metrics(view: GlobalView) -> Iterable[str]:
-    fitness, marks = view.fitness(), view.marks()
+    """Of a shard whose copy is being built nothing is known: a count that fell to 0 meanwhile would jump back."""
+    fitness, marks = view.fitness(), {shard: mark for shard, mark in view.marks().items() if mark.offset >= 0}
     yield from _metric("view_up", "gauge", "1 while the view follows the tables.", [({}, float(fitness.fit))])
     yield from _metric("view_lag_seconds", "gauge", "How far the view is behind.", [({}, fitness.lag_ms / 1000)])
     for name, kind, about, value in _SHARD_METRICS:

@@ -21,13 +21,14 @@ from concurrent.futures import Future, wait
 from functools import partial
 
 from journal.beside import InBackground, at_once
-from journal.errors import ClosedError, CorruptionError, OperatingError
-from journal.kafka.control import read_control
+from journal.errors import ClosedError, CorruptionError, JournalError, OperatingError
 from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
-from journal.v1.journal_pb2 import DivertStatus, SkipRequest
+from journal.v1.journal_pb2 import DivertStatus
+from streams.agents import AGENTS_END_S
 from streams.shard import ShardState, ShardWorker
 from streams.shard_config import ShardConfig
+from streams.skips import ShardSkips, read_skips
 from streams.standby import StandbyCopies
 
 log = logging.getLogger(__name__)
@@ -41,6 +42,10 @@ RECOVERING_TICK_S = 0.01
 REVOKE_WAIT_S = 2.0
 """The last checkpoints before a rebalance may take so long: until all members have joined again, no shard moves. One
 that ends later is refused by the broker, if its shard is another's by then."""
+
+CHECKPOINT_WAIT_S = 1.0
+"""So long new frames of a shard wait for a checkpoint of which agents are told, and with them all that this worker
+does. Then they are left out, and read again when it is over: an agent may never return."""
 
 STANDBY_AFTER_S = 2.0
 """Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
@@ -60,11 +65,13 @@ class Worker:
         fenced_pause_s: float,
         checkpointing: InBackground = at_once,
         recovering: InBackground = at_once,
+        opening: InBackground = at_once,
         standby: StandbyCopies | None = None,
     ) -> None:
         """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked.
 
-        `standby` keeps copies of the shards that are not this worker's.
+        `opening` is waited for, so it must not be where recoveries take their turns. `standby` keeps copies of the
+        shards that are not this worker's.
         """
         self._config = config
         self._kafka = kafka
@@ -74,6 +81,7 @@ class Worker:
         self._fenced_pause_s = fenced_pause_s
         self._checkpointing = checkpointing
         self._recovering = recovering
+        self._opening = opening
         self._standby = standby
         self._moved_at = clock()
         self._shards: dict[int, ShardWorker] = {}
@@ -83,7 +91,10 @@ class Worker:
         self._kept: dict[int, int] = {}
         """Mine again without a recovery, and committed up to here: another may have had them meanwhile."""
         self._checkpoints: dict[int, Future[bool]] = {}
-        self._recoveries: dict[int, Future[int | None]] = {}
+        self._recoveries: dict[int, Future[int | JournalError]] = {}
+        self._late: set[int] = set()
+        """Frames of these were left out, because of the checkpoint that is under way."""
+        self._waiting: dict[int, str] = {}
         self._released: dict[int, int] = {}
         self._seeks: dict[int, int] = {}
         self._retry_at: dict[int, float] = {}
@@ -98,6 +109,8 @@ class Worker:
         """
         self._moved_at = self._clock()
         self._mine, self._revoked = set(shards), set()
+        self._late.clear()
+        self._drop_recoveries(self._recoveries.keys() - self._mine)
         self._kept = {number: shard.committed for number, shard in self._shards.items() if number in self._mine}
         self._open(sorted(self._mine - self._shards.keys()))
         recovering = [self._resume(self._shards[number]) for number in sorted(self._mine)]
@@ -107,7 +120,7 @@ class Worker:
         return self.seeks()
 
     def _open(self, numbers: Sequence[int]) -> None:
-        opening = [self._recovering(partial(self._open_store, number)) for number in numbers]
+        opening = [self._opening(partial(self._open_store, number)) for number in numbers]
         for number, store in zip(numbers, opening, strict=True):
             self._released.pop(number, None)
             self._shards[number] = ShardWorker(
@@ -137,6 +150,7 @@ class Worker:
             self._mine.discard(number)
             self._seeks.pop(number, None)
             self._retry_at.pop(number, None)
+            self._waiting.pop(number, None)
             shard = self._shards.get(number)
             if shard is None:
                 continue
@@ -159,10 +173,11 @@ class Worker:
             del self._shards[number]
 
     def stop(self) -> None:
-        """A clean end: checkpoint at once, so that the next owner replays nothing."""
+        """A clean end: checkpoint at once, so that the next owner replays nothing. A shard that an agent holds up is
+        left as it is; `states` still names it."""
         self.revoked(list(self._shards))
         self._revoked.clear()
-        wait(self._checkpoints.values())
+        wait(self._checkpoints.values(), None if self._config.tell is None else AGENTS_END_S)
         self._give_up_recoveries()
         if self._config.divert is not None:
             self._config.divert.close()
@@ -170,13 +185,22 @@ class Worker:
         if self._standby is not None:
             self._standby.close()
 
+    def abandon(self) -> None:
+        """The end behind an error: what goes on by itself ends. Shards are left as they are."""
+        self._give_up_recoveries()
+
     def _give_up_recoveries(self) -> None:
         """Those that have not begun are dropped, and the others end early."""
-        for number in list(self._recoveries):
+        for number in self._recoveries:
             self._shards[number].give_up()
+        self._drop_recoveries(list(self._recoveries))
+        wait(self._recoveries.values())
+
+    def _drop_recoveries(self, numbers: Collection[int]) -> None:
+        """Of these, those that have not begun: they would fence whoever has the shards by then."""
+        for number in numbers:
             if self._recoveries[number].cancel():
                 del self._recoveries[number]
-        wait(self._recoveries.values())
 
     # ---- what there is to do ---------------------------------------------------------------------------------------
 
@@ -203,7 +227,11 @@ class Worker:
 
     def _is_read(self, number: int) -> bool:
         """Whether a shard is read on from where it was, once its checkpoint is over."""
-        if number not in self._mine or number in self._recoveries:
+        if number not in self._mine or number in self._recoveries or number in self._late:
+            return False
+        under_way = self._checkpoints.get(number)
+        if under_way is not None and self._config.tell is not None and wait([under_way], CHECKPOINT_WAIT_S).not_done:
+            self._late.add(number)
             return False
         self._finish_checkpoint(self._shards[number])
         return not (number in self._seeks or number in self._retry_at or number in self._recoveries)
@@ -231,7 +259,7 @@ class Worker:
         self._release()
         if self._config.divert is not None:
             self._config.divert.tick()
-        return min(wanted, RECOVERING_TICK_S) if self._recoveries else wanted
+        return min(wanted, RECOVERING_TICK_S) if self._recoveries or self._late else wanted
 
     def seeks(self) -> dict[int, int]:
         """Shards that must be read from another offset than the next, once each. Read nothing else of them before."""
@@ -250,6 +278,10 @@ class Worker:
         """Shards that stopped at what cannot be applied or sent, and why; also while they try again."""
         return {shard.shard: shard.stopped_by for shard in self._shards.values() if shard.stopped_by is not None}
 
+    def waiting(self) -> dict[int, str]:
+        """Shards that cannot be recovered now, and why."""
+        return dict(self._waiting)
+
     def diverts(self) -> Mapping[int, DivertStatus]:
         """What the routes did, by shard. Thread-safe."""
         return {} if self._config.divert is None else self._config.divert.statuses()
@@ -267,7 +299,7 @@ class Worker:
             self._checkpoints[shard.shard] = self._checkpointing(shard.checkpoint_if_due)
             self._is_idle(shard)
         else:
-            self._settle(shard, shard.checkpoint_if_due())
+            self._settle(shard, shard.state is not ShardState.RECOVERING)
 
     def _is_busy(self, number: int) -> bool:
         return number in self._checkpoints or number in self._recoveries
@@ -283,9 +315,15 @@ class Worker:
 
     def _finish_checkpoint(self, shard: ShardWorker) -> None:
         """Wait for the shard's checkpoint, if one is under way."""
-        future = self._checkpoints.pop(shard.shard, None)
-        if future is not None:
-            self._settle(shard, future.result())
+        number = shard.shard
+        future = self._checkpoints.pop(number, None)
+        if future is None:
+            return
+        self._settle(shard, future.result())
+        if number in self._late:
+            self._late.discard(number)
+            if number in self._mine and number not in self._recoveries and shard.next_offset is not None:
+                self._seeks[number] = shard.next_offset
 
     def _settle(self, shard: ShardWorker, done: bool) -> None:
         """Do what the end of a checkpoint asks for. A shard that is not mine now waits for `assigned`."""
@@ -309,44 +347,44 @@ class Worker:
 
     def _finish_recovery(self, shard: ShardWorker) -> None:
         number = shard.shard
-        offset = self._recoveries.pop(number).result()
+        found = self._recoveries.pop(number).result()
+        self._waiting.pop(number, None)
         if number not in self._mine:
             return
         if number in self._kept:
             self._kept[number] = shard.committed
-        if offset is not None:
-            self._seeks[number] = offset
+        if isinstance(found, int):
+            self._seeks[number] = found
         elif shard.state is not ShardState.STOPPED:
+            self._waiting[number] = str(found)
             self._retry_at[number] = self._clock() + IDLE_TICK_S
 
     def _read_skips(self) -> None:
         self._skips_read_at = self._clock()
         try:
-            rows = read_control(self._kafka, self._config.journal, self._clock, self._config.request_timeout_s)
+            skips = read_skips(self._kafka, self._config.journal, self._clock, self._config.request_timeout_s)
         except OperatingError as error:
             log.warning("skip requests cannot be read yet: %s", error)
             return
-        by_shard: dict[int, dict[int, SkipRequest]] = {}
-        for (number, offset), request in rows.skips.items():
-            by_shard.setdefault(number, {})[offset] = request
-        passes: dict[int, set[int]] = {}
-        for number, offset in rows.route_skips:
-            passes.setdefault(number, set()).add(offset)
         for number in sorted(self._mine):
             shard = self._shards[number]
+            if number in self._checkpoints and not self._checkpoints[number].done():
+                continue  # it does not stand still; if it stops, they are read again
             self._finish_checkpoint(shard)
-            if shard.allow_skips(by_shard.get(number, {}), passes.get(number, ())) and number not in self._recoveries:
+            if shard.allow_skips(*skips.get(number, ShardSkips({}, set()))) and number not in self._recoveries:
                 self._recover(shard)
 
 
-def _recovered(shard: ShardWorker) -> int | None:
-    """Recover: the WAL offset to read from, or None if that cannot be done now, or not before it is mended."""
+def _recovered(shard: ShardWorker) -> int | JournalError:
+    """Recover: the WAL offset to read from, or why that cannot be done now, or not before it is mended."""
     try:
         return shard.recover()
     except OperatingError as error:
         log.warning("shard %d cannot be recovered yet: %s", shard.shard, error)
+        return error
     except CorruptionError as error:
         shard.stop_for(error)
+        return error
     except ClosedError as error:
         log.info("%s", error)
-    return None
+        return error

@@ -9,7 +9,7 @@ What the agent knows is its state, which is in Kafka, written with the alerts th
 none is sent twice, and none is missing, for a reader of committed records. Keys, of which Q and M are record ids:
 
     n Q             a queue's name
-    w Q SENT M      a message that waits in it: the first of these is the oldest
+    w Q SINCE M     a message that waits in it, since it was sent or, if later, due: the first of these is the oldest
     a n Q           an alert of that name was sent and is not over
 """
 
@@ -35,12 +35,13 @@ WAITING_KEY = struct.Struct(">cqqq")
 
 
 def waiting_keys(record: LiveRecord | None) -> list[bytes]:
-    """Where a message waits, as keys of the state; nowhere if it is none."""
+    """Where a message waits, as keys of the state; nowhere if it is none, or does not say since when."""
     if record is None or record.kind != MESSAGE:
         return []
     facts = message_facts(record.data)
     references = living_references(record.updates, facts.due)
-    return [WAITING_KEY.pack(b"w", reference.queue, facts.timestamp, record.id) for reference in references]
+    since = {reference.queue: max(facts.timestamp, reference.due) for reference in references}
+    return [WAITING_KEY.pack(b"w", queue, since_ms, record.id) for queue, since_ms in since.items() if since_ms]
 
 
 def note(change: RecordChange, changes: Changes) -> None:
@@ -58,11 +59,11 @@ def note(change: RecordChange, changes: Changes) -> None:
 
 
 def oldest(queue: int, changes: Changes) -> tuple[int, int]:
-    """When the queue's oldest message was sent, and its id; 0 if there is none."""
+    """Since when the queue's oldest message waits, and its id; 0 if there is none."""
     for key, _ in changes.state.scan(QUEUE_KEY.pack(b"w", queue)):
-        _, _, sent_ms, message = WAITING_KEY.unpack(key)
+        _, _, since_ms, message = WAITING_KEY.unpack(key)
         if key in waiting_keys(changes.record(message)):
-            return sent_ms, message
+            return since_ms, message
         changes.state.delete(key)  # gone while this agent was away for so long that nobody knows what it was
     return 0, 0
 
@@ -77,12 +78,12 @@ def make_alerts(to: str, after_s: float, look_every_s: float, **options: object)
             note(change, changes)
         for key, name in changes.state.scan(b"n"):
             _, queue = QUEUE_KEY.unpack(key)
-            sent_ms, message = oldest(queue, changes)
-            late = message != 0 and changes.now_ms - sent_ms > after_s * 1000
+            since_ms, message = oldest(queue, changes)
+            late = message != 0 and changes.now_ms - since_ms > after_s * 1000
             said = changes.state.get(b"a" + key)
             if late and said is None:
                 changes.state.put(b"a" + key, name)
-                yield name.decode(), json.dumps({"alert": "late", "message": message, "sent_ms": sent_ms})
+                yield name.decode(), json.dumps({"alert": "late", "message": message, "since_ms": since_ms})
             elif said is not None and not late:
                 changes.state.delete(b"a" + key)
                 yield name.decode(), json.dumps({"alert": "over"})

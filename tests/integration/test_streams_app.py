@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,12 @@ import pytest
 from journal.config import load_settings
 from journal.errors import ConfigError, KafkaUnavailableError, QueueMissingError, TopicError, WebPortError
 from journal.journal import BlockingJournal
+from journal.local.slots import hold
 from journal.store.model import Message, QueueConfig
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from loaders.queues import QueueLoader
 from streams.agents import Told
-from streams.factory import make_app
+from streams.factory import make_app, serve_app
 from tests.support.in_process import made_journal
 from tests.support.stream_apps import (
     active_store,
@@ -176,6 +179,27 @@ def test_an_agent_that_raises_holds_up_its_shard_alone_and_is_told_again(bootstr
         wait_until(lambda: journal.read(poison) == b"poison")
         wait_until(lambda: fetch(port, "/health")[0] == 200)
     assert committed_records(bootstrap, seen) == [(b"", b"healthy"), (b"", b"poison")]
+
+
+def test_a_service_that_is_stopped_while_it_starts_leaves_nothing_behind(bootstrap: str, tmp_path: Path) -> None:
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    before, slot_path = set(threading.enumerate()), settings.directory / settings.journal / "service-0"
+
+    async def stopped_early() -> None:
+        stop = asyncio.Event()
+        serving = asyncio.create_task(serve_app(make_app(settings, view=QueueLoader, web_port=free_port()), stop))
+        while not slot_path.exists() and not serving.done():
+            await asyncio.sleep(0.001)
+        stop.set()
+        await serving
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    asyncio.run(stopped_early())
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert "kafka-journal-replica" not in left
+    slot = hold(slot_path)
+    assert slot is not None
+    slot.release()
 
 
 def test_a_topic_that_is_not_there_a_taken_port_and_agents_that_cannot_be_are_refused(

@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
 
 from journal.errors import CorruptionError, GapError
-from streams.batches import ShardBatches
+from streams.batches import TRIES, ShardBatches
 
 TOPIC = "j.wal"
 FETCHED = 10
@@ -61,6 +61,24 @@ class FetchingClient:
         return drained
 
 
+class LateClient(FetchingClient):
+    """Whose broker takes long over what is asked for once more."""
+
+    def __init__(self, ends: Mapping[int, int], damaged: Mapping[int, int]) -> None:
+        super().__init__(ends, damaged)
+        self._late_until = 0
+        self.is_slow = lambda shard: self.asked < self._late_until
+
+    async def getmany(
+        self, *places: TopicPartition, timeout_ms: int, max_records: int | None = None
+    ) -> dict[TopicPartition, list[Got]]:
+        try:
+            return await super().getmany(*places, timeout_ms=timeout_ms, max_records=max_records)
+        except CorruptRecordException:
+            self._late_until = self.asked + TRIES // 2
+            raise
+
+
 def read(client: FetchingClient, shards: Sequence[int], fetches: int) -> tuple[dict[int, list[int]], CorruptionError]:
     """Offsets by shard, until one cannot be read on, and why."""
     batches = ShardBatches(client, TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
@@ -74,6 +92,25 @@ def read(client: FetchingClient, shards: Sequence[int], fetches: int) -> tuple[d
         for shard, records in found.items():
             offsets[shard] += [offset for offset, _, _ in records]
     raise AssertionError(f"nothing is damaged: {offsets}")
+
+
+def read_on(batches: ShardBatches, shards: Sequence[int], fetches: int) -> dict[int, int]:
+    """How many records of each shard come with so many fetches."""
+    counts = dict.fromkeys(shards, 0)
+    for _ in range(fetches):
+        for shard, records in asyncio.run(batches.fetch(shards, 0)).items():
+            counts[shard] += len(records)
+    return counts
+
+
+def suspicious(client: FetchingClient, fetches: int) -> ShardBatches:
+    """Has read its client's shards from their beginning, up to where damage was met; then all of them are whole."""
+    batches = ShardBatches(client, TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
+    batches.seek(dict.fromkeys(client.ends, 0))
+    for _ in range(fetches):
+        assert asyncio.run(batches.fetch(tuple(client.ends), 0)) == {}
+    client.damaged.clear()
+    return batches
 
 
 @pytest.mark.parametrize("at", [0, 1, 7, 15])
@@ -112,6 +149,61 @@ def test_a_batch_that_was_damaged_on_its_way_only_is_read_as_all_others() -> Non
     client.damaged.clear()
     sizes = [len(asyncio.run(batches.fetch((0,), 0))[0]) for _ in range(30)]
     assert sizes == [1] * (2 * FETCHED) + [FETCHED] * 10
+
+
+def test_shards_with_nothing_new_do_not_keep_the_others_from_being_read_once_the_damage_is_gone() -> None:
+    client = FetchingClient({0: 2000, 1: 0, 2: 0, 3: 2000}, {0: 5})
+    batches = suspicious(client, 1)
+    read_of = read_on(batches, (0, 1, 2, 3), 20)
+    assert min(read_of[0], read_of[3]) >= 50
+    read_on(batches, (0, 1, 2, 3), 2 * TRIES)
+    client.ends |= {1: 10, 2: 10}
+    assert read_on(batches, (0, 1, 2, 3), 1) == {0: 10, 1: 10, 2: 10, 3: 10}
+
+
+def test_a_shard_that_has_nothing_behind_its_damage_does_not_keep_the_others_from_being_read_once_that_is_gone() -> (
+    None
+):
+    client = FetchingClient({0: 8, 1: 2000, 2: 0}, {0: 5})
+    batches = suspicious(client, 2)
+    read_of = read_on(batches, (0, 1, 2), 20)
+    assert read_of[0] == 8
+    assert read_of[1] >= 50
+    read_on(batches, (0, 1, 2), 2 * TRIES)
+    client.ends |= {0: 18, 2: 10}
+    assert read_on(batches, (0, 1, 2), 1) == {0: 10, 1: 10, 2: 10}
+
+
+@pytest.mark.parametrize("count", [1, 2, 2 * TRIES])
+def test_damage_is_found_though_answers_are_always_late_and_all_other_shards_have_nothing(count: int) -> None:
+    last = count - 1
+    client = LateClient(dict.fromkeys(range(count), 0) | {last: 30}, {last: 5})
+    offsets, error = read(client, range(count), 10 * TRIES)
+    assert (error.partition, error.offset, offsets[last]) == (last, 5, list(range(5)))
+
+
+def test_the_others_are_read_in_turn_with_one_that_is_read_record_by_record() -> None:
+    client = FetchingClient({0: 30, 1: 1000}, {0: 9})
+    offsets, error = read(client, (0, 1), 30)
+    assert (error.partition, error.offset, offsets[0]) == (0, 9, list(range(9)))
+    assert len(offsets[1]) >= 9 * FETCHED
+
+
+def test_two_shards_that_are_damaged_at_once_are_both_found_and_a_third_goes_on() -> None:
+    client = FetchingClient({0: 30, 1: 30, 2: 1000}, {0: 9, 1: 4})
+    batches = ShardBatches(client, TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
+    batches.seek(dict.fromkeys(client.ends, 0))
+    shards, offsets = [0, 1, 2], dict[int, list[int]]({0: [], 1: [], 2: []})
+    found: dict[int | None, int | None] = {}
+    for _ in range(150):
+        try:
+            for shard, records in asyncio.run(batches.fetch(shards, 0)).items():
+                offsets[shard] += [offset for offset, _, _ in records]
+        except CorruptionError as error:
+            found[error.partition] = error.offset
+            shards = [shard for shard in shards if shard != error.partition]
+    assert found == {0: 9, 1: 4}
+    assert offsets == {0: list(range(9)), 1: list(range(4)), 2: list(range(1000))}
 
 
 def test_a_shard_that_was_given_back_is_suspected_no_more() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 import pytest
 
 from journal.errors import AgentError, LocalDamageError, OperatingError, RowError
-from journal.kafka.ports import FatalProducerError, Kafka
+from journal.kafka.ports import AbortableProducerError, FatalProducerError, Kafka, Sent
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import position_bytes
@@ -22,6 +22,7 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
 
 JOURNAL = "j"
@@ -284,6 +285,58 @@ def test_an_agent_that_raises_leaves_no_trace_and_is_told_the_same_again() -> No
     assert tellings == [[(1, True), (2, True)]] * 2
 
 
+class AbortingOnce(SimulatedKafka):
+    """Its first transaction cannot be committed."""
+
+    has_aborted = False
+
+    def transactional_producer(self, transactional_id: str) -> SimulatedTransactionalProducer:
+        kafka, producer = self, super().transactional_producer(transactional_id)
+        send = producer.send
+
+        def once(records: Iterable[Sent], timeout_s: float) -> list[int]:
+            offsets = send(records, timeout_s)
+            if not kafka.has_aborted:
+                kafka.has_aborted = True
+                raise AbortableProducerError("not enough replicas")
+            return offsets
+
+        producer.send = once  # type: ignore[method-assign]
+        return producer
+
+
+def test_a_transaction_that_cannot_be_committed_is_an_error_like_others_and_not_tried_again_at_once() -> None:
+    world = World()
+    world.checkpoint(CHECKPOINTS[0])
+    kafka = AbortingOnce(world.broker)
+    session = world.session(kafka=kafka)
+    session.open()
+    with pytest.raises(AbortableProducerError):
+        session.follow(lambda: False)
+    assert world.given() == []
+    session = world.session(kafka=kafka)
+    session.open()
+    session.follow(world.until(lambda: len(world.given()) == 2))
+    assert world.given() == NUMBERED[:2]
+
+
+def test_a_telling_counts_once_it_is_committed() -> None:
+    world = World()
+    world.checkpoint(CHECKPOINTS[0])
+    world.broker.topics[OUT].config["max.message.bytes"] = "4"
+    session = world.session()
+    session.open()
+    with pytest.raises(FatalProducerError) as raised:
+        session.follow(lambda: False)
+    assert raised.value.refused_topic == OUT
+    assert session.told == 0
+    world.broker.topics[OUT].config["max.message.bytes"] = "1000"
+    session = world.session()
+    session.open()
+    session.follow(world.until(lambda: bool(world.given())))
+    assert session.told == 1
+
+
 # ---- time away -----------------------------------------------------------------------------------------------------
 
 
@@ -323,6 +376,24 @@ def test_what_came_while_an_agent_was_away_for_long_is_told_as_one_change() -> N
     _, seen = after_a_week_end(keep_copy=True)
     (telling,) = seen.tellings
     assert telling == (True, 3, [(3, None, b"b"), (1, b"a", b"c"), (2, b"a", None), (4, None, b"d")])
+
+
+def test_the_time_is_told_with_the_mark_that_was_told_last_and_not_with_one_that_was_only_read() -> None:
+    seen = Seen()
+    world = World(agent=seen)
+    world.checkpoint({1: b"a"})
+    world.tell_until(lambda: bool(world.given()))
+    for data in (b"b", b"c", b"d"):
+        world.checkpoint({1: data, 2: data})
+    world.away(3 * LAG_S)
+    world.agent = Agent("agent", seen, OUT, every_s=1e-6)
+    session = world.session(kafka=SimulatedKafka(world.broker, records_per_poll=1))
+    session.open()
+    seen.tellings.clear()
+    session.follow(world.until(lambda: any(rows for _, _, rows in seen.tellings)))
+    *only_time, change = seen.tellings
+    assert {mark for _, mark, _ in only_time} == {0}
+    assert change == (True, 3, [(1, b"a", b"d"), (2, None, b"d")])
 
 
 def test_without_its_copy_an_agent_is_told_that_old_values_may_be_missing() -> None:

@@ -7,14 +7,14 @@ import pytest
 from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Operation
 from journal.wire.keys import mark_key
-from streams.shard_config import ShardConfig
 from streams.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.build import JOURNAL, add, commit, delete, marker, prepare, rollback, wal
+from tests.support.build import add, commit, delete, marker, prepare, rollback, wal
+from tests.support.shards import shard_config
 
 NAME = "j"
 TRANSACTIONS = 8
@@ -44,19 +44,7 @@ class World:
         self.frames = [(offset, stamp, frame.SerializeToString()) for offset, stamp, frame in wal(*groups())]
         for _, _, value in self.frames:
             self.broker.write(wal_topic(NAME), 0, [(None, value), (None, b"")])  # a marker takes an offset too
-        config = ShardConfig(
-            journal=NAME,
-            journal_uuid=JOURNAL,
-            shards=1,
-            copy_identity=b"table",
-            checkpoint_interval_s=0.1,
-            checkpoint_bytes_max=checkpoint_bytes_max,
-            updates_row_bytes_max=4096,
-            request_timeout_s=5.0,
-            delete_retention_ms=10**9,
-            min_compaction_lag_ms=10**6,
-            held_bytes_max=10**6,
-        )
+        config = shard_config(NAME, checkpoint_interval_s=0.1, checkpoint_bytes_max=checkpoint_bytes_max)
         disk = Disk()
         self.worker = Worker(
             config,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,8 @@ from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
-from tests.support.build import JOURNAL, add, commit, delete, marker, prepare, rollback, update, wal
+from tests.support.build import add, commit, delete, marker, prepare, rollback, update, wal
+from tests.support.shards import shard_config
 
 NAME = "j"
 OUT = "out"
@@ -80,20 +82,7 @@ class World:
             self.broker.write(wal_topic(NAME), 0, [(None, value), (None, b"")])  # a marker takes an offset too
 
     def config(self) -> ShardConfig:
-        return ShardConfig(
-            journal=NAME,
-            journal_uuid=JOURNAL,
-            shards=1,
-            copy_identity=b"table",
-            checkpoint_interval_s=0.0,
-            checkpoint_bytes_max=1_000_000,
-            updates_row_bytes_max=4096,
-            request_timeout_s=5.0,
-            delete_retention_ms=10**9,
-            min_compaction_lag_ms=10**6,
-            held_bytes_max=10**6,
-            tell=self.agents,
-        )
+        return shard_config(NAME, tell=self.agents)
 
     def worker(self) -> ShardWorker:
         store = SimulatedStore(self.disk, self.faults, "node")
@@ -229,6 +218,21 @@ def test_an_async_agent_that_takes_too_long_is_cancelled(calls: AgentCalls) -> N
     assert cancelled.wait(60)
 
 
+def leave(told: int) -> None:
+    raise SystemExit(3)
+
+
+async def leave_async(told: int) -> None:
+    raise SystemExit(3)
+
+
+@pytest.mark.parametrize("function", [leave, leave_async])
+def test_an_agent_that_exits_counts_as_one_that_raised(calls: AgentCalls, function: Callable[[int], object]) -> None:
+    for _ in range(2):
+        with pytest.raises(AgentError, match=r"agent leave, shard 0: SystemExit\(3\)"):
+            calls.call(Agent("leave", function, None, timeout_s=5.0), 0, [1])
+
+
 def test_an_error_of_one_agent_is_shown_until_it_is_told_again(calls: AgentCalls) -> None:
     broken = True
 
@@ -247,41 +251,98 @@ def test_an_error_of_one_agent_is_shown_until_it_is_told_again(calls: AgentCalls
     assert agents.errors == {}
 
 
+# ---- what holds a shard up ------------------------------------------------------------------------------------------
+
+
+class Served:
+    """A worker of a world's shard, which is given all frames that it wants at once."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.worker = Worker(
+            world.config(),
+            SimulatedKafka(world.broker),
+            lambda shard: SimulatedStore(world.disk, world.faults, "node"),
+            clock=world.timeline.now,
+            wall_ms=lambda: world.timeline.now() * 1000,
+            fenced_pause_s=1.0,
+        )
+        self._positions = dict(self.worker.assigned({0}))
+
+    def serve(self, seconds: float) -> set[bool]:
+        """Whether an agent is named as failing, behind every turn."""
+        world, named = self._world, set()
+        until = world.timeline.now() + seconds
+        while world.timeline.now() < until:
+            self._positions.update(self.worker.seeks())
+            frames = [frame for frame in world.frames if frame[0] >= self._positions.get(0, 10**6)]
+            self._positions.clear()
+            self.worker.frames(0, frames)
+            world.timeline.wait(max(0.001, self.worker.tick()), lambda: False)
+            named.add(bool(world.agents.errors))
+        return named
+
+
+def test_what_was_before_the_group_that_an_agent_fails_at_is_given() -> None:
+    broken = True
+
+    def fragile(told: Told) -> Iterator[tuple[None, bytes]]:
+        if broken and told.operation.data == b"b":
+            raise ValueError("no")
+        yield from give_all(told)
+
+    world = World(Faults())
+    world.agents = OperationAgents([Agent("all", fragile, OUT)], AgentCalls(world.loop))
+    served = Served(world)
+    served.serve(5.0)
+    assert world.given() == GIVEN[:4]
+    broken = False
+    served.serve(5.0)
+    assert world.given() == GIVEN
+
+
+def test_an_agent_that_has_no_time_for_all_of_a_backlog_gets_through_it() -> None:
+    """Its time is for all that it is told at once."""
+    world = World(Faults())
+
+    class Timed(AgentCalls):
+        def call(self, agent: Agent, shard: int, tellings: Sequence[Any]) -> list[Sent]:
+            if len(tellings) > 2:
+                raise AgentError(f"agent {agent.name}, shard {shard}: took longer than {agent.timeout_s:g} s")
+            return super().call(agent, shard, tellings)
+
+    world.agents = OperationAgents([Agent("all", give_all, OUT)], Timed(world.loop))
+    Served(world).serve(15.0)
+    assert world.given() == GIVEN
+    assert world.agents.errors == {}
+
+
+def test_what_an_agent_failed_at_is_forgotten_with_the_shard() -> None:
+    def fragile(told: Told) -> None:
+        raise ValueError("no")
+
+    world = World(Faults())
+    world.agents = OperationAgents([Agent("fragile", fragile, None)], AgentCalls(world.loop))
+    served = Served(world)
+    assert True in served.serve(3.0)
+    served.worker.revoked([0])
+    served.worker.assigned(())
+    assert world.agents.errors == {}
+
+
 # ---- what Kafka refuses ---------------------------------------------------------------------------------------------
 
 
 def test_an_agent_of_which_kafka_refuses_an_output_is_named_until_it_is_mended_and_told_once_a_second() -> None:
     world = World(Faults())
     world.broker.topics[OUT].config["max.message.bytes"] = "4"
-    shell = Worker(
-        world.config(),
-        SimulatedKafka(world.broker),
-        lambda shard: SimulatedStore(world.disk, world.faults, "node"),
-        clock=world.timeline.now,
-        wall_ms=lambda: world.timeline.now() * 1000,
-        fenced_pause_s=1.0,
-    )
-    positions = shell.assigned({0})
-
-    def serve(seconds: float) -> set[bool]:
-        """Whether the agent is named as failing, behind every turn."""
-        named: set[bool] = set()
-        until = world.timeline.now() + seconds
-        while world.timeline.now() < until:
-            positions.update(shell.seeks())
-            frames = [frame for frame in world.frames if frame[0] >= positions.get(0, 10**6)]
-            positions.clear()
-            shell.frames(0, frames)
-            world.timeline.wait(max(0.001, shell.tick()), lambda: False)
-            named.add(("all", 0) in world.agents.errors)
-        return named
-
-    serve(2.0)
+    served = Served(world)
+    served.serve(2.0)
     told = world.agents.told["all"]
-    assert serve(10.0) == {True}
+    assert served.serve(10.0) == {True}
     assert 0 < world.agents.told["all"] - told <= 11 * len(GIVEN)
     assert "agent all, shard 0: topic out refuses what it gives" in world.agents.errors["all", 0]
     world.broker.topics[OUT].config["max.message.bytes"] = "1000"
-    serve(3.0)
+    served.serve(3.0)
     assert world.agents.errors == {}
     assert world.given() == GIVEN

@@ -45,6 +45,12 @@ class Service:
     def stopped_shards(self) -> Mapping[int, str]:
         return {}
 
+    def waiting_shards(self) -> Mapping[int, str]:
+        return {}
+
+    def standstill(self) -> str:
+        return ""
+
     def agent_troubles(self) -> list[tuple[str, int, str]]:
         return []
 

@@ -46,6 +46,8 @@ class Shell(WorkerShell):
 
     def stop(self) -> None: ...
 
+    def abandon(self) -> None: ...
+
 
 class Trims:
     """A clock, and trims that are begun by it and end when a test says how."""
@@ -146,6 +148,15 @@ def test_one_under_way_is_given_up_when_the_shard_is_another_s_and_not_when_it_c
     trims.now += EVERY_S
     trims.shell.stop()
     assert (trims.begun, trims.given_up) == (2, 1)
+
+
+def test_one_under_way_is_given_up_when_an_error_has_ended_the_worker() -> None:
+    trims = Trims()
+    trims.now += EVERY_S
+    trims.shell.assigned((0,))
+    trims.until_begun(1)
+    trims.shell.abandon()
+    assert trims.given_up == 1
 
 
 def settings(**given: object) -> Settings:

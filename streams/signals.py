@@ -1,0 +1,27 @@
+"""What a process serves until SIGTERM or Ctrl-C asks it to stop; asked again, it ends at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from journal.stop_requests import STOP_SIGNALS, StopRequests
+
+
+def run_until_signalled(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run what serves until an event is set, which SIGTERM or SIGINT sets; raises what it raises. One of them that
+    comes more than a second after the first ends the process at once."""
+
+    async def run() -> None:
+        stop, requests = asyncio.Event(), StopRequests()
+
+        def on_signal(number: int) -> None:
+            stop.set()
+            requests.hear(number)
+
+        for number in STOP_SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+        await serve(stop)
+
+    asyncio.run(run())

@@ -1,0 +1,148 @@
+"""A service's pages: what is asked wrongly, what `/health` calls ill, and what `/metrics` does not know."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+import pytest
+
+from journal.config import Settings
+from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark
+from loaders.queues import QueueLoader
+from streams.factory import make_app
+from streams.view import GlobalView
+from streams.web import add_routes, health_of, metric_lines
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.timeline import Timeline
+
+
+class Service:
+    """`Watched`, in which something may be wrong."""
+
+    def __init__(
+        self,
+        *,
+        stopped: Mapping[int, str] | None = None,
+        waiting: Mapping[int, str] | None = None,
+        standstill: str = "",
+        troubles: tuple[tuple[str, int, str], ...] = (),
+    ) -> None:
+        self._stopped = stopped or {}
+        self._waiting = waiting or {}
+        self._standstill = standstill
+        self._troubles = troubles
+
+    def shard_states(self) -> Mapping[int, str]:
+        return {0: "running", 1: "recovering"}
+
+    def stopped_shards(self) -> Mapping[int, str]:
+        return self._stopped
+
+    def waiting_shards(self) -> Mapping[int, str]:
+        return self._waiting
+
+    def standstill(self) -> str:
+        return self._standstill
+
+    def agent_troubles(self) -> list[tuple[str, int, str]]:
+        return list(self._troubles)
+
+    def tellings(self) -> Mapping[str, int]:
+        return {"fine": 1, "broken": 2}
+
+    def diverts(self) -> Mapping[int, DivertStatus]:
+        return {}
+
+    def sources(self) -> IngressReport | None:
+        return None
+
+
+class Pages:
+    """`app.page`."""
+
+    def __init__(self) -> None:
+        self.handlers: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {}
+
+    def __call__(self, path: str) -> Callable[[Callable[..., Coroutine[Any, Any, Any]]], object]:
+        return lambda handler: self.handlers.setdefault(path, handler)
+
+
+class Web:
+    """A page's answers, as status and body."""
+
+    def json(self, body: Any, status: int = 200) -> tuple[int, Any]:
+        return status, json.loads(json.dumps(body))
+
+
+class Request:
+    def __init__(self, **query: str) -> None:
+        self.query = query
+
+
+def view_of_nothing() -> GlobalView:
+    """One that is not started."""
+    settings = Settings(journal="j", node="node")
+    return GlobalView(settings, QueueLoader, kafka=SimulatedKafka(SimulatedBroker(Timeline())))
+
+
+def ask(limit: str) -> int:
+    """The status of a queue's page."""
+    pages = Pages()
+    add_routes(pages, view_of_nothing(), Service())
+    status: int = asyncio.run(pages.handlers["/queues/{name:.+}"](Web(), Request(limit=limit), "orders"))[0]
+    return status
+
+
+@pytest.mark.parametrize("limit", ["many", "", "-1", "1.5", "²", "٣", "9" * 5000])
+def test_a_limit_that_is_no_number_of_messages_is_refused(limit: str) -> None:
+    assert ask(limit) == 400
+
+
+def test_a_view_that_cannot_answer_says_so() -> None:
+    assert ask("1000") == 503
+
+
+@pytest.mark.parametrize(
+    ("service", "where"),
+    [
+        (Service(stopped={1: "garbage"}), "stopped"),
+        (Service(waiting={1: "no topic"}), "waiting"),
+        (Service(standstill="not started"), "standstill"),
+        (Service(troubles=(("broken", 1, "ValueError"),)), "agents"),
+    ],
+)
+def test_whatever_stands_still_is_not_healthy_and_named(service: Service, where: str) -> None:
+    status, body = health_of(None, service)
+    assert (status, body["healthy"]) == (503, False)
+    assert [each for each in ("stopped", "waiting", "standstill", "agents") if body[each]] == [where]
+
+
+def test_a_service_is_not_healthy_before_its_worker_is_started() -> None:
+    settings = Settings(journal="j", node="node")
+    assert health_of(None, make_app(settings).host)[0] == 503
+    assert health_of(None, make_app(settings, worker=False).host)[0] == 200
+
+
+def test_a_shard_that_recovers_is_healthy() -> None:
+    assert health_of(None, Service())[0] == 200
+
+
+def test_an_agent_that_is_fine_again_is_a_0_and_one_that_fails_in_two_ways_fails_once() -> None:
+    troubles = (("broken", 1, "raised"), ("broken", 1, "has not returned"), ("broken", 2, "raised"))
+    lines = set(metric_lines(None, Service(troubles=troubles)))
+    assert {
+        'kafka_journal_agent_shards_failing{agent="fine"} 0',
+        'kafka_journal_agent_shards_failing{agent="broken"} 2',
+    } <= lines
+
+
+def test_of_a_shard_whose_copy_is_being_built_nothing_is_told() -> None:
+    view = view_of_nothing()
+    view.seen({0: Mark(shard=0, offset=-1), 1: Mark(shard=1, offset=7, applied=5)})
+    found = [line for line in metric_lines(view, Service()) if line.startswith("kafka_journal_shard_")]
+    assert 'kafka_journal_shard_applied_operations_total{shard="1"} 5' in found
+    assert not [line for line in found if 'shard="0"' in line]
