@@ -44,6 +44,8 @@ class Request(NamedTuple):
     epoch: int
     to: str
     age_s: float
+    awaited: bool = False
+    """Whoever asked waits, and withdraws it when that has been too long; others are forgotten after a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class StandbyFacts:
     activating: str = ""
     """Another node that says that it is activating, and is there: it may wait for workers, or load, for long, and
     writes nothing meanwhile."""
+    may_ask: bool = True
+    """Nothing says that it had better leave the journal where it is (`loaders.resting`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,7 @@ class Duty:
     def __init__(
         self, name: str, *, silence_s: float, handover_s: float, lone_start_s: float, fail_back: bool = False
     ) -> None:
-        """`silence_s` is what an active node never lets pass without a commit, twice."""
+        """`silence_s` is what an active node never lets pass without a commit, twice, if it did not say itself."""
         self._name = name
         self._silence_s = silence_s
         self._handover_s = handover_s
@@ -109,8 +113,8 @@ class Duty:
         """A fit standby belongs to the group. One that is not leaves the duty to those that are, unless there is none,
         or none of them takes over for `lone_start_s`. While its copy is being built it would only wait at its gate, and
         one that becomes fit meanwhile for it."""
-        newest = facts.newest
-        if facts.rested and newest is not None and newest.released and newest.to == self._name:
+        newest, able = facts.newest, facts.rested and facts.built
+        if able and newest is not None and newest.released and newest.to == self._name:
             return Decision(Act.ACTIVATE, f"node {newest.node} handed over to this one")
         waited = facts.rested and facts.still_s >= self._lone_start_s
         eligible = not facts.others_fit or waited or (facts.fit and facts.rested)
@@ -119,7 +123,7 @@ class Duty:
                 return Decision(Act.JOIN, "fit" if facts.fit else "no standby that is fit takes over")
             return Decision(Act.LEAVE, f"not fit, and {', '.join(facts.others_fit)} is")
         vacancy = self._vacancy(facts)
-        if facts.granted and facts.rested and facts.built and vacancy:
+        if facts.granted and able and vacancy:
             return Decision(Act.ACTIVATE, vacancy)
         if self._fail_back and not vacancy and not facts.activating and self._may_ask(facts):
             return Decision(Act.ASK, "this node is preferred")
@@ -138,7 +142,7 @@ class Duty:
             if facts.still_s >= self._handover_s:
                 return f"node {newest.node} left, and {newest.to}, to whom it handed over, is not there"
             return ""
-        if facts.still_s >= self._silence_s:
+        if facts.still_s >= newest.silence_s(self._silence_s / 2):
             return f"node {newest.node} is silent: the WAL has stood still for {facts.still_s:.1f} s"
         return ""
 
@@ -147,7 +151,7 @@ class Duty:
         if newest is None or newest.released or newest.node == self._name or facts.active_preferred:
             return False
         pending = request is not None and request.epoch == newest.epoch and request.age_s < ASK_AGAIN * self._handover_s
-        return facts.fit and facts.rested and not pending
+        return facts.fit and facts.rested and facts.may_ask and not pending
 
     # ---- active ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +169,9 @@ class Duty:
         if not facts.member:
             return Decision(Act.JOIN, "active")
         request = facts.request
-        if request is None or request.epoch != facts.epoch or request.age_s >= self._handover_s:
+        if request is None or request.epoch != facts.epoch:
+            return Decision(Act.WAIT)
+        if request.age_s >= self._handover_s and not request.awaited:
             return Decision(Act.WAIT)
         if request.to:
             to = request.to if request.to in facts.others_fit else ""

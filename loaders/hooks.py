@@ -10,6 +10,7 @@ import logging
 import os
 import queue
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -26,7 +27,6 @@ class RoleHooks:
     """The commands of the settings `on_active_command`, `on_standby_command`, `on_fenced_command`."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises ValueError for a command that is not one by a shell's rules of quoting."""
         commands = {
             Role.ACTIVE: settings.on_active_command,
             Role.STANDBY: settings.on_standby_command,
@@ -74,14 +74,24 @@ class RoleHooks:
     def _call(self, command: list[str], environment: dict[str, str]) -> None:
         shown = shlex.join(command)
         try:
-            # what a hook says is no data of ours
-            ended = subprocess.run(
-                command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, timeout=self._timeout_s
+            # what a hook says is no data of ours; a session of its own, which Ctrl-C does not reach, and which can be
+            # ended with all that the command has started
+            process = subprocess.Popen(
+                command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True
             )
-        except subprocess.TimeoutExpired:
-            log.error("%s was killed after %g s (hook_timeout_ms)", shown, self._timeout_s)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the latter for what no environment can say
             log.error("%s cannot be run: %s", shown, error)
+            return
+        try:
+            code = process.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except OSError as error:  # it runs as another user: nobody waits for it
+                log.error("%s takes longer than %g s (hook_timeout_ms): %s", shown, self._timeout_s, error)
+                return
+            process.wait()
+            log.error("%s was killed after %g s (hook_timeout_ms)", shown, self._timeout_s)
         else:
-            if ended.returncode:
-                log.error("%s ended with %d", shown, ended.returncode)
+            if code:
+                log.error("%s ended with %d", shown, code)

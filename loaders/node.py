@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -18,16 +19,17 @@ from journal.activation import Progress
 from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.copy import TableCopy
-from journal.errors import DeadlineError, JournalError, StateError
+from journal.errors import ConfigError, DeadlineError, JournalError, StateError
 from journal.loading import Loader
 from journal.local.slots import take_slot
 from journal.roles import Role
 from journal.runtime import no_progress, wall_ms
 from journal.v1.journal_pb2 import NodeStatus
+from loaders.asked import Asked
 from loaders.duty import nobody_fit
 from loaders.hooks import RoleHooks
-from loaders.node_life import NodeLife, Owner
-from loaders.standing import ActiveNode, Standing
+from loaders.node_life import NodeLife
+from loaders.standing import ActiveNode, Owner, Standing
 
 __all__ = ["ActiveNode", "Node"]
 
@@ -60,12 +62,15 @@ class Node:
         `on_fenced`, and when it gives the journal up in order, before the journal is closed: what was accepted until it
         returns is still written. `on_fenced` is called when it is active no more and did not choose to: hand out
         nothing more. Errors of the last two are logged. All run in the node's thread, and all that it does waits for
-        them.
+        them. Raises ConfigError for `fail_back` of a node that is not preferred.
         """
+        if settings.fail_back and not settings.preferred:
+            raise ConfigError("fail_back is for a preferred node: set preferred too, or give --preferred")
         self._settings = settings
         self._owner = Owner(loader, on_active, on_standby, on_fenced, progress)
         self._hooks = RoleHooks(settings)
         self._standing = Standing(settings, clock_ms=wall_ms)
+        self._asked = Asked(time.monotonic)
         self._stop = threading.Event()
         self._life: NodeLife | None = None
         self._thread: threading.Thread | None = None
@@ -83,10 +88,10 @@ class Node:
         except BaseException:
             slot.release()
             raise
-        self._standing.identify(copy.identity.journal, copy.fitness)
         life = self._life = NodeLife(
-            settings, kafka, copy, rows, self._standing, self._hooks, self._owner, stop=self._stop
+            settings, kafka, copy, rows, self._standing, self._hooks, self._owner, self._asked, stop=self._stop
         )
+        self._standing.identify(copy.identity.journal, life.fitness)
 
         def live() -> None:
             try:
@@ -102,8 +107,9 @@ class Node:
         """Hand over to a standby that is fit, or else release the journal; end. Raises DeadlineError after `timeout_s`:
         then it is still about to end."""
         self._stop.set()
-        if self._thread is None:
+        if self._life is None or self._thread is None:
             return
+        self._life.end_activation()
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             raise DeadlineError(f"the node is still {self.role.value} after {timeout_s:g} s")
@@ -111,15 +117,24 @@ class Node:
     def hand_over(self, to: str = "", timeout_s: float = 30.0) -> None:
         """Give the journal to a standby that is fit (`to`, or the best), and become one.
 
-        Raises StateError if this node is not active, DeadlineError if it still is after `timeout_s`: nobody was fit.
+        Raises StateError if this node is not active, or is not any more before it could; DeadlineError if it still is
+        after `timeout_s`: nobody was fit, and it goes on; or it has begun to hand over, and does that to the end.
         """
-        if self._life is None or self.role is not Role.ACTIVE:
+        if self.role is not Role.ACTIVE:
             raise StateError(f"the node is {self.role.value}, not active")
-        self._life.ask(to)
+        asking = self._asked.ask(self._standing.epoch, to, awaited=True)
         try:
-            self._standing.wait(lambda role: role not in (Role.ACTIVE, Role.STOPPING), timeout_s)
+            try:
+                self._standing.wait(lambda role: role not in (Role.ACTIVE, Role.STOPPING), timeout_s)
+            finally:
+                self._asked.withdraw(asking)
         except DeadlineError as error:
-            raise DeadlineError(f"{nobody_fit(to)}: {error}") from error
+            if self.role is Role.ACTIVE:
+                raise DeadlineError(f"{nobody_fit(to)}: {error}") from error
+            if self.role is Role.STOPPING:
+                raise
+        if self._asked.begun != asking.epoch:
+            raise StateError(f"the node did not hand over before it was active no more; it is {self.role.value}")
 
     @property
     def role(self) -> Role:

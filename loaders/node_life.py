@@ -11,9 +11,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import ExitStack
 
-from journal.activation import FENCE_STEP, Progress
+from journal.activation import FENCE_STEP
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError
@@ -22,45 +22,31 @@ from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import HAND_OVER_KEY, ControlRows, control_topic, node_group, node_key
 from journal.kafka.membership import Membership
-from journal.loading import Loader
-from journal.moments import LONG_AGO, Moment
 from journal.roles import Role
 from journal.runtime import wall_ms
 from journal.v1.journal_pb2 import HandOver
-from loaders.duty import Act, ActiveFacts, Decision, Duty, Request, StandbyFacts
+from loaders.asked import Asked
+from loaders.duty import Act, ActiveFacts, Decision, Duty, StandbyFacts
 from loaders.hooks import RoleHooks
 from loaders.outlook import Outlook
 from loaders.reporting import Reporter
+from loaders.resting import Resting
 from loaders.roll import Roll
-from loaders.standing import ActiveNode, Standing, failover_of
+from loaders.standing import ActiveNode, Owner, Standing, failover_of
 
 log = logging.getLogger(__name__)
 
 _TURN_S = 0.05
 _REPORT_END_S = 5.0
 _SUCCESSOR_S = 3.0
-_RETRY_DOUBLINGS_MAX = 5
-_DECIDED_COUNTS_S = 1.0
-"""A decision to activate that is older is made again before it has effect."""
 
 
 class _OvertakenError(JournalError):
     """What a node was to activate for is no more, before it has fenced anybody."""
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """What a node was given by whoever runs it; see `Node`."""
-
-    loader: Callable[[], Loader]
-    on_active: Callable[[ActiveNode], None]
-    on_standby: Callable[[], None]
-    on_fenced: Callable[[JournalError], None]
-    progress: Progress
-
-
 class NodeLife:
-    """One node from its start to its end. `run` is the node's thread; `ask` and `active_node` are for others."""
+    """One node from its start to its end. `run` is the node's thread; what is public besides is for others."""
 
     def __init__(
         self,
@@ -71,6 +57,7 @@ class NodeLife:
         standing: Standing,
         hooks: RoleHooks,
         owner: Owner,
+        asked: Asked,
         *,
         stop: threading.Event,
     ) -> None:
@@ -80,6 +67,7 @@ class NodeLife:
         self._standing = standing
         self._hooks = hooks
         self._owner = owner
+        self._asked = asked
         self._stop = stop
         silence_s = 2 * settings.fence_check_ms / 1000
         self._roll = Roll(kafka, node_group(settings.journal))
@@ -94,26 +82,35 @@ class NodeLife:
             lone_start_s=settings.lone_start_ms / 1000,
             fail_back=settings.fail_back,
         )
-        self._asked: tuple[int, str, float] | None = None
-        """A hand-over asked for here: of which epoch, to whom, and when."""
-        self._failures = 0
-        self._rest_until = 0.0
-        self._decided_at = LONG_AGO
+        self._resting = Resting(
+            rest_s=settings.activation_retry_ms / 1000,
+            ask_s=settings.handover_timeout_ms / 1000,
+            clock=time.monotonic,
+        )
         self._decided_on = copy.fitness()
-        """When it was last decided to activate, and how fit it was: a copy that is lent is not."""
+        """How fit it was when it was last decided to activate: a copy that is lent is not."""
+        self._activating: BlockingJournal | None = None
         self._report_at = 0.0
         self._active: ActiveNode | None = None
         self._critical: list[JournalError] = []
         self._membership: Membership | None = None
         self._join_at = 0.0
 
-    def ask(self, to: str) -> None:
-        """Have this node, which is active, hand over (to anybody, if `to` is empty). From any thread."""
-        self._asked = (self._standing.epoch, to, time.monotonic())
+    def end_activation(self) -> None:
+        """Once `stop` is set: an activation that is under way goes no further, whatever it waits for, and no state is
+        loaded any more."""
+        self._copy.end_following()
+        journal = self._activating
+        if journal is not None:
+            journal.end_activation()
+
+    def fitness(self) -> Fitness:
+        """Whether it could take over."""
+        return self._resting.told_of(self._copy.fitness())
 
     @property
     def active_node(self) -> str:
-        """The name of the active node, empty if there is none. For any thread."""
+        """The name of the active node, empty if there is none."""
         newest = self._outlook.newest
         return newest.node if newest is not None and not newest.released else ""
 
@@ -157,7 +154,7 @@ class NodeLife:
                     lapsed=membership is not None and membership.lapsed,
                     current=active.journal.current,
                     others_fit=others_fit,
-                    request=self._request(),
+                    request=self._asked.or_newer(outlook.request),
                 )
             )
         return self._duty.standby(self._standby_facts(self._copy.fitness()))
@@ -171,20 +168,13 @@ class NodeLife:
             granted=membership is not None and membership.granted,
             fit=fitness.fit,
             built=fitness.built,
-            rested=time.monotonic() >= self._rest_until,
+            rested=self._resting.rested,
             others_fit=outlook.others_fit,
             active_preferred=outlook.active_preferred,
-            request=self._request(),
+            request=self._asked.or_newer(outlook.request),
             activating=outlook.activating,
+            may_ask=self._resting.may_ask,
         )
-
-    def _request(self) -> Request | None:
-        """The hand-over asked for last, here or by a control row."""
-        request, asked = self._outlook.request, self._asked
-        if asked is None:
-            return request
-        own = Request(asked[0], asked[1], time.monotonic() - asked[2])
-        return own if request is None or own.age_s < request.age_s else request
 
     def _act(self, decision: Decision) -> None:
         match decision.act:
@@ -197,7 +187,7 @@ class NodeLife:
             case Act.ASK:
                 self._ask_active(decision.reason)
             case Act.HAND_OVER:
-                self._hand_over(decision.reason, decision.to)
+                self._hand_over()
             case Act.STEP_DOWN:
                 self._step_down(decision.reason)
 
@@ -237,16 +227,16 @@ class NodeLife:
         self._reporter.post(
             HAND_OVER_KEY, HandOver(journal=uuid, epoch=newest.epoch, to=name, timestamp=int(wall_ms()))
         )
-        self._asked = (newest.epoch, name, time.monotonic())
+        self._asked.ask(newest.epoch, name, awaited=False)
 
     # ---- active ----------------------------------------------------------------------------------------------------
 
     def _activate(self, reason: str) -> None:
         silence_ms = self._outlook.look_at_wal() * 1000
         self._become(Role.ACTIVATING, reason)
-        self._decided_at, self._decided_on = Moment.now(), self._copy.fitness()
+        self._decided_on = self._copy.fitness()
         self._critical = []
-        journal = BlockingJournal(
+        journal = self._activating = BlockingJournal(
             self._settings, copy=self._copy, on_critical=self._critical.append, progress=self._show
         )
         try:
@@ -263,11 +253,13 @@ class NodeLife:
             log.exception("the owner's loader or on_active failed")
             self._fail(journal, error)
             return
+        finally:
+            self._activating = None
         callback_ms = (time.monotonic() - began) * 1000
         self._outlook.forget_wal()
         self._standing.took_over(failover_of(report, reason, silence_ms, callback_ms, wall_ms()))
         self._active = active
-        self._failures = 0
+        self._resting.activated()
         self._become(Role.ACTIVE, reason, report.epoch)
 
     def _show(self, step: str, done: int, total: int) -> None:
@@ -281,14 +273,14 @@ class NodeLife:
         self._owner.progress(step, done, total)
 
     def _require_vacancy(self) -> None:
-        """The local copy may have been busy for long, or the process stopped: before this fences anybody, look again
-        who is active. Raises what that meets: who is not known to be gone is not fenced."""
-        if self._decided_at.age_s < _DECIDED_COUNTS_S:
+        """Kafka or the local copy may have been busy for long, or the process stopped: before this fences anybody, look
+        again who is active. Raises what that meets: who is not known to be gone is not fenced."""
+        if self._outlook.rows_are_recent:
             return
         self._outlook.catch_up()
         facts = self._standby_facts(self._decided_on)
         if self._duty.standby(facts).act is not Act.ACTIVATE:
-            raise _OvertakenError("this node had to wait for its local copy, and is not to activate any more")
+            raise _OvertakenError("this node had to wait before it began, and is not to activate any more")
 
     def _fail(self, journal: BlockingJournal, error: Exception) -> None:
         """A standby again; the next try comes after a pause, unless another node was faster."""
@@ -302,9 +294,7 @@ class NodeLife:
         if isinstance(error, FencedError):
             self._stand_by(f"another node activated first: {error}")
             return
-        pause_s = self._settings.activation_retry_ms / 1000 * 2 ** min(self._failures, _RETRY_DOUBLINGS_MAX)
-        self._failures += 1
-        self._rest_until = time.monotonic() + pause_s
+        pause_s = self._resting.failed()
         reason = str(error) if isinstance(error, JournalError) else repr(error)
         log.error("activation failed, next try in %g s at the earliest: %s", pause_s, reason)
         self._stand_by(f"activation failed: {reason}")
@@ -323,24 +313,28 @@ class NodeLife:
         active.journal.close()
         self._stand_by("after it was fenced")
 
-    def _give_up(self, reason: str, to: str) -> None:
+    def _give_up(self, to: str) -> None:
         """Stop being active in order: the owner first, then the journal, then the row that the successor acts on."""
         active = self._active
         assert active is not None
         self._active = None
-        self._become(Role.STOPPING, reason)
         self._tell(self._owner.on_standby)
         active.journal.close(to=to)
 
-    def _hand_over(self, reason: str, to: str) -> None:
-        """To one that is still there; if it is not, the next turn decides anew."""
+    def _hand_over(self) -> None:
+        """To one that is still there, if that is still wanted; if not, the next turn decides anew."""
         self._outlook.call_roll()
-        if to not in self._outlook.others_fit:
-            return
-        self._give_up(reason, to)
+        with self._asked.beginning:
+            decision = self._decide()
+            if decision.act is not Act.HAND_OVER:
+                return
+            self._asked.begun = self._standing.epoch
+            self._become(Role.STOPPING, decision.reason)
+        self._resting.handed_over()
+        self._give_up(decision.to)
         # it comes back at once; meanwhile the duty goes to the one that follows
-        self._leave_group(reason)
-        self._stand_by(f"handed over to {to}")
+        self._leave_group(decision.reason)
+        self._stand_by(f"handed over to {decision.to}")
 
     def _tell(self, callback: Callable[[], None]) -> None:
         try:
@@ -375,8 +369,8 @@ class NodeLife:
 
     def _successor(self) -> str:
         """The best of the fit standbys. If there is one that only fell behind, or is about to join the group, this node
-        serves a little longer."""
-        until = time.monotonic() + _SUCCESSOR_S
+        serves a little longer, unless it ends because something failed."""
+        until = time.monotonic() + (_SUCCESSOR_S if self._stop.is_set() else 0.0)
         outlook = self._outlook
         outlook.call_roll()
         while not outlook.others_fit and outlook.others_standing_by and time.monotonic() < until:
@@ -385,14 +379,16 @@ class NodeLife:
         return next(iter(outlook.others_fit), "")
 
     def _end(self, reason: str) -> None:
-        if self._active is not None:
-            self._give_up(reason, self._successor())
-        elif self._standing.role is not Role.STOPPING:
-            self._become(Role.STOPPING, reason)
-        self._leave_group(reason)
-        self._reporter.post(node_key(self._settings.node), None)
-        self._reporter.close(_REPORT_END_S)
-        self._outlook.close()
-        self._roll.close()
-        self._copy.close()
-        self._hooks.close()
+        self._copy.end_following()
+        with ExitStack() as ending:  # whatever one of these meets; the last comes first
+            for close in (self._hooks.close, self._copy.close, self._roll.close, self._outlook.close):
+                ending.callback(close)
+            ending.callback(self._reporter.close, _REPORT_END_S)
+            ending.callback(self._reporter.post, node_key(self._settings.node), None)
+            ending.callback(self._leave_group, reason)
+            if self._active is not None:
+                successor = self._successor()
+                self._become(Role.STOPPING, reason)
+                self._give_up(successor)
+            elif self._standing.role is not Role.STOPPING:
+                self._become(Role.STOPPING, reason)

@@ -1,7 +1,8 @@
 """What a node sees of the others: the control rows as they change, whether the WAL moves, and who is in their group.
 
 The first two are looked at by the node's thread. While Kafka does not answer the rows are those last read, the WAL is
-not known to stand still, and a standby counts as long as its reports do.
+not known to stand still, and a standby counts as long as its reports do. What a process was sent before it was stopped
+is old when it goes on: it asks for the rows as of then.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from journal.errors import CorruptionError, OperatingError
 from journal.kafka.control import ControlRows, ControlWatcher
 from journal.kafka.ports import FOLLOW_MS, Clock, Kafka
 from journal.liveness import LastActive, Members, WalWatch, fit_standbys, is_gone, last_active
+from journal.moments import LONG_AGO, Moment
 from journal.roles import Role
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.duty import Request
@@ -24,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
 _ROLL_S = 0.5
+_RECENT_S = 1.0
+"""Rows are looked at many times in that long."""
 _LOOKS_PER_FENCE_CHECK = 20
 """A node that died is noticed later by up to two of these pauses, less what the last look is earlier for knowing when
 it is due."""
@@ -57,33 +61,39 @@ class Outlook:
         wall_ms: Clock,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`silence_s` is for how long the WAL must stand still before that means something."""
+        """`silence_s` is for how long the WAL must stand still before that means something, if the active node did not
+        say itself."""
         self.rows = rows
+        self._rows_at = LONG_AGO
+        """When the last look at them began that succeeded."""
         self._kafka = kafka
         self._settings = settings
         self._clock = clock
         self._wall_ms = wall_ms
         self._pause = pause
         self._watcher: ControlWatcher | None = None
-        shards = rows.require_identity(settings.journal).shards
-        self._wal = WalWatch(kafka, settings.journal, shards, clock)
+        self._shards = rows.require_identity(settings.journal).shards
+        self._wal = WalWatch(kafka, settings.journal, self._shards, clock)
         self._look_every_s = settings.fence_check_ms / 1000 / _LOOKS_PER_FENCE_CHECK
         self._looked_at = -self._look_every_s
         self._silence_s = silence_s
         self._request: tuple[int, str, int] | None = None
         self._request_at = 0.0
-        self._blind = False
+        self._blind: set[str] = set()
+        """What cannot be read, and was said to be so."""
         self._roll = roll
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float) -> None:
-        """Wait for a control row, at most so long (longer when Kafka does not answer)."""
+        """Wait for a control row, at most so long (longer when Kafka does not answer); `catch_up` where the last look
+        is not recent."""
+        now = Moment.now()
         try:
-            if self._watcher is None:
+            if self._watcher is None or not self._is_recent(now):
                 self.catch_up()
             else:
-                self._take(lambda watcher: watcher.poll(timeout_s))
+                self._take(lambda watcher: watcher.poll(timeout_s), now)
         except (OperatingError, CorruptionError) as error:
             self._say("control rows", error)
             self._pause(timeout_s)
@@ -92,11 +102,11 @@ class Outlook:
     def catch_up(self) -> None:
         """Have the control rows as of now; `wait` takes what this process was sent, and one that was stopped was sent
         nothing. Raises OperatingError if they cannot be had, and CorruptionError."""
-        self._take(lambda watcher: watcher.catch_up(_ASK_S))
+        self._take(lambda watcher: watcher.catch_up(_ASK_S), Moment.now())
         self._note_request()
 
-    def _take(self, look: Callable[[ControlWatcher], object]) -> None:
-        """The rows after a look; a watcher that met an error is not used again."""
+    def _take(self, look: Callable[[ControlWatcher], object], now: Moment) -> None:
+        """The rows after a look that begins now; a watcher that met an error is not used again."""
         watcher = self._watcher
         if watcher is None:
             watcher = self._watcher = ControlWatcher(
@@ -107,17 +117,29 @@ class Outlook:
         except (OperatingError, CorruptionError):
             self._drop_watcher()
             raise
+        self._rows_at = now
         if watcher.rows is not self.rows:
             self.rows = watcher.rows
+            self._watch_all_shards()
             # a node that says that it is active has written before: what is known of the WAL must not be older
             self._looked_at = -self._look_every_s
-        self._see()
+        self._see("control rows")
+
+    def _watch_all_shards(self) -> None:
+        """A journal that was made anew may have others."""
+        identity = self.rows.identity
+        if identity is not None and identity.shards != self._shards:
+            self._shards = identity.shards
+            self._wal.close()
+            self._wal = WalWatch(self._kafka, self._settings.journal, self._shards, self._clock)
 
     def look_at_wal(self) -> float:
         """For how long the WAL is known to have stood still; looked at now and then, when rows have come, and as soon
         as that has been long enough if it still does."""
         since_s = self._clock() - self._looked_at
-        due = self._wal.still_s < self._silence_s <= self._wal.still_s + since_s
+        newest = self.newest
+        silence_s = self._silence_s if newest is None else newest.silence_s(self._silence_s / 2)
+        due = self._wal.still_s < silence_s <= self._wal.still_s + since_s
         if due or since_s >= self._look_every_s:
             self._looked_at = self._clock()
             try:
@@ -125,6 +147,8 @@ class Outlook:
             except OperatingError as error:
                 self._wal.forget()
                 self._say("WAL", error)
+            else:
+                self._see("WAL")
         return self._wal.still_s
 
     def forget_wal(self) -> None:
@@ -138,13 +162,13 @@ class Outlook:
 
     def _say(self, what: str, error: Exception) -> None:
         """Once: what is wrong stays so for a while."""
-        log.log(logging.DEBUG if self._blind else logging.WARNING, "the %s cannot be read: %s", what, error)
-        self._blind = True
+        log.log(logging.DEBUG if what in self._blind else logging.WARNING, "the %s cannot be read: %s", what, error)
+        self._blind.add(what)
 
-    def _see(self) -> None:
-        if self._blind:
-            log.info("the control rows can be read again")
-            self._blind = False
+    def _see(self, what: str) -> None:
+        if what in self._blind:
+            log.info("the %s can be read again", what)
+            self._blind.remove(what)
 
     def _note_request(self) -> None:
         """Its age counts from when it was first seen here: clocks may differ."""
@@ -154,6 +178,15 @@ class Outlook:
             self._request, self._request_at = seen, self._clock()
 
     # ---- what it sees ----------------------------------------------------------------------------------------------
+
+    @property
+    def rows_are_recent(self) -> bool:
+        """Whether the rows may be decided by: the last look succeeded, and the process was not stopped since it began,
+        or busy for long."""
+        return self._is_recent(Moment.now())
+
+    def _is_recent(self, now: Moment) -> bool:
+        return self._rows_at.age_at(now) < _RECENT_S
 
     @property
     def newest(self) -> LastActive | None:

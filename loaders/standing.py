@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from journal.activation import ActivationReport
+from journal.activation import ActivationReport, Progress
 from journal.config import Settings
-from journal.errors import DeadlineError
+from journal.errors import DeadlineError, JournalError
 from journal.follower import Fitness
 from journal.journal import BlockingJournal
 from journal.kafka.ports import Clock
@@ -28,6 +28,17 @@ class ActiveNode:
     loader: Loader
     """Filled with the journal's state."""
     report: ActivationReport
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """What a node was given by whoever runs it; see `Node`."""
+
+    loader: Callable[[], Loader]
+    on_active: Callable[[ActiveNode], None]
+    on_standby: Callable[[], None]
+    on_fenced: Callable[[JournalError], None]
+    progress: Progress
 
 
 def failover_of(
@@ -75,7 +86,7 @@ class Standing:
         return self._epoch
 
     def identify(self, journal: bytes, fitness: Callable[[], Fitness]) -> None:
-        """The journal's uuid, and what tells how good the local copy is."""
+        """The journal's uuid, and what tells how fit the node is."""
         self._journal, self._fitness = journal, fitness
 
     def become(self, role: Role, reason: str, epoch: int) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
 
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError
+from journal.kafka.clients import KafkaClients
+from journal.loading import NullLoader
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
+from loaders.node import Node
 
 
 def test_a_lost_heartbeat_costs_no_session() -> None:
@@ -18,9 +22,43 @@ def test_a_lost_heartbeat_costs_no_session() -> None:
 
 
 def test_only_a_preferred_node_asks_for_the_journal_back() -> None:
+    def node(**settings: bool) -> Node:
+        return Node(load_settings(None, **settings), loader=NullLoader, on_active=lambda _: None)
+
     with pytest.raises(ConfigError, match="fail_back is for a preferred node"):
-        load_settings(None, fail_back=True)
-    assert load_settings(None, preferred=True, fail_back=True).fail_back
+        node(fail_back=True)
+    node(preferred=True, fail_back=True).close()
+    assert load_settings(None, fail_back=True), "a worker may have the file of a node that is --preferred"
+
+
+def test_a_directory_that_is_empty_is_not_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_JOURNAL_DIRECTORY", "")
+    with pytest.raises(ConfigError, match=r"directory: .*must not be empty"):
+        load_settings(None)
+
+
+def test_a_session_is_no_longer_than_a_client_can_keep_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="node_session_timeout_ms"):
+        load_settings(None, node_session_timeout_ms=600_001)
+    settings = load_settings(None, node_session_timeout_ms=600_000, bootstrap_servers="127.0.0.1:1")
+    kafka = KafkaClients(settings.bootstrap_servers)
+    kafka.membership(
+        *("group", "topic", "name"), session_timeout_ms=settings.node_session_timeout_ms, heartbeat_ms=500
+    ).leave()
+
+
+@pytest.mark.parametrize("role", ["active", "standby", "fenced"])
+def test_a_command_whose_quotes_are_open_is_no_setting(role: str) -> None:
+    with pytest.raises(ConfigError, match=f"on_{role}_command: .*No closing quotation"):
+        load_settings(None, **{f"on_{role}_command": "move-address '10.0.0.7"})
+
+
+@pytest.mark.parametrize("pause", ["commit_pause_ms", "commit_pause_max_ms", "group_join_ms"])
+def test_a_writer_does_not_pause_for_as_long_as_a_node_may_be_silent(pause: str) -> None:
+    for long_ms in (3000, math.inf):
+        with pytest.raises(ConfigError, match="must be below fence_check_ms"):
+            load_settings(None, **{pause: long_ms})
+    assert load_settings(None, **{pause: 2000})
 
 
 def test_by_default_the_session_is_as_long_as_the_silence_that_a_standby_waits_for() -> None:

@@ -18,6 +18,8 @@ LEFT = LastActive(7, OTHER, released=True)
 LEFT_TO_ME = LastActive(7, OTHER, released=True, to=ME)
 LEFT_TO_THIRD = LastActive(7, OTHER, released=True, to=THIRD)
 MINE = LastActive(7, ME, released=False)
+PATIENT = replace(ACTIVE, fence_check_s=3.0)
+QUICK = replace(ACTIVE, fence_check_s=0.5)
 
 FIT = StandbyFacts(newest=ACTIVE, still_s=0.0, member=True, fit=True, built=True)
 GRANTED = replace(FIT, granted=True)
@@ -32,6 +34,9 @@ STANDBY = {
     "so does one that holds the duty": (GRANTED, Act.WAIT),
     "whoever holds the duty takes over from a silent node": (replace(GRANTED, still_s=2.0), Act.ACTIVATE),
     "others do not": (replace(FIT, still_s=2.0), Act.WAIT),
+    "nor it from one that may be silent for longer": (replace(GRANTED, newest=PATIENT, still_s=5.9), Act.WAIT),
+    "until that has been": (replace(GRANTED, newest=PATIENT, still_s=6.0), Act.ACTIVATE),
+    "one that may be silent for less is gone sooner": (replace(GRANTED, newest=QUICK, still_s=1.0), Act.ACTIVATE),
     "nor it while another one is activating, which loads for long": (
         replace(GRANTED, still_s=2.0, activating=THIRD),
         Act.WAIT,
@@ -51,6 +56,10 @@ STANDBY = {
     "a named successor needs no duty": (replace(FIT, newest=LEFT_TO_ME), Act.ACTIVATE),
     "nor the group": (replace(FIT, newest=LEFT_TO_ME, member=False), Act.ACTIVATE),
     "nor to be fit any more": (replace(FIT, newest=LEFT_TO_ME, fit=False), Act.ACTIVATE),
+    "but to have a copy: others would wait for it at its gate": (
+        replace(FIT, newest=LEFT_TO_ME, fit=False, built=False),
+        Act.WAIT,
+    ),
     "others leave a named successor its time": (replace(GRANTED, newest=LEFT_TO_THIRD, still_s=4.9), Act.WAIT),
     "and no longer": (replace(GRANTED, newest=LEFT_TO_THIRD, still_s=5.0), Act.ACTIVATE),
     "its own last life counts as another node": (replace(GRANTED, newest=MINE, still_s=1.9), Act.WAIT),
@@ -99,6 +108,7 @@ FAIL_BACK = {
     "a preferred node that is fit asks for the journal": (FIT, Act.ASK),
     "not while it is not fit": (replace(FIT, fit=False), Act.WAIT),
     "not after a failed activation": (replace(FIT, rested=False), Act.WAIT),
+    "not where it had better leave it": (replace(FIT, may_ask=False), Act.WAIT),
     "not from another preferred one": (replace(FIT, active_preferred=True), Act.WAIT),
     "not from a dead one": (replace(FIT, still_s=2.0), Act.WAIT),
     "nor when another one takes over from that": (replace(FIT, still_s=2.0, activating=THIRD), Act.WAIT),
@@ -133,6 +143,11 @@ ACTIVE_NODE = {
     "not to nobody": (replace(RUNNING, others_fit=(), request=Request(7, "", 0.0)), Act.WAIT, ""),
     "not for another epoch": (replace(RUNNING, request=Request(6, "", 0.0)), Act.WAIT, ""),
     "not much later": (replace(RUNNING, request=Request(7, "", 5.0)), Act.WAIT, ""),
+    "unless somebody waits for it": (
+        replace(RUNNING, request=Request(7, "", 5.0, awaited=True)),
+        Act.HAND_OVER,
+        OTHER,
+    ),
 }
 
 
@@ -173,8 +188,9 @@ def test_whatever_it_knows_a_standby_never_activates_while_another_node_writes_o
         if decision.act is Act.ACTIVATE:
             assert facts.rested
             assert decision.reason
+            assert facts.built
             named = facts.newest is not None and facts.newest.to == ME
-            assert named or (facts.granted and facts.built and not facts.activating)
+            assert named or (facts.granted and not facts.activating)
             assert facts.newest is None or facts.newest.released or facts.still_s >= SILENCE_S
 
 

@@ -3,13 +3,16 @@ other standbys count. What it knows once it has caught up."""
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from journal.config import Settings
 from journal.errors import OperatingError
-from journal.kafka.control import ControlRows, control_topic, node_key, wal_topic
+from journal.kafka.control import IDENTITY_KEY, ControlRows, control_row, control_topic, node_key, wal_topic
 from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Identity, NodeStatus
+from journal.wire.frames import FORMAT, MAGIC
 from loaders.outlook import Outlook
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
@@ -73,8 +76,16 @@ class Watching:
             row = Sent(control_topic("j"), 0, node_key(status.name), status.SerializeToString())
             self.kafka.plain_producer().send([row], 1.0)
 
-    def write(self) -> None:
-        self.kafka.plain_producer().send([Sent(wal_topic("j"), 0, None, b"frame")], 1.0)
+    def write(self, shard: int = 0) -> None:
+        self.kafka.plain_producer().send([Sent(wal_topic("j"), shard, None, b"frame")], 1.0)
+
+    def make_anew(self, shards: int) -> None:
+        """The journal's topics, with so many shards."""
+        for topic, partitions in ((wal_topic("j"), shards), (control_topic("j"), 1)):
+            self.broker.delete_topic(topic)
+            self.broker.create_topic(topic, partitions, 1, {})
+        row = control_row("j", IDENTITY_KEY, Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, shards=shards))
+        self.kafka.plain_producer().send([row], 1.0)
 
 
 @pytest.fixture
@@ -107,6 +118,30 @@ def test_what_was_seen_before_this_node_wrote_itself_counts_no_more(watching: Wa
     assert watching.turn(SILENCE_S) >= SILENCE_S
     watching.outlook.forget_wal()
     assert watching.turn() == 0.0
+
+
+def test_every_shard_is_watched_of_a_journal_that_was_made_anew_with_more(watching: Watching) -> None:
+    watching.turn()
+    watching.make_anew(shards=2)
+    watching.outlook.catch_up()
+    for _ in range(3):
+        watching.write(shard=1)
+        assert watching.turn(SILENCE_S) == 0.0
+
+
+def test_that_the_wal_cannot_be_read_is_said_once_while_control_rows_can(
+    watching: Watching, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    watching.broker.delete_topic(wal_topic("j"))
+    for _ in range(3):
+        watching.turn(1.0)
+        watching.see(standby("one"))
+    watching.broker.create_topic(wal_topic("j"), 1, 1, {})
+    watching.turn(1.0)
+    unreadable, readable = [record.getMessage() for record in caplog.records if record.name == "loaders.outlook"]
+    assert unreadable.startswith("the WAL cannot be read: ")
+    assert readable == "the WAL can be read again"
 
 
 def standby(name: str, *, fit: bool = True) -> NodeStatus:

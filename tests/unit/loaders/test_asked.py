@@ -1,0 +1,46 @@
+"""What was asked for last counts, here or by a control row; what is withdrawn does not, and nothing else with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from loaders.asked import Asked
+from loaders.duty import Request
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_the_newer_of_two_counts(clock: Clock) -> None:
+    asked = Asked(clock)
+    assert asked.or_newer(None) is None
+    asked.ask(7, "one", awaited=True)
+    clock.now += 2.0
+    assert asked.or_newer(None) == Request(7, "one", 2.0, awaited=True)
+    assert asked.or_newer(Request(7, "row", 1.0)) == Request(7, "row", 1.0)
+    assert asked.or_newer(Request(7, "row", 3.0)) == Request(7, "one", 2.0, awaited=True)
+
+
+def test_what_is_withdrawn_counts_no_more(clock: Clock) -> None:
+    asked = Asked(clock)
+    asked.withdraw(asked.ask(7, "one", awaited=True))
+    assert asked.or_newer(None) is None
+    assert asked.or_newer(Request(7, "row", 3.0)) == Request(7, "row", 3.0)
+
+
+def test_whoever_withdraws_leaves_what_another_has_asked_for_since(clock: Clock) -> None:
+    asked = Asked(clock)
+    first = asked.ask(7, "one", awaited=True)
+    asked.ask(7, "two", awaited=True)
+    asked.withdraw(first)
+    assert asked.or_newer(None) == Request(7, "two", 0.0, awaited=True)
