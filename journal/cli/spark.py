@@ -20,6 +20,7 @@ from journal.cli.spark_replay import add_to as add_replay
 from journal.cli.spark_session import SMALL, spark_session
 from journal.cli.spark_tables import add_to as add_tables
 from journal.cli.text import printable
+from journal.errors import ConfigError
 from loaders.spark.packages import READING, Part, installed_pyspark, packages
 
 if TYPE_CHECKING:
@@ -79,11 +80,16 @@ def read(
     what: Annotated[What, typer.Argument(help="Operations of the WAL, records of the table, or what is in doubt.")],
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many rows.")] = 20,
     store: Annotated[bool, typer.Option("--store", help="With what they mean to a message store.")] = False,
+    from_trimmed: Annotated[bool, typer.Option("--from-trimmed", help="Of the WAL: what is left of a trimmed one.")] = (
+        False
+    ),
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
     """The first rows, in order, as Spark reads them. What is no frame or row is said on standard error, and which
     records of the WAL operators had skipped."""
+    if from_trimmed and what is not What.WAL:
+        raise ConfigError(f"--from-trimmed is of the WAL: it has no meaning for {what.value}")
     settings = chosen.settings()
     with spark_session(_NAME, master, READING, SMALL) as spark:
         # starts quickly without: only this command needs PySpark
@@ -92,7 +98,7 @@ def read(
 
         with journal_errors(settings.journal):
             source = JournalSource.from_settings(settings)
-            rows, dead_letters, skipped = _read(spark, source, what, store=store)
+            rows, dead_letters, skipped = _read(spark, source, what, store=store, from_trimmed=from_trimmed)
             found = [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
             damaged = [] if dead_letters is None else dead_letters.limit(limit).collect()
             left_out = [] if skipped is None else skipped.orderBy("shard", "offset").limit(limit).collect()
@@ -108,17 +114,22 @@ def read(
 
 
 def _read(
-    spark: SparkSession, source: JournalSource, what: What, *, store: bool
+    spark: SparkSession, source: JournalSource, what: What, *, store: bool, from_trimmed: bool
 ) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
     """Rows in order, what is none, and what operators had skipped."""
-    from loaders.spark.readers import read_table, read_transactions, read_wal
+    from loaders.spark.readers import read_table, read_transactions, read_wal, readable_start
+    from loaders.spark.source import EARLIEST, identity
     from loaders.spark.store_columns import with_store_columns
 
     if what is What.TRANSACTIONS:
         return read_transactions(spark, source).transactions.orderBy("tx"), None, None
     table = read_table(spark, source)
     if what is What.WAL:
-        wal = read_wal(spark, source)
+        journal = identity(spark, source)
+        left = dict.fromkeys(range(journal.shards), EARLIEST)
+        mend = "--from-trimmed shows what is left"
+        start = left if from_trimmed else readable_start(spark, source, journal, mend=mend)
+        wal = read_wal(spark, source, starting=start)
         rows, order, letters = wal.operations, ["shard", "offset", "index"], wal.dead_letters
     else:
         rows, order, letters = table.records, ["shard", "id"], table.dead_letters

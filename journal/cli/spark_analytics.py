@@ -85,6 +85,8 @@ def analytics(
         raise ConfigError("--follow reads the WAL: leave --from-archive out")
     if state is not None and not follow:
         raise ConfigError("--state is where --follow goes on: it has no use without")
+    if once and not follow:
+        raise ConfigError("--once ends what --follow begins: without --follow it is once anyway")
     settings = chosen.settings()
     parts = READING | further_parts(from_archive) | ({Part.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:

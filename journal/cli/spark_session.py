@@ -1,4 +1,4 @@
-"""Spark for a command: a session of its own, or the one that is there; and how it is asked to end."""
+"""Spark for a command: a session of its own, or the one that is there; and what it says when it fails."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from journal.errors import OperatingError
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 SMALL: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -29,19 +32,31 @@ def spark_session(
     parts: Collection[Part] = READING,
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[SparkSession]:
-    """The session that is there (`spark-submit` has made one), or one of this command alone with these settings."""
+    """The session that is there (`spark-submit` has made one), or one of this command alone with these settings.
+
+    Raises OperatingError for what Spark refuses, or fails at, that means nothing for the journal: a file system or a
+    master that it does not know, a path that cannot be written, a lost executor. In one line; all of it is logged for
+    `--verbose`.
+    """
     # PySpark is an extra, and takes a second to import; the second of these says so if there is none
     from loaders.spark.chatter import starting_spark
     from loaders.spark.session import make_session, running_session
 
     own = settings if running_session() is None else None
-    with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
-        spark = make_session(name, parts=parts, master=master, settings=own)
+    # behind that one, which knows whether there is a PySpark
+    from loaders.spark.failures import SPARK_ERRORS, in_words
+
     try:
-        yield spark
-    finally:
-        if spark.sparkContext.appName == name:
-            spark.stop()
+        with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
+            spark = make_session(name, parts=parts, master=master, settings=own)
+        try:
+            yield spark
+        finally:
+            if spark.sparkContext.appName == name:
+                spark.stop()
+    except SPARK_ERRORS as error:
+        log.debug("what Spark raised", exc_info=error)
+        raise OperatingError(f"Spark: {in_words(error)}") from error
 
 
 def further_parts(archive: str | None) -> frozenset[Part]:

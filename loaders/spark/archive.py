@@ -14,17 +14,19 @@ writes the marks.
 from __future__ import annotations
 
 import secrets
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ArchiveError, CorruptionError, JournalError
+from journal.errors import ArchiveError, CorruptionError
 from loaders.spark.archive_frames import Written, open_frames
 from loaders.spark.archive_marks import ArchiveMarks
 from loaders.spark.archive_numbers import checked_part
@@ -105,7 +107,7 @@ class _Job:
         self._told = told
         self._stop = stop
         self._log = ManifestLog(spark, self._path, source.journal)
-        self._error: JournalError | None = None
+        self._error: Exception | None = None
         self.result = ArchiveResult(self._path, source.journal)
 
     # ---- where to go on --------------------------------------------------------------------------------------------
@@ -144,8 +146,15 @@ class _Job:
     # ---- the query -------------------------------------------------------------------------------------------------
 
     def run(self, *, once: bool, every_s: float, max_offsets: int) -> ArchiveResult:
+        """With a checkpoint for this run alone, whatever a session's settings say of checkpoints: a later run that
+        found it would go on where that ends, and not where the manifests do. Only the driver reads it."""
+        with tempfile.TemporaryDirectory(prefix="kafka-journal-archive-", ignore_cleanup_errors=True) as directory:
+            return self._run(Path(directory).as_uri(), once=once, every_s=every_s, max_offsets=max_offsets)
+
+    def _run(self, checkpoint: str, *, once: bool, every_s: float, max_offsets: int) -> ArchiveResult:
         records = stream(self._spark, self._source, self._source.wal, starting=self._starting, max_offsets=max_offsets)
         writer = records.writeStream.queryName(f"archive {self._source.journal}").foreachBatch(self._batch)
+        writer = writer.option("checkpointLocation", checkpoint)
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
         query = writer.start()
         try:
@@ -153,7 +162,9 @@ class _Job:
                 if self._error is not None or (self._stop.is_set() and not query.status["isTriggerActive"]):
                     break
         except StreamingQueryException as error:
-            raise translated(error, self._source.journal) or error from error
+            # what came of an error is not what the user wants to know
+            if self._error is None:
+                raise translated(error, self._source.journal) or error from error
         finally:
             query.stop()
         if self._error is not None:
@@ -169,7 +180,7 @@ class _Job:
         try:
             with journal_errors(self._source.journal):
                 self._archive(records)
-        except JournalError as error:
+        except Exception as error:  # noqa: BLE001  # whoever waits for the query raises it
             self._error = error
 
     def _archive(self, records: DataFrame) -> None:

@@ -18,9 +18,11 @@ from dataclasses import fields
 from functools import reduce
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession, Window
+from google.protobuf.message import DecodeError
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark
 from journal.verify.base import Base, cannot_check
 from journal.verify.differences import KEPT_MAX, Differences
@@ -43,11 +45,13 @@ from loaders.spark.audit_compare import (
     compared_records,
     compared_transactions,
     differences_of,
+    first_of_each,
     found_records,
     found_transactions,
+    is_misplaced,
     stray_rows,
-    undecodable_rows,
     with_fingerprints,
+    wrong_rows,
 )
 from loaders.spark.failures import journal_errors
 from loaders.spark.fold import by_shard, effective, folded_lives, is_one_of, transacted
@@ -82,7 +86,8 @@ def audit(
     """Compare a journal's tables with its WAL, and with the archive at a path for what the WAL no longer has.
 
     Both may be written meanwhile: what is compared is up to the marks that are found first. Raises TopicError, RowError
-    and ArchiveError as `archived.joined`, GapError if the WAL is trimmed meanwhile, and KafkaUnavailableError.
+    (also for a mark that does not parse) and ArchiveError as `archived.joined`, GapError if the WAL is trimmed
+    meanwhile, and KafkaUnavailableError.
     """
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
@@ -102,14 +107,14 @@ def audit(
 
 def table_marks(table: DataFrame) -> Mapping[int, Row]:
     """By shard: where its newest mark is and what it says, where its rows end now, and which offsets were skipped."""
-    tag = F.expr("substring(key, 1, 1)")
-    is_mark = (tag == F.lit(b"m")) & F.col("value").isNotNull()
-    is_skip = (tag == F.lit(b"s")) & F.col("value").isNotNull()
+    own = F.col("value").isNotNull() & ~is_misplaced()
+    is_mark, is_skip = (own & (rows.type_of_key() == name) for name in ("MARK", "SKIPPED"))
     skipped = F.conv(F.hex(F.expr("substring(key, 4, 8)")), 16, 10).cast("bigint")
     found = table.groupBy(F.col("partition").alias("shard")).agg(
         F.max_by(F.when(is_mark, F.col("value")), F.when(is_mark, F.col("offset"))).alias("mark"),
         F.coalesce(F.max(F.when(is_mark, F.col("offset"))), F.lit(_NONE)).alias("row_offset"),
         F.max("offset").alias("last"),
+        F.first("topic").alias("topic"),
         F.count("*").alias("rows"),
         F.array_sort(F.collect_set(F.when(is_skip, skipped))).alias("skipped"),
     )
@@ -139,7 +144,7 @@ def compare(
     )
     whole = table.where(F.col("offset") <= by_shard({each.number: each.row_offset for each in shards}))
     # the table before the WAL: what is compacted away meanwhile is still there
-    found = rows.changes(rows.newest(whole))
+    found = rows.changes(rows.newest(whole.where(~is_misplaced())))
     if bases:
         found = put_aside(found)  # digests are of all the data
     state = put_aside(with_fingerprints(found))
@@ -183,7 +188,7 @@ def _compare_states(
         by_number[row["shard"]].count(row.asDict())
     parts = compared_transactions(transactions_left(of_transactions), found_transactions(state.where(here)))
     found = [differences_of(by_id), differences_of(parts), *_faulty_rows(table, shards)]
-    first = _first_of_each(reduce(DataFrame.union, found), kept_max).collect()
+    first = first_of_each(reduce(DataFrame.union, found), kept_max).collect()
     for row in first:
         by_number[row["shard"]].add(row)
     for row in first:
@@ -191,19 +196,12 @@ def _compare_states(
 
 
 def _faulty_rows(table: DataFrame, shards: Sequence[_Shard]) -> Iterator[DataFrame]:
-    """Rows that are not what their key says, and rows behind the newest mark."""
+    """Rows that are not what their key says, or of another shard, and rows behind the newest mark."""
     row_offset = by_shard({each.number: each.row_offset for each in shards})
-    yield undecodable_rows(rows.dead_letters(table.where(F.col("offset") <= row_offset)))
+    yield wrong_rows(table.where(F.col("offset") <= row_offset))
     if any(each.last > each.row_offset for each in shards):
         last = by_shard({each.number: each.last for each in shards})
         yield stray_rows(table.where((F.col("offset") > row_offset) & (F.col("offset") <= last)))
-
-
-def _first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:
-    """The first differences of each shard and sort, and how many of them there are."""
-    alike = Window.partitionBy("shard", "what")
-    ranked = differences.withColumn("rank", F.row_number().over(alike.orderBy("order", "key")))
-    return ranked.withColumn("count", F.sum("times").over(alike)).where(F.col("rank") <= kept_max).orderBy("rank")
 
 
 # ---- one shard -----------------------------------------------------------------------------------------------
@@ -219,7 +217,7 @@ class _Shard:
         self.row_offset: int = _NONE if found is None else found["row_offset"]
         self.last: int = _NONE if found is None else found["last"]
         self.skipped: list[int] = [] if found is None else found["skipped"]
-        self.mark = _mark(number, None if found is None else found["mark"])
+        self.mark = _mark(number, found)
         self.fact: dict[str, Any] | None = None
         self._rows: int = 0 if found is None else found["rows"]
         self._counts = Counter[str]()
@@ -323,10 +321,14 @@ class _Shard:
             yield f"the tables: they stand at offset {self.mark.offset}, where the fold of the WAL did not come"
 
 
-def _mark(shard: int, value: bytes | None) -> MarkState:
-    if value is None:
+def _mark(shard: int, found: Row | None) -> MarkState:
+    if found is None or found["mark"] is None:
         return MarkState(shard)
-    row = Mark.FromString(bytes(value))
+    try:
+        row = Mark.FromString(bytes(found["mark"]))
+    except DecodeError as error:
+        reason = f"the mark does not parse: {error}"
+        raise RowError(reason, topic=found["topic"], partition=shard, offset=found["row_offset"]) from None
     return MarkState(**{field.name: getattr(row, field.name) for field in fields(MarkState)})
 
 

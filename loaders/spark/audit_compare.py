@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from loaders.spark import rows
 from loaders.spark.fold_frames import fingerprinted
 
 OF_BASE = ("grow", "kept", "changed")
@@ -163,9 +164,24 @@ def differences_of(compared: DataFrame) -> DataFrame:
     return compared.select("shard", F.explode("differences").alias("difference")).select("shard", "difference.*")
 
 
-def undecodable_rows(dead_letters: DataFrame) -> DataFrame:
-    """`rows.dead_letters` as differences."""
-    return _of_rows(dead_letters, F.lit("what its key says"), F.col("reason"))
+def first_of_each(differences: DataFrame, kept_max: int) -> DataFrame:
+    """The first differences of each shard and sort, and how many of them there are."""
+    alike = Window.partitionBy("shard", "what")
+    ranked = differences.withColumn("rank", F.row_number().over(alike.orderBy("order", "key")))
+    return ranked.withColumn("count", F.sum("times").over(alike)).where(F.col("rank") <= kept_max).orderBy("rank")
+
+
+def is_misplaced() -> Column:
+    """Whether a table record is under a key of another shard than its partition's."""
+    shard = rows.shard_of_key()
+    return F.coalesce(shard != F.col("partition"), F.lit(False))
+
+
+def wrong_rows(table: DataFrame) -> DataFrame:
+    """Table records that are not what their key says, or under a key of another shard, as differences."""
+    none = _of_rows(rows.dead_letters(table.where(~is_misplaced())), F.lit("what its key says"), F.col("reason"))
+    of_another = F.format_string("a row of shard %d", rows.shard_of_key())
+    return none.union(_of_rows(table.where(is_misplaced()), F.lit("a row of this shard"), of_another))
 
 
 def stray_rows(behind: DataFrame) -> DataFrame:

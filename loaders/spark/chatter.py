@@ -1,16 +1,47 @@
-"""Where Spark's JVM writes: to standard error or to a file, never among a command's data."""
+"""Where Spark's JVM writes: to standard error or to nowhere, never among a command's data."""
 
 from __future__ import annotations
 
 import os
 import sys
-import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from journal.errors import MissingExtraError
 
 _STDOUT, _STDERR = 1, 2
+_KEPT_BYTES_MAX = 1 << 20
+_READ_BYTES = 1 << 16
+_LAST_WORDS_S = 5.0
+"""For those of a JVM that has ended."""
+
+
+class _Listener(threading.Thread):
+    """Reads what is written to `writer`, for as long as anybody has that open: of a start the last of it is kept, of
+    what comes later nothing. A job may run for months."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kafka-journal-spark", daemon=True)
+        self._reader, self.writer = os.pipe()
+        self._kept = bytearray()
+        self._keeps = True
+
+    def run(self) -> None:
+        while said := os.read(self._reader, _READ_BYTES):
+            if self._keeps:
+                self._kept += said
+                del self._kept[:-_KEPT_BYTES_MAX]
+        os.close(self._reader)
+
+    def has_started(self) -> None:
+        self._keeps = False
+        self._kept.clear()
+
+    def last_words(self) -> bytes:
+        """What was said, by one that did not start."""
+        self.join(_LAST_WORDS_S)
+        return bytes(self._kept)
 
 
 @contextmanager
@@ -19,22 +50,38 @@ def starting_spark(*, quiet: bool) -> Iterator[None]:
 
     If `quiet`, to nowhere; what it says of a start that fails (MissingExtraError) is shown.
     """
-    with tempfile.TemporaryFile() as kept:
+    if not quiet:
+        with _written_to(_STDERR):
+            yield
+        return
+    listener = _Listener()
+    listener.start()
+    try:
+        try:
+            with _written_to(listener.writer):
+                yield
+        finally:
+            os.close(listener.writer)
+    except MissingExtraError:
+        os.write(_STDERR, listener.last_words())
+        raise
+    finally:
+        listener.has_started()
+
+
+@contextmanager
+def _written_to(place: int) -> Iterator[None]:
+    """Both standard outputs of this process, and of those that it starts meanwhile."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    before = {of: os.dup(of) for of in (_STDOUT, _STDERR)}
+    try:
+        for of in before:
+            os.dup2(before.get(place, place), of)
+        yield
+    finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        stdout, stderr = os.dup(_STDOUT), os.dup(_STDERR)
-        os.dup2(kept.fileno() if quiet else stderr, _STDOUT)
-        os.dup2(kept.fileno() if quiet else stderr, _STDERR)
-        try:
-            yield
-        except MissingExtraError:
-            kept.seek(0)
-            os.write(stderr, kept.read())
-            raise
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os.dup2(stdout, _STDOUT)
-            os.dup2(stderr, _STDERR)
-            os.close(stdout)
-            os.close(stderr)
+        for of, was in before.items():
+            os.dup2(was, of)
+            os.close(was)

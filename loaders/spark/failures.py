@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 
 from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, TopicError
 
+SPARK_ERRORS = (Py4JJavaError, PySparkException)
+"""What PySpark raises for what its JVM does."""
 _KAFKA = "org.apache.kafka."
 _NO_TOPIC = f"{_KAFKA}common.errors.UnknownTopicOrPartitionException"
 _GONE = f"{_KAFKA}clients.consumer.OffsetOutOfRangeException"
@@ -31,12 +33,16 @@ class Cause(NamedTuple):
     """The class that threw it."""
 
 
+class StoppedError(Exception):
+    """Raised inside a micro-batch that is not begun, as its job is told to stop. No caller sees it."""
+
+
 @contextmanager
 def journal_errors(journal: str) -> Iterator[None]:
     """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka."""
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except SPARK_ERRORS as error:
         ours = translated(error, journal)
         if ours is None:
             raise
@@ -70,6 +76,19 @@ def java_causes(error: Exception) -> list[Cause]:
         found.append(Cause(thrown.getClass().getName(), str(thrown.getMessage()), place))
         thrown = thrown.getCause()
     return found
+
+
+def in_words(error: Exception) -> str:
+    """What an error of Spark's comes to, in one line: the innermost Java exception's, or its own."""
+    causes = java_causes(error)
+    name, told = (causes[-1].name, causes[-1].message) if causes else (type(error).__name__, str(error))
+    first = next((line.strip() for line in told.splitlines() if line.strip()), "")
+    return f"{name.rpartition('.')[2]}: {first}"
+
+
+def is_of_two_queries(error: StreamingQueryException) -> bool:
+    """Whether Spark has met another query in its log of batches."""
+    return any("Multiple streaming jobs detected" in cause.message for cause in java_causes(error))
 
 
 def _is_data_loss(cause: Cause) -> bool:

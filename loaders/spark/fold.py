@@ -34,7 +34,7 @@ from loaders.spark.fold_frames import (
 )
 from loaders.spark.fold_transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
 from loaders.spark.readers import readable_start, skipped_places
-from loaders.spark.source import JournalIdentity, JournalSource, batch, identity
+from loaders.spark.source import JournalIdentity, JournalSource, batch, identity, require_all_shards
 from loaders.spark.wire import with_frame
 
 _OF_ID = (*SHARD, "id")
@@ -81,11 +81,13 @@ def state_as_of(
 
     At a time: after the last group of which everything had been appended by then, so that no transaction is cut. What
     has been trimmed is read from the archive at the path `archive`. What operators had skipped is left out.
-    Raises TopicError and RowError as `read_wal`, GapError for a WAL without its beginning, ArchiveError as `joined`.
+    Raises TopicError and RowError as `read_wal`, GapError for a WAL without its beginning, ArchiveError as `joined`,
+    ConfigError for neither or both, and for offsets that leave a shard out.
     """
     if (time is None) == (offsets is None):
         raise ConfigError("a state is as of a time, or as of offsets")
     journal = identity(spark, source)
+    require_all_shards(journal, offsets)
     records = committed(spark, source, journal, archive)
     with_skips = records.withColumn("skip", is_skipped(spark, source))
     if offsets is not None:
@@ -279,9 +281,10 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
 
 
 def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
-    """`records` with `until` where the last group ended of which all had been appended at a time."""
+    """`records` with `until` where the last group ended of which all had been appended at a time. What an operator had
+    skipped counts for nothing: neither its epoch nor its group."""
     flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
-    heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull())
+    heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull() & ~F.col("skip"))
     newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))
     of_now = heads.withColumn("newest", newest).where(F.col("epoch") >= F.col("newest"))
     late = of_now.agg(F.min(F.when(F.col("timestamp") > time, F.col("group"))).alias("late"))

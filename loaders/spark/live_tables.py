@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from journal.v1.store_pb2 import RecordKind
 from loaders.spark import rows
 from loaders.spark.store_columns import messages
-from loaders.spark.wire import computed_once, parsed
 
 ROW_KEYS = ("shard", "key")
 PENDING_KEYS = ("shard", "offset")
@@ -74,27 +73,4 @@ def touched_transactions(newest: DataFrame) -> DataFrame:
 
 def in_doubt(state: DataFrame, touched: DataFrame) -> DataFrame:
     """The transactions among `touched` that are prepared: docs/SPARK.md has the columns."""
-    part = F.col("transaction")
-    parts = state.where("row = 'TRANSACTION'").join(touched, ["tx"], "left_semi")
-    whole = parts.groupBy("tx").agg(
-        F.max(part["prepared"]).alias("prepared"),
-        F.min(part["epoch"]).alias("epoch"),
-        F.sum(part["staged"]).alias("operations"),
-        F.sum(part["bytes"]).alias("bytes"),
-        F.array_sort(F.collect_set("shard")).alias("shards"),
-        F.max(part["shards"]).alias("shards_prepared"),
-        F.min(part["prepared_at"]).alias("prepared_at"),
-        F.first(part["data"], ignorenulls=True).alias("data"),
-    )
-    decoded = computed_once(whole.where("prepared").drop("prepared"), parsed("data", "Xid"), "as_xid")
-    return decoded.withColumn("xid", _xid(F.col("as_xid"))).drop("as_xid")
-
-
-def _xid(of: Column) -> Column:
-    """Null where what the PREPARE carried is none."""
-    told = F.struct(
-        F.coalesce(of["format_id"], F.lit(0)).alias("format_id"),
-        of["gtrid"].alias("gtrid"),
-        F.coalesce(of["bqual"], F.lit(b"")).alias("bqual"),
-    )
-    return F.when(of["gtrid"].isNotNull(), told)
+    return rows.transactions(state.join(touched, ["tx"], "left_semi")).where("prepared").drop("prepared")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, GapError
@@ -28,14 +28,13 @@ from loaders.spark.source import (
     control,
     identity,
     identity_and_begun,
+    require_all_shards,
     stream,
 )
-from loaders.spark.wire import computed_once, parsed, with_frame
+from loaders.spark.wire import with_frame
 
 _SHARDS_AT_ONCE = 16
 """Branches of one plan."""
-_XID_PART_BYTES_MAX = 64
-_FORMAT_ID_MAX = 2**31 - 1
 _LEFT = "starting={shard: EARLIEST, ...} takes what there is"
 _ARCHIVED_OR_LEFT = f"include_archive=True reads it from the archive, {_LEFT}"
 
@@ -89,12 +88,13 @@ def read_wal(
     there is nothing to bound.
 
     Raises TopicError for a journal that does not exist, RowError for one of another format, GapError if records that
-    were asked for have been trimmed; it names what is gone. ArchiveError as `archived.joined` and
-    `archived.archive_path`.
+    were asked for have been trimmed; it names what is gone. ConfigError for offsets that leave a shard out.
+    ArchiveError as `archived.joined` and `archived.archive_path`.
     """
     if include_archive is not False:
         return _with_archive(spark, source, include_archive, bounded=starting is not None or ending is not None)
     journal, begun = identity_and_begun(spark, source)
+    require_all_shards(journal, ending)
     start = readable_start(spark, source, journal, starting, begun=begun, mend=_ARCHIVED_OR_LEFT)
     return _wal(with_frame(batch(spark, source, source.wal, starting=start, ending=ending)), journal)
 
@@ -143,7 +143,7 @@ def read_transactions(spark: SparkSession, source: JournalSource) -> Transaction
     state, _ = _state(spark, source)
     staged = state.where(F.col("row") == "STAGED")
     of_operation = ("type", "id", "kind", "data", "replaceable", "subject", "position")
-    return Transactions(_transactions(state), staged.select("tx", "shard", *of_operation))
+    return Transactions(rows.transactions(state), staged.select("tx", "shard", *of_operation))
 
 
 # ---- the WAL -----------------------------------------------------------------------------------------------
@@ -164,6 +164,7 @@ def readable_start(
     Raises GapError unless they are all there; it names what is gone, and says `mend`. `begun` as `identity_and_begun`
     has it; asked for without.
     """
+    require_all_shards(journal, starting)
     if starting is not None:
         asked = {shard: offset for shard, offset in starting.items() if offset != EARLIEST}
         gone = _unreadable(spark, source, asked) if asked else []
@@ -292,31 +293,3 @@ def _state(spark: SparkSession, source: JournalSource) -> tuple[DataFrame, DataF
     identity(spark, source)
     newest = rows.newest(batch(spark, source, source.table))
     return rows.changes(newest), newest
-
-
-def _transactions(state: DataFrame) -> DataFrame:
-    part = F.col("transaction")
-    parts = state.where(F.col("row") == "TRANSACTION").groupBy("tx")
-    whole = parts.agg(
-        F.max(part["prepared"]).alias("prepared"),
-        F.min(part["epoch"]).alias("epoch"),
-        F.sum(part["staged"]).alias("operations"),
-        F.sum(part["bytes"]).alias("bytes"),
-        F.array_sort(F.collect_set("shard")).alias("shards"),
-        F.max(part["shards"]).alias("shards_prepared"),
-        F.min(part["prepared_at"]).alias("prepared_at"),
-        F.first(part["data"], ignorenulls=True).alias("data"),
-    )
-    decoded = computed_once(whole, parsed("data", "Xid"), "as_xid")
-    return decoded.select("*", _xid(F.col("as_xid")).alias("xid")).drop("as_xid")
-
-
-def _xid(of: Column) -> Column:
-    """Null where what a PREPARE carried is no xid: somebody prepared without XA."""
-    told = F.struct(
-        F.coalesce(of["format_id"], F.lit(0)).alias("format_id"),
-        of["gtrid"].alias("gtrid"),
-        F.coalesce(of["bqual"], F.lit(b"")).alias("bqual"),
-    )
-    good = F.length(told["gtrid"]).between(1, _XID_PART_BYTES_MAX) & (F.length(told["bqual"]) <= _XID_PART_BYTES_MAX)
-    return F.when(good & told["format_id"].between(0, _FORMAT_ID_MAX), told)

@@ -24,7 +24,7 @@ _LIFE = ("topic", "shard", "id", "life")
 def of_addresses(operations: DataFrame, addresses: Sequence[str], queues: Sequence[str]) -> DataFrame:
     """Those of the addresses, or, with `queues`, of these queues and their addresses only. PREPAREs pass.
 
-    Raises ArchiveError for a queue that was never added.
+    `require_places` says which of them there are.
     """
     added = _added(operations)
     mine = added.where(F.col("kind") == RecordKind.QUEUE)
@@ -33,11 +33,7 @@ def of_addresses(operations: DataFrame, addresses: Sequence[str], queues: Sequen
     names = list(addresses)
     if queues:
         mine = mine.where(F.col("name").isin(*queues))
-        found = mine.select("name", "address").distinct().collect()
-        missing = set(queues) - {row["name"] for row in found}
-        if missing:
-            raise ArchiveError(f"the archive has no queue {', '.join(sorted(missing))}" + _at(addresses))
-        names = sorted({row["address"] for row in found})
+        names = sorted(row["address"] for row in mine.select("address").distinct().collect())
     queue_ids = mine.select("topic", F.col("id").alias("queue_id")).distinct()
     at_address = F.col("address").isin(*names)
     bindings = added.where(F.col("kind") == RecordKind.BINDING).join(
@@ -55,6 +51,21 @@ def of_addresses(operations: DataFrame, addresses: Sequence[str], queues: Sequen
     kept = operations.join(lives, list(_LIFE), "left").where(F.col("chosen") | (F.col("type") == "PREPARE"))
     kept = kept.drop("chosen")
     return _without_other_queues(kept, queue_ids) if queues else kept
+
+
+def require_places(operations: DataFrame, addresses: Sequence[str], queues: Sequence[str]) -> None:
+    """Raises ArchiveError for an address that no operation adds, or a queue that none adds (to these addresses)."""
+    if not (addresses or queues):
+        return
+    places = operations.where(F.col("kind").isin(RecordKind.ADDRESS, RecordKind.QUEUE)).withColumn("life", F.lit(0))
+    asked = F.col("address").isin(*addresses) | F.col("name").isin(*queues)
+    found = _added(places).where(asked).select("kind", "address", "name").distinct().collect()
+    missing = set(addresses) - {row["address"] for row in found if row["kind"] == RecordKind.ADDRESS}
+    if missing:
+        raise ArchiveError(f"the archive has no address {', '.join(sorted(missing))}")
+    missing = set(queues) - {row["name"] for row in found if not addresses or row["address"] in addresses}
+    if missing:
+        raise ArchiveError(f"the archive has no queue {', '.join(sorted(missing))}" + _at(addresses))
 
 
 def _added(operations: DataFrame) -> DataFrame:

@@ -35,23 +35,11 @@ from loaders.spark.fold_frames import (
 )
 from loaders.spark.fold_transactions import COMMITTED, PREPARED, STAGED
 from loaders.spark.manifest import Manifest
-from loaders.spark.replay_filter import of_addresses
+from loaders.spark.replay_filter import of_addresses, require_places
 from loaders.spark.source import JournalIdentity
 from loaders.spark.wire import with_frame
 
-COLUMNS = (
-    "group",
-    "shard",
-    "offset",
-    "type",
-    "id",
-    "kind",
-    "data",
-    "replaceable",
-    "subject",
-    "tx",
-    "in_doubt",
-)
+COLUMNS = ("group", "shard", "offset", "type", "id", "kind", "data", "replaceable", "subject", "tx", "in_doubt")
 """Of `Selection.operations`. `tx`: the source's transaction, 0 for none. `in_doubt`: it is not settled; a row of type
 PREPARE stands behind its operations of a shard, one of them with what it carried."""
 
@@ -113,7 +101,8 @@ class Selection:
 
     What was parsed is kept by the executors (in memory, then on disk) as long as this is, and so is what became of
     transactions: every step of a replay looks at them, and Spark takes longer to think about a plan that holds the
-    parsing so often than to run it. Raises CorruptionError for an archive whose fold stops before its end.
+    parsing so often than to run it. Raises CorruptionError for an archive whose fold stops before its end, ArchiveError
+    for an address or a queue of the filter that was never in it.
     """
 
     def __init__(self, spark: SparkSession, path: str, manifest: Manifest, filter_: Filter) -> None:
@@ -124,12 +113,14 @@ class Selection:
         _require_whole(self._facts, path)
         self._operations = applied_operations(flat, known_facts(spark, self._facts))
         self._of_transactions = put_aside(transacted(self._operations))
+        self._require_places(filter_)
 
     def with_filter(self, filter_: Filter) -> Selection:
         """What another filter leaves of the same archive as of the same time, with the same records skipped: nothing is
-        parsed again. Raises ConfigError for another time."""
+        parsed again. Raises ConfigError for another time, ArchiveError as the first one."""
         if (filter_.until, filter_.skip) != (self._filter.until, self._filter.skip):
             raise ConfigError("--until and --skip are of a selection as a whole: make another one")
+        self._require_places(filter_)
         other = copy(self)
         other._filter = filter_
         return other
@@ -165,6 +156,13 @@ class Selection:
         return sorted({row["tx"] for row in waiting.select("tx").distinct().collect()})
 
     # ---- what took effect ----------------------------------------------------------------------------------------
+
+    def _require_places(self, asked: Filter) -> None:
+        """Those that only transactions added which were rolled back or dropped are not there."""
+        plain = self._operations.where(F.col("tx") == 0)
+        of_transactions = self._of_transactions.where(F.col("part")["fate"].isin(COMMITTED, PREPARED))
+        lasting = plain.unionByName(of_transactions.select(*plain.columns))
+        require_places(lasting, asked.addresses, asked.queues)
 
     def _flattened(self, spark: SparkSession, path: str) -> DataFrame:
         manifest, until = self.manifest, self._filter.until

@@ -62,16 +62,15 @@ class ReportData:
 
 def report_data(found: Analytics) -> ReportData:
     """Runs Spark. Raises ConfigError for windows that are too many to be plotted."""
-    deepest = sorted(found.queues, key=lambda each: (-each.depth_max, each.queue))
-    shown = [each.queue for each in deepest[:SERIES_MAX]]
+    series = series_of(found.queues)
     first = found.from_ms // found.width_ms
     count = found.until_ms // found.width_ms - first + 1
     if count > _WINDOWS_MAX:
         raise ConfigError(f"{count:,} windows are too many for a plot: take wider ones (--window), or leave it open")
     moments = [Moment((first + index + 1) * found.width_ms) for index in range(count)]
-    series = F.when(F.col("queue").isin(shown), F.col("queue")).otherwise(REST).alias("series")
+    of_series = F.when(F.col("queue").isin(series), F.col("queue")).otherwise(REST).alias("series")
     summed = ("came_in", "went_out", "redeliveries", "in_doubt", "depth")
-    rows = found.windows.groupBy(F.expr("unix_millis(window_start)").alias("start_ms"), series).agg(
+    rows = found.windows.groupBy(F.expr("unix_millis(window_start)").alias("start_ms"), of_series).agg(
         *(F.sum(name).alias(name) for name in summed), F.max("oldest_age_s").alias("oldest_age_s")
     )
     for row in rows.collect():
@@ -89,12 +88,21 @@ def report_data(found: Analytics) -> ReportData:
         width_ms=found.width_ms,
         total=found.total,
         queues=found.queues,
-        series=[*shown, REST] if len(found.queues) > len(shown) else shown,
+        series=series,
         moments=moments,
         latencies=found.latencies,
         epochs=found.epochs,
         dead_letters=found.dead_letters,
     )
+
+
+def series_of(queues: Sequence[QueueSummary]) -> list[str]:
+    """The names in the plot of depths, the deepest first, and `REST` if that is not all of them. A queue that was made
+    anew has the name of the one before it, and is of one series with it."""
+    deepest = sorted(queues, key=lambda each: (-each.depth_max, each.queue))
+    names = list(dict.fromkeys(each.queue for each in deepest))
+    shown = names[:SERIES_MAX]
+    return shown if len(names) == len(shown) else list(dict.fromkeys([*shown, REST]))
 
 
 def render(data: ReportData) -> str:

@@ -32,6 +32,14 @@ _TYPES: Mapping[tuple[bytes, int], str] = {
 _LIKE_OPERATIONS = ("RECORD", "UPDATE", "STAGED")
 """Their messages have the fields of `Staged`, or some of them."""
 
+_SHARD_FIRST = ("MARK", "SKIPPED")
+"""Keys that begin with their shard."""
+_SPILLED = 2
+"""What tells the key of a spilled update from that of a replaceable one."""
+
+_XID_PART_BYTES_MAX = 64
+_FORMAT_ID_MAX = 2**31 - 1
+
 _OWNER_BYTES = 9
 """Of a key: what all rows of one record, or of one transaction, have in common."""
 
@@ -115,14 +123,42 @@ def skipped(state: DataFrame) -> DataFrame:
     return state.where(F.col("row") == "SKIPPED").select("shard", "skipped.*")
 
 
+def transactions(state: DataFrame) -> DataFrame:
+    """The transactions of a state that are not settled, one row each: docs/SPARK.md has the columns."""
+    part = F.col("transaction")
+    parts = state.where(F.col("row") == "TRANSACTION").groupBy("tx")
+    whole = parts.agg(
+        F.max(part["prepared"]).alias("prepared"),
+        F.min(part["epoch"]).alias("epoch"),
+        F.sum(part["staged"]).alias("operations"),
+        F.sum(part["bytes"]).alias("bytes"),
+        F.array_sort(F.collect_set("shard")).alias("shards"),
+        F.max(part["shards"]).alias("shards_prepared"),
+        F.min(part["prepared_at"]).alias("prepared_at"),
+        F.first(part["data"], ignorenulls=True).alias("data"),
+    )
+    decoded = computed_once(whole, parsed("data", "Xid"), "as_xid")
+    return decoded.select("*", _xid(F.col("as_xid")).alias("xid")).drop("as_xid")
+
+
 # ---- one row -----------------------------------------------------------------------------------------------
+
+
+def type_of_key() -> Column:
+    """A row's type by its key; null for bytes that are no key."""
+    tag, size = F.expr("substring(key, 1, 1)"), F.length("key")
+    return F.coalesce(*(F.when((tag == F.lit(at)) & (size == of), type_) for (at, of), type_ in _TYPES.items()))
+
+
+def shard_of_key() -> Column:
+    """The shard that a row's key names; null for the keys that name none."""
+    row = type_of_key()
+    return F.when(row.isin(*_SHARD_FIRST), _number(2, 2)).when(row.isin("TRANSACTION", "STAGED"), _number(10, 2))
 
 
 def _typed(records: DataFrame) -> DataFrame:
     """`records` with `row`, `parsed` (a struct of the messages, of which one is not null) and `fault`."""
-    tag, size = F.expr("substring(key, 1, 1)"), F.length("key")
-    row = F.coalesce(*(F.when((tag == F.lit(at)) & (size == of), type_) for (at, of), type_ in _TYPES.items()))
-    with_row = records.withColumn("row", row)
+    with_row = records.withColumn("row", type_of_key())
     is_there = F.col("value").isNotNull()
     messages = F.struct(
         F.when(is_there & F.col("row").isin(*_LIKE_OPERATIONS), parsed("value", "Staged")).alias("operation"),
@@ -139,19 +175,50 @@ def _fault(of: Column) -> Column:
     """Why a row is none; null for one that is. Of bytes that do not parse all fields are null."""
     nothing = F.lit("a value that does not parse as what its key says")
     another = F.lit("a row whose value is of another record or transaction than its key")
+    elsewhere = F.lit("a row whose value is of another place than its key")
     key_number = _number(2, 8)
     row, op = F.col("row"), of["operation"]
     mark, skip = of["mark"], of["skipped"]
     return (
         F.when(row.isNull(), F.concat(F.lit("not a table key: "), F.coalesce(F.lower(F.hex("key")), F.lit("none"))))
         .when(F.col("value").isNull(), F.lit(None))
-        .when(row.isin("RECORD", "UPDATE"), _wrong(op["id"], key_number, nothing, another))
+        .when(row == "RECORD", _wrong(op["id"], key_number, nothing, another))
+        .when(
+            row == "UPDATE", F.coalesce(_wrong(op["id"], key_number, nothing, another), _unless(_is_its(op), elsewhere))
+        )
         .when(row == "UPDATES", _wrong(of["updates"]["id"], key_number, nothing, another))
-        .when(row == "STAGED", _wrong(op["tx"], key_number, nothing, another))
+        .when(
+            row == "STAGED", F.coalesce(_wrong(op["tx"], key_number, nothing, another), _unless(_is_at(op), elsewhere))
+        )
         .when(row == "TRANSACTION", _wrong(of["transaction"]["tx"], key_number, nothing, another))
         .when(row == "MARK", F.when(F.coalesce(mark["epoch"], mark["offset"], mark["timestamp"]).isNull(), nothing))
-        .when(row == "SKIPPED", F.when(F.coalesce(skip["offset"], skip["timestamp"]).isNull(), nothing))
+        .when(
+            row == "SKIPPED",
+            F.when(F.coalesce(skip["offset"], skip["timestamp"]).isNull(), nothing).when(
+                F.coalesce(skip["offset"], F.lit(0)) != _number(4, 8), elsewhere
+            ),
+        )
     )
+
+
+def _unless(holds: Column, reason: Column) -> Column:
+    return F.when(~holds, reason)
+
+
+def _is_its(update: Column) -> Column:
+    """Whether an update in a row of its own has the key of its place, or of its kind and subject."""
+    replaceable, at = _true(update["replaceable"]), _position(update["position"])
+    of_place = (at["offset"] == _number(11, 8)) & (at["index"] == _number(19, 4)) & (at["ordinal"] == _number(23, 4))
+    kind, subject = _zero(update, "kind", "subject")
+    of_slot = (kind == _number(11, 1)) & (subject == _number(12, 8))
+    plain = _number(10, 1) == _SPILLED
+    return (replaceable != plain) & F.when(plain, of_place).otherwise(of_slot)
+
+
+def _is_at(operation: Column) -> Column:
+    """Whether a staged operation has the key of its place."""
+    at = _position(operation["position"])
+    return (at["offset"] == _number(12, 8)) & (at["index"] == _number(20, 4))
 
 
 def _wrong(found: Column, expected: Column, nothing: Column, another: Column) -> Column:
@@ -200,6 +267,17 @@ def _transaction(of: Column) -> Column:
         moment(of["timestamp"]).alias("prepared_at"),
     )
     return F.when(of.isNotNull(), told)
+
+
+def _xid(of: Column) -> Column:
+    """Null where what a PREPARE carried is no xid: somebody prepared without XA."""
+    told = F.struct(
+        F.coalesce(of["format_id"], F.lit(0)).alias("format_id"),
+        of["gtrid"].alias("gtrid"),
+        F.coalesce(of["bqual"], F.lit(b"")).alias("bqual"),
+    )
+    good = F.length(told["gtrid"]).between(1, _XID_PART_BYTES_MAX) & (F.length(told["bqual"]) <= _XID_PART_BYTES_MAX)
+    return F.when(good & told["format_id"].between(0, _FORMAT_ID_MAX), told)
 
 
 def _mark(of: Column) -> Column:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
 from pathlib import Path
@@ -106,11 +108,37 @@ def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) ->
     warehouse = _WAREHOUSE.absolute()
     if not warehouse.exists():
         atexit.register(_removed_if_empty, warehouse)
+    getting = _getting_packages() if _PACKAGES in settings and not is_submitted() else nullcontext()
     try:
-        with _getting_packages() if _PACKAGES in settings and not is_submitted() else nullcontext():
+        with getting, _signals_are_ours():
             return builder.getOrCreate()
     except RuntimeError as error:  # all that PySpark 3 says of a JVM that ends at once
         raise MissingExtraError(_did_not_start(wanted)) from error
+
+
+_starting: set[int] = set()
+"""Threads that start a JVM just now."""
+
+
+def _leave_sigterm_to_python() -> None:
+    """In a child that was forked: if it becomes a JVM, that one ignores SIGTERM, as PySpark has it ignore Ctrl-C."""
+    if threading.get_ident() in _starting:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_leave_sigterm_to_python)
+
+
+@contextmanager
+def _signals_are_ours() -> Iterator[None]:
+    """What stops a service signals all its processes (systemd, `timeout`), and a JVM that stops at once leaves a job
+    that is told to stop with nothing to do that with. It ends behind this process, with its standard input.
+    """
+    _starting.add(threading.get_ident())
+    try:
+        yield
+    finally:
+        _starting.discard(threading.get_ident())
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError, Message
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import RowError, TopicError
+from journal.errors import ConfigError, RowError, TopicError
 from journal.v1.journal_pb2 import Archive, Identity, Trim
 from loaders.spark.client_options import java_options
 from loaders.spark.failures import journal_errors
@@ -71,6 +71,14 @@ class JournalIdentity:
 
     uuid: bytes
     shards: int
+
+
+def require_all_shards(journal: JournalIdentity, offsets: Mapping[int, int] | None) -> None:
+    """Raises ConfigError for offsets that leave a shard out, or name one that the journal has not."""
+    wanted = set(range(journal.shards))
+    if offsets is not None and offsets.keys() != wanted:
+        named = ", ".join(map(str, sorted(offsets))) or "no shard"
+        raise ConfigError(f"offsets are of all {journal.shards} shards (0 to {journal.shards - 1}), not of {named}")
 
 
 class Control(NamedTuple):

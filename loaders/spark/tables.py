@@ -18,14 +18,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from journal.errors import ConfigError, JournalError
+from journal.errors import ConfigError
 from loaders.spark import frames, live_tables, lives, rows
-from loaders.spark.failures import java_causes, journal_errors, translated
+from loaders.spark.failures import StoppedError, is_of_two_queries, journal_errors, translated
 from loaders.spark.fold import is_skipped
 from loaders.spark.readers import readable_start
 from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, identity, stream_topics
@@ -38,13 +37,11 @@ from loaders.spark.table_stores import (
     read_tables_of,
     superseded,
 )
-from loaders.spark.tables_place import TablesPlace
+from loaders.spark.tables_place import TABLES, TablesPlace
 from loaders.spark.wire import with_frame
 
 BATCH_OFFSETS_MAX = 200_000
 """Of both topics and all shards, in one batch."""
-TABLES = ("messages", "in_doubt", "lives", "dead_letters")
-"""For people; the rest is what the job goes on from."""
 _DEAD_LETTER_KEYS = ("topic", "partition", "offset")
 _LOOK_EVERY_S = 1
 _SEEN_EVERY_S = 60.0
@@ -134,10 +131,6 @@ class _Read(NamedTuple):
     """Of the table topic all rows that were written before it have been read; None if that is not known."""
 
 
-class _StoppedError(Exception):
-    """A batch that is not begun, as the job is told to stop."""
-
-
 class _Job:
     """One run. Spark calls `_batch` for each micro-batch, one at a time."""
 
@@ -203,26 +196,25 @@ class _Job:
             query.stop()
 
     def _raise(self, error: StreamingQueryException) -> None:
-        if isinstance(self._error, _StoppedError):
+        if isinstance(self._error, StoppedError):
             return
         # two jobs fail in many ways: on files that the other one has deleted, on Spark's own log of batches
         cause = self._error or error
         if self._place.is_taken():
             raise ConfigError(self._place.taken()) from cause
-        if is_delta_conflict(cause) or _is_of_two_queries(error):
+        if is_delta_conflict(cause) or is_of_two_queries(error):
             raise ConfigError(self._place.disturbed()) from cause
-        ours = self._error if isinstance(self._error, JournalError) else translated(error, self._source.journal)
-        raise ours or error from error
+        raise self._error or translated(error, self._source.journal) or error from error
 
     def _batch(self, records: DataFrame, number: int) -> None:
         """One micro-batch. What it raises ends the query, and the batch comes again with the next run."""
         try:
             if self._stop.is_set():
-                raise _StoppedError
+                raise StoppedError
             with journal_errors(self._source.journal):
                 self._apply(records, number)
-        except (JournalError, PySparkException, Py4JJavaError, _StoppedError) as error:
-            self._error = error
+        except Exception as error:
+            self._error = error  # as Spark gives it back, it is a page of Java
             raise
 
     def _apply(self, records: DataFrame, number: int) -> None:
@@ -310,11 +302,6 @@ class _Job:
             return
         fresh = fresh.localCheckpoint()
         self._store.replace(table, keys, fresh, superseded(stored, scope, fresh, keys))
-
-
-def _is_of_two_queries(error: StreamingQueryException) -> bool:
-    """Whether Spark has met another query in its log of batches."""
-    return any("Multiple streaming jobs detected" in cause.message for cause in java_causes(error))
 
 
 def _now_ms() -> int:

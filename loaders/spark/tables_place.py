@@ -1,10 +1,8 @@
 """The place of journal tables: whose they are, which job keeps them, and up to when they have everything.
 
     <path>/journal.json        of which journal they are, and in which format
-    <path>/writers/N-TOKEN     the job that keeps them: of the one that was started last, whose name is the greatest
+    <path>/writers/…           the job that keeps them: `claim`
     <path>/until/MS-TOKEN      ms since 1970: rows that were written before are read, or nothing had been read by then
-
-Files appear under new names, and older ones are deleted behind them: no file system replaces one at once.
 
 A row of the table topic that was deleted is gone for good once its tombstone is (`delete.retention.ms`): a job that did
 not read that would keep the row for ever. The tombstone of a row that was read stays at least so long behind the moment
@@ -15,16 +13,23 @@ newest rows that it has, nor its beginning, whichever is later, is older than th
 from __future__ import annotations
 
 import json
-import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from journal.errors import ConfigError
+from loaders.spark.claim import Claim, appear, names_of
 from loaders.spark.source import JournalIdentity
 from loaders.spark.table_stores import Files, TableFormat
 
-OFFSETS = "checkpoint/offsets"
-"""Spark's: a file of a batch's number for each that was begun."""
-_DESCRIPTION, _WRITERS, _UNTIL = "journal.json", "writers", "until"
+OFFSETS, COMMITS = "checkpoint/offsets", "checkpoint/commits"
+"""Spark's: a file of a batch's number for each that was begun, and for each that was done."""
+TABLES = ("messages", "in_doubt", "lives", "dead_letters")
+"""For people; the rest is what the job goes on from."""
+_GOES_ON_FROM: Mapping[TableFormat, Sequence[str]] = {
+    TableFormat.DELTA: ("rows", "progress"),
+    TableFormat.PARQUET: ("rows", "progress", "batches"),
+}
+"""The first batch makes them, as it does the others."""
+_DESCRIPTION, _UNTIL = "journal.json", "until"
 _FORMAT = 1
 
 
@@ -35,8 +40,7 @@ class TablesPlace:
         self._files = files
         self._path = path
         self._now_ms = now_ms
-        self._token = secrets.token_hex(16)
-        self._writer = ""
+        self._claim = Claim(files)
         self._until_ms = -1
 
     def open(self, name: str, journal: JournalIdentity, kept_as: TableFormat, retention_ms: int | None) -> bool:
@@ -53,13 +57,10 @@ class TablesPlace:
             files.write_new(_DESCRIPTION, json.dumps(told))
         self._check_description(journal, kept_as)
         begun = any(found.isdigit() for found in files.names(OFFSETS))
+        self._check_whole(kept_as, begun=begun)
         if not begun:
-            if files.exists("progress"):
-                raise ConfigError(
-                    f"{self._path} has tables and no checkpoint to go on from: delete it and keep them anew"
-                )
             self.has_all_until(self._now_ms)
-        elif until := self._names(_UNTIL):
+        elif until := names_of(files, _UNTIL):
             self._until_ms = int(until[-1].partition("-")[0])
             self._check_away(retention_ms)
         elif retention_ms is not None:
@@ -71,14 +72,11 @@ class TablesPlace:
 
     def take(self) -> None:
         """From now on this job keeps the tables, and no other one that does."""
-        before = self._names(_WRITERS)
-        number = int(before[-1].partition("-")[0]) + 1 if before else 1
-        self._writer = f"{number:09d}-{self._token}"
-        self._appear(_WRITERS, self._writer, before)
+        self._claim.take()
 
     def is_taken(self) -> bool:
         """Whether another job has taken it since."""
-        return self._names(_WRITERS)[-1:] != [self._writer]
+        return self._claim.is_taken()
 
     def require(self) -> None:
         """Raises ConfigError once another job has taken the place."""
@@ -96,17 +94,8 @@ class TablesPlace:
     def has_all_until(self, ms: int) -> None:
         """All rows that were written before were read."""
         if ms > self._until_ms:
-            self._appear(_UNTIL, f"{ms:015d}-{self._token}", self._names(_UNTIL))
+            appear(self._files, _UNTIL, f"{ms:015d}-{self._claim.token}", names_of(self._files, _UNTIL))
             self._until_ms = ms
-
-    def _names(self, directory: str) -> list[str]:
-        """In order; without what writes that were cut off have left."""
-        return sorted(name for name in self._files.names(directory) if not name.startswith("."))
-
-    def _appear(self, directory: str, name: str, before: Sequence[str]) -> None:
-        self._files.write_new(f"{directory}/{name}", "")
-        for older in before:
-            self._files.delete(f"{directory}/{older}")
 
     def _check_description(self, journal: JournalIdentity, kept_as: TableFormat) -> None:
         path, found = self._path, json.loads(self._files.text(_DESCRIPTION))
@@ -119,6 +108,18 @@ class TablesPlace:
             )
         if found["tables"] != kept_as.value:
             raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
+
+    def _check_whole(self, kept_as: TableFormat, *, begun: bool) -> None:
+        """A batch that was cut off, as the first one, may have left some of the tables."""
+        tables = (*TABLES, *_GOES_ON_FROM[kept_as])
+        missing = [table for table in tables if not self._files.exists(table)]
+        if not begun and len(missing) < len(tables):
+            raise ConfigError(f"{self._path} has tables and no checkpoint to go on from: delete it and keep them anew")
+        if missing and any(found.isdigit() for found in self._files.names(COMMITS)):
+            raise ConfigError(
+                f"{self._path} has a checkpoint, and what belongs to it is gone ({', '.join(missing)}): delete it and "
+                "keep the tables anew"
+            )
 
     def _check_away(self, retention_ms: int | None) -> None:
         away_ms = self._now_ms - self._until_ms

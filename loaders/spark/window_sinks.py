@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from journal.errors import ConfigError
+from journal.errors import ConfigError, KafkaUnavailableError, TopicError
 from loaders.spark.failures import journal_errors
 from loaders.spark.source import JournalSource
 from loaders.spark.table_stores import Files
@@ -74,8 +74,13 @@ def to_topic(source: JournalSource, topic: str) -> Sink:
     def write(windows: DataFrame, _told: Told) -> None:
         value = F.to_json(F.struct(*windows.columns))
         records = windows.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
-        with journal_errors(source.journal):
-            records.write.format("kafka").options(**source.options()).option("topic", topic).save()
+        try:
+            with journal_errors(source.journal):
+                records.write.format("kafka").options(**source.options()).option("topic", topic).save()
+        except TopicError as error:
+            raise TopicError(f"topic {topic}, which the windows are to go to, is not there: make it first") from error
+        except KafkaUnavailableError as error:
+            raise KafkaUnavailableError(f"the windows cannot be sent to topic {topic}: {error}") from error
 
     return write
 

@@ -9,9 +9,7 @@ MOMENT is `files` or `manifest`: behind which of them the second batch of that j
 from __future__ import annotations
 
 import sys
-import threading
 from functools import partial
-from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -19,7 +17,7 @@ from loaders.spark import archive as archiving
 from loaders.spark.manifest import Manifest, ManifestLog
 from loaders.spark.source import JournalSource
 from loaders.spark.table_stores import TableFormat
-from tests.support.spark_jobs import begin, die, die_with_parent, job_session
+from tests.support.spark_jobs import Ends, begin, job_session
 
 BATCH_OFFSETS = 40
 
@@ -28,12 +26,7 @@ def main() -> None:
     bootstrap, jars, *rest = sys.argv[1:]
     jobs = list(zip(rest[::3], rest[1::3], rest[2::3], strict=True))
     moments = {journal: moment for journal, _, moment in jobs}
-    reached = threading.Semaphore(0)
-
-    def go_no_further() -> NoReturn:
-        reached.release()
-        threading.Event().wait()
-        raise AssertionError
+    ends = Ends()
 
     class MortalLog(ManifestLog):
         """Ends before, or behind, a manifest."""
@@ -46,10 +39,10 @@ def main() -> None:
         def commit(self, manifest: Manifest) -> None:
             self._batches += 1
             if self._moment != "manifest" and self._batches == 2:
-                go_no_further()
+                ends.go_no_further()
             super().commit(manifest)
             if (self._moment, self._batches) == ("manifest", 2):
-                go_no_further()
+                ends.go_no_further()
 
     setattr(archiving, "ManifestLog", MortalLog)  # noqa: B010  # what the jobs open
     spark = job_session("archives", jars, f"{jobs[0][1]}-warehouse")
@@ -57,10 +50,7 @@ def main() -> None:
         kept_as = TableFormat.DELTA if moment == "delta" else TableFormat.PARQUET
         run = partial(archiving.archive, once=True, max_offsets=BATCH_OFFSETS, kept_as=kept_as)
         begin(partial(run, spark, JournalSource(bootstrap, journal), path))
-    begin(die_with_parent)
-    for _ in jobs:
-        reached.acquire()
-    die()
+    ends.die_behind(len(jobs))
 
 
 if __name__ == "__main__":

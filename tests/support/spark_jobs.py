@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import NoReturn
 
 from pyspark.sql import SparkSession
@@ -34,6 +37,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+KILLED = -signal.SIGKILL
+JOB_TIMEOUT_S = 600.0
 _JARS = "spark.jars"
 
 
@@ -46,6 +51,46 @@ def job_session(name: str, jars: str, warehouse: str) -> SparkSession:
     """In a process of its own. `warehouse` is where it makes a directory, which a killed process cannot remove."""
     settings = SETTINGS | INTERPRETED | {_JARS: jars, "spark.sql.warehouse.dir": warehouse}
     return make_session(name, parts=(), master="local[2]", settings=settings)
+
+
+def ended_jobs(program: str, *arguments: str) -> tuple[int, str]:
+    """The exit code of a program of these, and its log, once it has died; `KILLED`, if as it should."""
+    jobs = subprocess.Popen(
+        [sys.executable, "-m", f"tests.support.{program}", *arguments],
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    with ThreadPoolExecutor(1) as drain:
+        assert jobs.stderr is not None
+        reading = drain.submit(jobs.stderr.read)
+        try:
+            jobs.wait(JOB_TIMEOUT_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(jobs.pid, signal.SIGKILL)
+        return jobs.wait(), reading.result().decode(errors="replace")
+
+
+class Ends:
+    """Where jobs of one process stop; then it dies."""
+
+    def __init__(self) -> None:
+        self._reached = threading.Semaphore(0)
+
+    def go_no_further(self) -> NoReturn:
+        """For a job that has come to its moment."""
+        self._reached.release()
+        threading.Event().wait()
+        raise AssertionError
+
+    def die_behind(self, jobs: int) -> NoReturn:
+        """When so many have."""
+        begin(die_with_parent)
+        for _ in range(jobs):
+            self._reached.acquire()
+        die()
 
 
 def begin(job: Callable[[], object]) -> None:

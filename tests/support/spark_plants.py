@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from journal.v1.journal_pb2 import ADD, Mark, Position, Record, Transaction, Trim, Updates
+from journal.v1.journal_pb2 import ADD, Mark, Position, Record, Skipped, Transaction, Trim, Updates
 from journal.verify import ShardReport, verify_shard
 from journal.verify.base import Base, base_of, note_transactions, state_digest
 from journal.verify.differences import Differences
@@ -16,6 +16,9 @@ from journal.wire.keys import (
     record_id_of,
     record_key,
     row_type,
+    skipped_key,
+    spilled_replaceable_key,
+    staged_key,
     staged_prefix,
     transaction_key,
     updates_key,
@@ -247,6 +250,39 @@ def stray(planted: Planted) -> None:
 
 def undecodable(planted: Planted) -> None:
     planted.rows[record_key(planted.id(80))] = b"\xff\xff"
+
+
+def foreign_marks(planted: Planted) -> None:
+    """Behind the shard's own: of another shard, and under a key that is none."""
+    mark = Mark(shard=planted.shard + 1, offset=99, epoch=9).SerializeToString()
+    planted.behind += [(mark_key(planted.shard + 1), mark), (b"mine", b"\xff")]
+
+
+def row_of_another_shard(planted: Planted) -> None:
+    skip = Skipped(shard=planted.shard + 1, offset=6, timestamp=1).SerializeToString()
+    planted.rows[skipped_key(planted.shard + 1, 6)] = skip
+
+
+def misplaced_update(planted: Planted) -> None:
+    key = replaceable_slot(planted)
+    planted.rows[spilled_replaceable_key(planted.id(8), 2, 7)] = planted.rows.pop(key)
+
+
+def replaceable_slot(planted: Planted) -> bytes:
+    prefix = record_key(planted.id(8)) + b"\x03"
+    return next(key for key in planted.rows if key.startswith(prefix))
+
+
+def misplaced_staged(planted: Planted) -> None:
+    prefix = staged_prefix(planted.id(8), planted.shard)
+    key = next(key for key in planted.rows if key.startswith(prefix))
+    planted.rows[staged_key(planted.id(8), planted.shard, 10, 77)] = planted.rows.pop(key)
+
+
+def misplaced_skip(planted: Planted) -> None:
+    planted.rows[skipped_key(planted.shard, 99)] = Skipped(
+        shard=planted.shard, offset=98, timestamp=1
+    ).SerializeToString()
 
 
 def refused(planted: Planted) -> None:

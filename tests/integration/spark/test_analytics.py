@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,27 +20,31 @@ from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 from journal.cli.main import app
-from journal.errors import ArchiveError, ConfigError
+from journal.errors import ArchiveError, ConfigError, OperatingError
 from journal.kafka.marks import records_between
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from loaders.spark.analytics import Analytics, analysed, analytics, require_beginning
 from loaders.spark.fold import is_one_of
-from loaders.spark.follow import Follower, follow
+from loaders.spark.follow import Follower, coming_batch, follow
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
 from loaders.spark.queue_events import DeadLetters
 from loaders.spark.source import JournalIdentity, JournalSource
+from loaders.spark.table_stores import Files
 from loaders.spark.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
 from tests.support.build import JOURNAL, START_MS, add, frame, marker, update
+from tests.support.long_form import long_form
 from tests.support.queue_life import SHARDS, Life, Writer, rows
 from tests.support.queue_life import Row as Expected
 from tests.support.spark_frames import TopicRecord, record_table
 from tests.support.spark_history import History
+from tests.support.spark_jobs import KILLED, ended_jobs, jars_of
 
 pytestmark = pytest.mark.timeout(400)
 
 WIDTH_MS = 2_000
+SMALL_BATCHES: Mapping[str, Any] = {"width_s": 0.05, "lateness_s": 0, "once": True, "max_offsets": 20}
 LIMIT_S = 30.0
 IDENTITY = JournalIdentity(JOURNAL, SHARDS)
 OF_ANOTHER = frame(99, add(1 << 10, kind=RecordKind.MESSAGE), add(2 << 10, kind=RecordKind.MESSAGE), journal=bytes(16))
@@ -100,12 +108,16 @@ def check_whole(found: Analytics, life: Life) -> None:
 def test_as_a_stream_each_window_is_the_same_and_told_once(
     spark: SparkSession, written: list[TopicRecord], tmp_path: Path
 ) -> None:
-    """In micro-batches that cut transactions and windows apart; the last one runs twice, as after a kill. Files and a
-    table have each window once all the same."""
+    """In micro-batches that cut transactions and windows apart; the last one runs twice, as after a kill, and the first
+    one also by a job that was overtaken and wakes up late. Files and a table have each window once all the same."""
     state, files, table = (str(tmp_path / name) for name in ("state", "files", "table"))
     bad: list[DeadLetters] = []
+    asleep, anew = (Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000) for _ in range(2))
     follower = Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000, bad.append)
-    assert not follower.has_begun()
+    assert [asleep.begin(), follower.begin()] == [False, False]
+    assert asleep.name != follower.name
+    with pytest.raises(ConfigError, match="another job goes on from the state"):
+        asleep.require()
     sinks = [to_files(files), to_delta(table)]
     life = Life(written)
     told: list[Row] = []
@@ -117,19 +129,28 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
         told += over_now.collect()
         for sink in sinks:
             sink(over_now, Told(follower.name, number))
-    again = follower.windows(records_of(spark, batches[1]), 1)
+    assert asleep.windows(records_of(spark, []), 0) is None
+    with pytest.raises(ConfigError, match="no checkpoint to go on from"):
+        anew.begin()
+    log = Path(state, "checkpoint", "offsets")
+    log.mkdir(parents=True)
+    (log / "1").touch()
+    assert (anew.begin(), anew.name) == (True, follower.name)
+    again = anew.windows(records_of(spark, batches[1]), 1)
     assert again is not None
     assert sorted(again.collect()) == sorted(told[-again.count() :])
     for sink in sinks:
-        sink(again, Told(follower.name, 1))
+        sink(again, Told(anew.name, 1))
     assert sorted(spark.read.parquet(files).drop("batch").collect()) == sorted(told)
     assert sorted(spark.read.format("delta").load(table).collect()) == sorted(told)
     assert bad == [DeadLetters(1, "j.wal[1]@99991: it does not parse, or has no magic")]
-    assert follower.has_begun()
-    anew = Follower(spark, IDENTITY, state, 4 * WIDTH_MS, 1_000)
-    assert anew.name != follower.name
-    assert (anew.has_begun(), anew.name) == (True, follower.name)
     check_of_its_own_journal_and_width(spark, state)
+    anew.require()
+    (log / "2").touch()
+    for left in Path(state, "left").glob("000000000001-*"):
+        shutil.rmtree(left / "clock")
+    with pytest.raises(ConfigError, match="what micro-batch 1 left is gone"):
+        follower.begin()
     over = (life.until - 1_000) // (4 * WIDTH_MS) * 4 * WIDTH_MS
     expected = {key: row for key, row in rows(life, 4 * WIDTH_MS).items() if key[0] < over}
     check_rows(told, expected)
@@ -139,10 +160,10 @@ def test_as_a_stream_each_window_is_the_same_and_told_once(
 def check_of_its_own_journal_and_width(spark: SparkSession, state: str) -> None:
     wider = Follower(spark, IDENTITY, state, 24 * WIDTH_MS, 1_000)
     with pytest.raises(ConfigError, match=r"is of windows of 8 s, not 48 s"):
-        wider.has_begun()
+        wider.begin()
     another = Follower(spark, JournalIdentity(bytes(16), SHARDS), state, 4 * WIDTH_MS, 1_000)
     with pytest.raises(ConfigError, match=f"of a journal with uuid {JOURNAL.hex()}, not {bytes(16).hex()}"):
-        another.has_begun()
+        another.begin()
 
 
 def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its_own_time(
@@ -183,6 +204,7 @@ def test_what_comes_behind_the_watermark_counts_in_the_next_window_and_keeps_its
     ]
     skip = is_one_of([(1, late[2].offset)])
     follower = Follower(spark, IDENTITY, str(tmp_path), WIDTH_MS, 1_000)
+    follower.begin()
     told = [
         follower.windows(record_table(spark, batch).withColumn("skip", skip), number)
         for number, batch in enumerate((in_time, late))
@@ -240,11 +262,100 @@ def test_a_place_has_the_newest_windows_of_a_batch_or_those_of_one_stream(
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("window", ["0", "0.0001", "-1"])
-def test_a_stream_s_windows_are_as_wide_as_a_batch_s_may_be(history: History, window: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (("--follow", "--once", "--window", "0"), "expected 0.001 s or more"),
+        (("--follow", "--once", "--window", "0.0001"), "expected 0.001 s or more"),
+        (("--follow", "--once", "--window", "-1"), "expected 0.001 s or more"),
+        (("--follow", "--once", "--lateness", "inf"), "a lateness of inf s: expected 0 s or more"),
+        (("--once",), "--once ends what --follow begins"),
+    ],
+    ids=["none", "tiny", "negative", "endless", "once"],
+)
+def test_what_a_stream_cannot_be_asked_is_refused(
+    spark: SparkSession, history: History, options: tuple[str, ...], expected: str
+) -> None:
     places = ("-b", history.settings.bootstrap_servers, "-j", history.settings.journal)
-    ended = CliRunner().invoke(app, ["spark", "analytics", "--follow", "--once", "--window", window, *places])
-    assert (ended.exit_code, "expected 0.001 s or more" in ended.stderr) == (2, True), ended.output
+    ended = CliRunner().invoke(app, ["spark", "analytics", *options, *places])
+    assert (ended.exit_code, expected in ended.stderr) == (2, True), ended.output
+
+
+@pytest.mark.kafka
+def test_a_stream_that_is_told_to_stop_begins_no_further_micro_batch(
+    spark: SparkSession, history: History, tmp_path: Path
+) -> None:
+    """However many there are to come; and what ends a sink ends the stream as it is."""
+    stop, told = threading.Event(), list[int]()
+
+    def stops(_windows: DataFrame, which: Told) -> None:
+        told.append(which.number)
+        stop.set()
+
+    def is_wrong(_windows: DataFrame, which: Told) -> None:
+        told.append(which.number)
+        raise LookupError("no such queue")
+
+    stream = partial(follow, spark, history.source, str(tmp_path), **SMALL_BATCHES)
+    stream(stops, stop=stop)
+    with pytest.raises(LookupError, match="no such queue"):
+        stream(is_wrong)
+    assert len(told) == 2
+    assert told[1] > told[0]
+
+
+@pytest.mark.kafka
+def test_of_two_streams_that_go_on_from_one_state_the_one_that_was_started_last_does(
+    spark: SparkSession, history: History, tmp_path: Path
+) -> None:
+    """The other one gives its sink nothing more; and somebody who has taken no state is noticed."""
+    state, told = str(tmp_path / "state"), list[int]()
+    stream = partial(follow, spark, history.source, state, **SMALL_BATCHES)
+
+    def another_begins(_windows: DataFrame, which: Told) -> None:
+        told.append(which.number)
+        (writer,) = Path(state, "writers").glob("0*")
+        writer.with_name("000000009-another").touch()
+
+    def is_done_by_another(_windows: DataFrame, which: Told) -> None:
+        told.append(which.number)
+        Path(state, "checkpoint", "commits", str(which.number)).touch()
+
+    for sink, said in ((another_begins, "one at a time may, end one"), (is_done_by_another, "start again")):
+        with pytest.raises(ConfigError, match=said):
+            stream(sink)
+    assert len(told) == 2
+    assert told[1] > told[0]
+    left = sorted(int(each.name.partition("-")[0]) for each in Path(state, "left").iterdir())
+    assert left == [told[1] - 1, told[1]], "what the last two micro-batches left"
+
+
+@long_form
+@pytest.mark.kafka
+def test_killed_at_any_moment_a_stream_goes_on_and_has_every_window_once(
+    spark: SparkSession, history: History, tmp_path: Path
+) -> None:
+    moments = ("half", "left", "told")
+    source, batch = history.source, 25
+    places = (source.bootstrap_servers, jars_of(spark), source.journal, str(tmp_path), str(batch))
+    code, said = ended_jobs("analytics_job", *places, *moments)
+    assert code == KILLED, said
+    whole = {name: [(each / "clock" / "_SUCCESS").exists() for each in left_at(tmp_path / name)] for name in moments}
+    assert whole == {"half": [True, False], "left": [True, True], "told": [True, True]}
+    windows = {}
+    for name in ("whole", *moments):
+        files = tmp_path / f"{name}-windows"
+        follow(spark, source, str(tmp_path / name), to_files(str(files)), **SMALL_BATCHES | {"max_offsets": batch})
+        windows[name] = sorted(spark.read.parquet(str(files)).collect())
+        assert coming_batch(Files(spark, str(tmp_path / name))) == 3
+    assert len(windows["whole"]) > 10
+    for moment in moments:
+        assert windows[moment] == windows["whole"], moment
+
+
+def left_at(state: Path) -> list[Path]:
+    """What micro-batches left, in their order."""
+    return sorted((state / "left").glob("*"))
 
 
 @pytest.mark.kafka
@@ -265,6 +376,9 @@ def test_a_topic_gets_each_window_of_the_stream_once(spark: SparkSession, histor
 
     with pytest.raises(ConfigError, match="is the journal's own"):
         to_topic(history.source, history.source.table)
+    impatient = replace(history.source, properties={"kafka.max.block.ms": "1000"})
+    with pytest.raises(OperatingError, match="to topic nowhere"):
+        to_topic(impatient, "nowhere")(spark.sql("select 'q' as queue"), WHOLE)
     told = []
     stream = ("--follow", "--once", "--window", "0.05", "--lateness", "0", "--state", str(tmp_path / "state"))
     for _ in range(2):

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -14,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -34,13 +31,11 @@ from loaders.spark.source import identity
 from loaders.spark.table_stores import TableFormat
 from tests.support.build import add, frame
 from tests.support.spark_frames import TopicRecord, record_table
-from tests.support.spark_jobs import jars_of
+from tests.support.spark_jobs import JOB_TIMEOUT_S, KILLED, ended_jobs, jars_of
 from tests.support.written_wal import LIMIT_S, SHARDS, Written, bytes_of, make_written
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900, func_only=True)]
 
-KILLED = -signal.SIGKILL
-JOB_TIMEOUT_S = 600.0
 NOON_MS = 1_700_049_600_000
 
 
@@ -88,24 +83,26 @@ def test_the_archive_is_what_a_consumer_reads(journal: Written, spark: SparkSess
     assert sum(row["part"]["records"] for row in parts) == len(journal.wal())
 
 
-def _ended_jobs(*arguments: str) -> tuple[int, str]:
-    """The exit code of archive jobs and their log, once they have died."""
-    jobs = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.archive_job", *arguments],
-        start_new_session=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    with ThreadPoolExecutor(1) as drain:
-        assert jobs.stderr is not None
-        reading = drain.submit(jobs.stderr.read)
-        try:
-            jobs.wait(JOB_TIMEOUT_S)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(jobs.pid, signal.SIGKILL)
-        return jobs.wait(), reading.result().decode(errors="replace")
+def test_a_run_goes_on_where_the_manifests_end_whatever_the_session_says_of_checkpoints(
+    journal: Written, spark: SparkSession, tmp_path: Path
+) -> None:
+    setting = "spark.sql.streaming.checkpointLocation"
+    kept = tmp_path / "checkpoints"
+    journal.frames(10)
+
+    def fail(_manifest: Manifest) -> None:
+        raise LookupError("of the first batch")
+
+    spark.conf.set(setting, kept.as_uri())
+    try:
+        # what Spark then does with the second batch does not count
+        with pytest.raises(LookupError, match="of the first batch"):
+            journal.run(spark, max_offsets=30, told=fail)
+        assert journal.run(spark).batches == 1
+    finally:
+        spark.conf.unset(setting)
+    assert journal.archived(spark) == journal.wal()
+    assert not kept.exists()
 
 
 def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
@@ -119,7 +116,7 @@ def test_killed_at_any_moment_nothing_is_archived_twice_and_nothing_is_missing(
     for each in jobs.values():
         each.frames(20)
     of_jobs = [argument for moment, of in jobs.items() for argument in (of.source.journal, of.path, moment)]
-    code, said = _ended_jobs(bootstrap, jars_of(spark), *of_jobs)
+    code, said = ended_jobs("archive_job", bootstrap, jars_of(spark), *of_jobs)
     assert code == KILLED, said
     for moment, of in jobs.items():
         manifest = newest_manifest(spark, of.path, of.source.journal)
@@ -396,6 +393,20 @@ def test_of_two_jobs_one_is_refused(journal: Written, spark: SparkSession) -> No
     stolen = threading.Event()
     with pytest.raises(ArchiveError, match="another job has written"):
         journal.run(spark, max_offsets=2, told=other_job, stop=stolen)
+
+
+def test_what_went_wrong_first_is_what_ends_a_job(journal: Written, spark: SparkSession) -> None:
+    """A program that is told of batches may be wrong itself; what came of it in Spark is not what anybody wants to
+    know."""
+
+    def is_wrong(_: object) -> None:
+        (query,) = spark.streams.active
+        checkpoint = urlsplit(query._jsq.streamingQuery().resolvedCheckpointRoot()).path
+        Path(checkpoint, "commits", "0").touch()  # ends the query behind this batch
+        raise LookupError("no such queue")
+
+    with pytest.raises(LookupError, match="no such queue"):
+        journal.run(spark, told=is_wrong)
 
 
 def test_the_command_archives_and_says_what_it_did(journal: Written, spark: SparkSession) -> None:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from journal.cli.main import app
 from journal.cli.verify_spark import show
 from journal.config import Settings
-from journal.errors import GapError
+from journal.errors import GapError, RowError
 from journal.journal import BlockingJournal
 from journal.kafka.control import read_control, table_topic
 from journal.runtime import kafka_of, no_progress, wall_ms
@@ -24,13 +24,13 @@ from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record
 from journal.verify import Report, ShardReport
 from journal.verify.differences import KEPT_MAX
-from journal.wire.keys import record_key
+from journal.wire.keys import mark_key, record_key
 from loaders.spark.audit import audit, compare, table_marks
 from loaders.spark.source import JournalIdentity, JournalSource
 from tests.support import spark_plants as plants
-from tests.support.build import JOURNAL
+from tests.support.build import JOURNAL, START_MS
 from tests.support.in_process import Collected, made_journal, running_worker
-from tests.support.spark_frames import record_table
+from tests.support.spark_frames import TopicRecord, record_table
 from tests.support.spark_history import write_values
 
 LIMIT_S = 30.0
@@ -52,6 +52,11 @@ DIFFERENCES: dict[plants.Plant, dict[str, int]] = {
     plants.lost_staged: {"staged": 1},
     plants.stray: {"row": 1},
     plants.undecodable: {"row": 1},
+    plants.foreign_marks: {"row": 2},
+    plants.row_of_another_shard: {"row": 1},
+    plants.misplaced_update: {"row": 1, "updates": 1},
+    plants.misplaced_staged: {"row": 1, "staged": 1},
+    plants.misplaced_skip: {"row": 1},
     plants.damaged: {},
     plants.refused: {"rejected": plants.REFUSED},
     plants.damaged_ahead: {},
@@ -66,7 +71,13 @@ STOPS = {plants.damaged: 8, plants.damaged_ahead: 24, plants.frame_gone: 12, pla
 NOT_COMPARED = {plants.damaged, plants.frame_gone, plants.trimmed, plants.wal_gone}
 PLANTS = list(DIFFERENCES)
 NOT_TRIMMED = {plants.trimmed, plants.wal_gone, plants.empty, plants.damaged, plants.frame_gone}
-LOOKED_FOR_BESIDE = {plants.stray, plants.damaged_ahead, plants.lost_staged}
+LOOKED_FOR_BESIDE = {
+    plants.stray,
+    plants.foreign_marks,
+    plants.damaged_ahead,
+    plants.lost_staged,
+    plants.misplaced_staged,
+}
 """What `verify` looks for before and after it folds: behind a mark, and how many rows a transaction should have."""
 MARKS_AT_TRIM = (2, 6, 12, 16, plants.STANDS_AT)
 TRIMMED = [(plant, at) for plant in PLANTS if plant not in NOT_TRIMMED | LOOKED_FOR_BESIDE for at in MARKS_AT_TRIM]
@@ -142,6 +153,12 @@ def test_a_difference_says_what_should_be_and_what_is(report: Report) -> None:
     assert f"{plants.WAL}[{at}]@8: not a frame: it does not parse, or has no magic" in lines
     at = PLANTS.index(plants.trimmed)
     assert any(line.startswith(f"{plants.WAL}[{at}]@8: the WAL begins here, no trim told of") for line in lines)
+
+
+def test_a_mark_that_does_not_parse_is_named(spark: SparkSession) -> None:
+    table = record_table(spark, [TopicRecord(plants.TABLE, 0, 7, START_MS, b"\xff", mark_key(0))])
+    with pytest.raises(RowError, match=r"planted\.table\[0\]@7: the mark does not parse"):
+        compare(spark, table, table, JournalIdentity(JOURNAL, 1), marks=table_marks(table), topic=plants.WAL)
 
 
 @pytest.mark.kafka

@@ -56,7 +56,8 @@ def test_spark_does_what_the_case_says(case: Case, folded: dict[tuple[str, int],
 
 
 def test_a_state_as_of_a_time_ends_with_the_last_group_that_was_whole_by_then(spark: SparkSession) -> None:
-    """Group 3 has a frame in each shard, of which one came late; what the other has of it does not count either."""
+    """Group 3 has a frame in each shard, of which one came late; what the other has of it does not count either. What
+    an operator had skipped ends nothing: a frame of an epoch that never was, and of a group before them all."""
 
     def entry(shard: int, number: int, group: int, at: int, *operations: Operation) -> TopicRecord:
         value = frame(number, *operations, group=group).SerializeToString()
@@ -70,7 +71,9 @@ def test_a_state_as_of_a_time_ends_with_the_last_group_that_was_whole_by_then(sp
         entry(1, 2, 3, 5, add(5)),
         entry(0, 4, 4, 4, add(6)),
     ]
-    wal = record_table(spark, records).withColumn("skip", F.lit(False))
+    bogus = frame(9, add(8), group=1, epoch=9).SerializeToString()
+    records += [TopicRecord("j.wal", shard, 3, START_MS + 9, bogus) for shard in (0, 1)]
+    wal = record_table(spark, records).withColumn("skip", F.col("offset") == 3)
     journal = JournalIdentity(JOURNAL, 2)
     at = datetime.fromtimestamp((START_MS + 4) / 1000, UTC)
     state = fold(flattened(with_frame(cut_at(wal, journal, F.lit(at))), journal))

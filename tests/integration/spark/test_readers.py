@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
+from typer.testing import CliRunner
 
-from journal.errors import GapError, KafkaUnavailableError, TopicError
+from journal.cli.main import app
+from journal.errors import ConfigError, GapError, KafkaUnavailableError, TopicError
 from journal.v1.journal_pb2 import Epoch, Frame, OperationType
 from journal.wire.keys import skipped_key
 from loaders.spark.failures import journal_errors
-from loaders.spark.fold import is_skipped
+from loaders.spark.fold import is_skipped, state_as_of
 from loaders.spark.readers import (
     Table,
     Wal,
@@ -226,6 +229,31 @@ def test_a_trimmed_wal_is_an_error_that_names_what_is_gone(spark: SparkSession, 
         stream_wal(spark, damaged)
     with pytest.raises(GapError, match=r"shard 0: asked from offset 1 on, the WAL begins at offset 3 with frame 4 \("):
         read_wal(spark, damaged, starting={0: 1, 1: 0})
+
+
+def test_the_command_shows_what_is_left_of_a_trimmed_wal_if_it_is_asked_to(
+    spark: SparkSession, damaged: JournalSource
+) -> None:
+    places = ("-b", damaged.bootstrap_servers, "-j", damaged.journal, "--master", "local[2]")
+    gone = CliRunner().invoke(app, ["spark", "read", "wal", *places])
+    assert (gone.exit_code, "are gone (--from-trimmed shows what is left)" in gone.stderr) == (1, True), gone.output
+    left = CliRunner().invoke(app, ["spark", "read", "wal", "--from-trimmed", "--json", *places])
+    assert left.exit_code == 0, left.output
+    assert [row["id"] for row in json.loads(left.stdout) if row["id"]] == [4 << 10, 5 << 10]
+    other = CliRunner().invoke(app, ["spark", "read", "table", "--from-trimmed", *places])
+    assert (other.exit_code, "is of the WAL" in other.stderr) == (2, True), other.output
+
+
+def test_offsets_are_of_all_shards(spark: SparkSession, damaged: JournalSource) -> None:
+    """One that is left out would be read, or folded, to its end."""
+    for part in ({0: 3}, {}, {0: 3, 1: 0, 2: 0}):
+        for read in (read_wal, stream_wal):
+            with pytest.raises(ConfigError, match=r"offsets are of all 2 shards \(0 to 1\), not of"):
+                read(spark, damaged, starting=part)
+        with pytest.raises(ConfigError, match="of all 2 shards"):
+            read_wal(spark, damaged, ending=part)
+        with pytest.raises(ConfigError, match="of all 2 shards"):
+            state_as_of(spark, damaged, offsets=part)
 
 
 def test_what_is_no_frame_is_a_dead_letter_beside_the_operations(spark: SparkSession, damaged: JournalSource) -> None:

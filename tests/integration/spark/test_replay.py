@@ -28,7 +28,7 @@ from loaders.replay import Replaying, ReplayResult
 from loaders.replay_state import ReplayTarget, Selected
 from loaders.spark.archive import archive
 from loaders.spark.replaying import Filter, Selection, open_archive
-from tests.support.build import add, commit, delete, frame, marker, prepare, update
+from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.spark_archive import plant_archive
 from tests.support.spark_history import PLAIN, History, message_of, plain_id, wal_of
@@ -194,7 +194,8 @@ CONSUMED = [("UPDATE", IN_TX), ("DELETE", IN_TX)]
 @pytest.fixture(scope="module")
 def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Two addresses with a queue and a message each; on the second day a transaction sends one more to A, and is
-    prepared; on the third, in the next epoch, it is committed, and what it sent is consumed."""
+    prepared; on the third, in the next epoch, it is committed, and what it sent is consumed. A third address is added
+    by a transaction that is rolled back."""
     first, second, third = (int(datetime.combine(day, time(), UTC).timestamp() * 1000) for day in DAYS)
 
     def message(id: int, address: str, queue: int, tx: int = 0) -> list[Operation]:
@@ -202,10 +203,10 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
         route = update(id, kind=UpdateKind.ROUTE, subject=queue, replaceable=True, tx=tx)
         return [add(id, data, kind=RecordKind.MESSAGE, tx=tx), route]
 
-    def place(name: str, id: int) -> list[Operation]:
+    def place(name: str, id: int, tx: int = 0) -> list[Operation]:
         queue = Queue(name=f"queue {name}", address=name).SerializeToString()
         address = Address(name=name).SerializeToString()
-        return [add(id, address, kind=RecordKind.ADDRESS), add(id + 1, queue, kind=RecordKind.QUEUE)]
+        return [add(id, address, kind=RecordKind.ADDRESS, tx=tx), add(id + 1, queue, kind=RecordKind.QUEUE, tx=tx)]
 
     acknowledged = update(IN_TX, kind=UpdateKind.ACKNOWLEDGE, subject=QUEUE_A)
     frames = [
@@ -218,6 +219,7 @@ def planted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> st
         (third, frame(7, commit(TX, 2), epoch=2)),
         (third, frame(8, acknowledged, epoch=2)),
         (third, frame(9, delete(IN_TX), epoch=2)),
+        (third, frame(10, *place("C", 17, TX + 1), rollback(TX + 1, 2), epoch=2)),
     ]
     path = str(tmp_path_factory.mktemp("planted") / "archive")
     plant_archive(spark, path, frames)
@@ -248,6 +250,10 @@ def test_filters_leave_what_they_say(spark: SparkSession, planted: str, small: S
     assert ids_of(addresses=("B",), days=(DAYS[2], DAYS[2])) == []
     with pytest.raises(ArchiveError, match="no queue nowhere"):
         ids_of(queues=("nowhere",))
+    with pytest.raises(ArchiveError, match="no address C, nowhere"):
+        ids_of(addresses=("A", "C", "nowhere"))
+    with pytest.raises(ArchiveError, match="no queue queue C"):
+        ids_of(queues=("queue C",))
     with pytest.raises(CorruptionError, match=r"planted\.wal"):
         selected(spark, planted, Filter(skip=((0, 0),)))  # the first marker
     with pytest.raises(ConfigError, match="make another one"):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from loaders.spark import rows
+from journal.v1.journal_pb2 import Transaction
+from journal.v1.store_pb2 import Xid
+from journal.wire.keys import transaction_key
+from loaders.spark import live_tables, rows
 from tests.support.fold import fold_entries, never
 from tests.support.golden import Json, cases, expected_outcome
 from tests.support.spark_frames import TopicRecord, record_table
@@ -39,6 +42,19 @@ def table_records() -> tuple[list[TopicRecord], dict[int, Json]]:
             for offset, (key, value) in enumerate([*zip(keys, versions, strict=True), (gone, b"x"), (gone, None)]):
                 records.append(TopicRecord("t.table", partition, offset, 1, value, key))
     return records, expected
+
+
+def test_what_a_prepare_carried_is_an_xid_or_none(spark: SparkSession) -> None:
+    """The same among the journal tables as for readers."""
+    carried = [Xid(format_id=1, gtrid=b"g" * size).SerializeToString() for size in (64, 65)]
+    parts = [Transaction(tx=tx, prepared=True, data=data, timestamp=1) for tx, data in enumerate(carried, 1)]
+    made = [
+        TopicRecord("t.table", 0, part.tx, 1, part.SerializeToString(), transaction_key(part.tx, 0)) for part in parts
+    ]
+    state = rows.changes(record_table(spark, made)).localCheckpoint()
+    kept = live_tables.in_doubt(state, state.select("tx"))
+    assert {row["tx"]: row["xid"] is not None for row in kept.collect()} == {1: True, 2: False}
+    assert kept.columns == rows.transactions(state).drop("prepared").columns
 
 
 def test_golden_cases_have_the_records_updates_and_marks_that_they_say(spark: SparkSession) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from journal.cli.main import app
 from journal.downloads import one_at_a_time
 from journal.errors import ConfigError
 from journal.kafka.distribution import CACHE_VARIABLE
@@ -30,7 +32,7 @@ NO_REPOSITORY = """<ivysettings>
 </ivysettings>
 """
 CHECKS = """
-import logging, sys
+import logging, os, signal, sys, time
 from journal.errors import MissingExtraError
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session
@@ -38,7 +40,18 @@ logging.basicConfig(level=logging.INFO)
 settings = dict(item.split("=", 1) for item in sys.argv[1:])
 try:
     parts = {Part(name) for name in settings.pop("parts").split(",") if name}
+    told = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(1))
     spark = make_session("t", parts=parts, master="local[1]", settings=settings)
+    os.killpg(0, signal.SIGTERM)  # as systemd and `timeout` do
+    while not told:
+        time.sleep(0.01)
+    (ignored,) = [
+        line.split()[1]
+        for line in open(f"/proc/{spark.sparkContext._gateway.proc.pid}/status")
+        if line.startswith("SigIgn:")
+    ]
+    assert int(ignored, 16) >> (signal.SIGTERM - 1) & 1, "the JVM takes SIGTERM for itself"
     for part in Part:
         try:
             check_parts(spark, {part})
@@ -70,12 +83,15 @@ def run(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=START_TIMEOUT_S,
         cwd=directory,
         env=os.environ | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        start_new_session=True,
     )
     assert ended.returncode == 0, ended.stderr
     return ended
 
 
-def test_each_part_that_a_running_spark_lacks_is_named_with_its_package(tmp_path: Path) -> None:
+def test_each_part_that_a_running_spark_lacks_is_named_and_its_jvm_leaves_signals_to_python(
+    tmp_path: Path,
+) -> None:
     told = run(tmp_path, "parts=", *(f"{key}={value}" for key, value in SETTINGS.items())).stdout.splitlines()
     assert [line.split("without ")[1].split(": ")[0] for line in told] == ["kafka", "protobuf", "delta"]
     assert "--packages org.apache.spark:spark-sql-kafka-0-10_2.12:" in told[0]
@@ -101,7 +117,14 @@ def test_of_two_that_get_packages_one_waits(tmp_path: Path) -> None:
     env = os.environ | {CACHE_VARIABLE: str(tmp_path), "SPARK_LOCAL_IP": "127.0.0.1"}
     command = [sys.executable, "-c", CHECKS, *settings]
     with one_at_a_time(tmp_path / "spark-packages.lock", "testing", pytest.fail):
-        started = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=tmp_path, env=env)
+        started = subprocess.Popen(
+            command,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            cwd=tmp_path,
+            env=env,
+            start_new_session=True,
+        )
         assert started.stderr is not None
         assert b"waiting for another process that is starting Spark" in started.stderr.readline()
         assert not (tmp_path / "ivy").exists()
@@ -121,6 +144,15 @@ def test_the_session_with_delta_lake_has_its_tables(spark: SparkSession, tmp_pat
     spark.range(2).coalesce(1).write.format("delta").save(str(tmp_path / "table"))
     read = spark.read.format("delta").load(str(tmp_path / "table"))
     assert sorted(row["id"] for row in read.collect()) == [0, 1]
+
+
+@pytest.mark.kafka
+def test_what_spark_refuses_is_one_line(spark: SparkSession, history: History) -> None:
+    places = ("-b", history.settings.bootstrap_servers, "-j", history.settings.journal)
+    for job in ("archive", "tables"):
+        ended = CliRunner().invoke(app, ["spark", job, *places, "--to", "nowhere://host/path", "--once"])
+        assert (ended.exit_code, isinstance(ended.exception, SystemExit)) == (1, True), ended.output
+        assert ended.stderr == 'error: Spark: UnsupportedFileSystemException: No FileSystem for scheme "nowhere"\n'
 
 
 @pytest.mark.kafka

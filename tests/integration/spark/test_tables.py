@@ -350,6 +350,20 @@ def test_what_operators_had_skipped_is_counted(spark: SparkSession, bootstrap: s
     assert (result.dead_letters, result.skipped) == (2, 1)
 
 
+def test_what_is_wrong_with_a_program_that_is_told_of_batches_ends_the_job_as_it_is(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    source = JournalSource.from_settings(settings)
+    write_values(settings, source.wal, [(0, None, b"no frame")])
+
+    def is_wrong(_batch: TablesBatch) -> None:
+        raise LookupError("no such queue")
+
+    with pytest.raises(LookupError, match="no such queue"):
+        keep_tables(spark, source, str(tmp_path / "tables"), kept_as=TableFormat.PARQUET, once=True, told=is_wrong)
+
+
 def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_begins(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from journal.errors import ConfigError
 from loaders.spark.analytics import DAY_MS, WINDOWS_SHOWN, Epoch, QueueSummary, width_of
 from loaders.spark.queue_events import DeadLetters
-from loaders.spark.report import QUEUES_MAX, REST, Moment, ReportData, render
+from loaders.spark.report import QUEUES_MAX, REST, SERIES_MAX, Moment, ReportData, render, series_of
 from loaders.spark.report_svg import WIDTH, Bar, Mark, Series, TimePlot, duration, histogram, number
 
 START_MS = 1_700_000_000_000
@@ -110,6 +110,15 @@ def test_of_many_queues_the_rest_is_summed() -> None:
     assert page.count('class="area ') == 8
     assert page.count(f"</i>{REST}</li>") == 1
     assert "and " not in re.sub(r"(?s).*<tbody>(.*)</tbody>.*", r"\1", render(data(queues=3)))
+
+
+def test_a_queue_that_was_made_anew_is_drawn_once() -> None:
+    """Its depths are those of both: drawn twice they would be twice as high."""
+    assert series_of([summary("a"), summary("b"), summary("a")]) == ["a", "b"]
+    many = [summary(f"queue {index}") for index in range(SERIES_MAX)]
+    assert series_of([*many, many[0]]) == [each.queue for each in many]
+    assert series_of([*many, summary("z")]) == [*(each.queue for each in many), REST]
+    assert series_of([summary(REST), *many]) == [REST, *(each.queue for each in many[:-1])]
 
 
 def test_failovers_are_marks_and_the_first_activation_is_none() -> None:

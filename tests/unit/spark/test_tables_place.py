@@ -3,47 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 
 import pytest
 
 from journal.errors import ConfigError
 from loaders.spark.source import JournalIdentity
 from loaders.spark.table_stores import Files, TableFormat
-from loaders.spark.tables_place import TablesPlace
+from loaders.spark.tables_place import TABLES, TablesPlace
+from tests.support.spark_files import FilesInMemory
 
 JOURNAL = JournalIdentity(b"j" * 16, 3)
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 RETENTION_MS = 7 * DAY_MS
 BEGUN = "checkpoint/offsets/0"
-
-
-class FilesInMemory(Files):
-    """By name below the path."""
-
-    def __init__(self, *names: str) -> None:
-        self.texts = dict.fromkeys(names, "")
-
-    def exists(self, name: str) -> bool:
-        return name in self.texts or any(self._below(name))
-
-    def names(self, directory: str) -> list[str]:
-        return sorted({each.split("/")[0] for each in self._below(directory)})
-
-    def text(self, name: str) -> str:
-        return self.texts[name]
-
-    def write_new(self, name: str, text: str) -> None:
-        assert name not in self.texts
-        self.texts[name] = text
-
-    def delete(self, name: str) -> None:
-        del self.texts[name]
-
-    def _below(self, directory: str) -> Iterable[str]:
-        start = f"{directory}/" if directory else ""
-        return (name.removeprefix(start) for name in self.texts if name.startswith(start))
 
 
 def place(files: Files, now_ms: int = NOW_MS) -> TablesPlace:
@@ -96,6 +69,26 @@ def test_tables_without_their_checkpoint_are_not_gone_on_with() -> None:
     files.texts |= {"progress/0": "", "checkpoint/offsets/.0.tmp": ""}
     with pytest.raises(ConfigError, match="no checkpoint to go on from"):
         opened(files)
+
+
+@pytest.mark.parametrize("kept_as", TableFormat)
+def test_a_checkpoint_without_its_tables_is_not_gone_on_with(kept_as: TableFormat) -> None:
+    """They would be begun anew in the middle of the journal. Of a first batch that was cut off some may be there."""
+    files = FilesInMemory()
+    opened(files, kept_as=kept_as)
+    tables = [*TABLES, "rows", "progress", *(["batches"] if kept_as is TableFormat.PARQUET else [])]
+    files.texts |= {BEGUN: "", f"{tables[0]}/0": ""}
+    opened(files, kept_as=kept_as)
+    files.texts |= {f"{table}/0": "" for table in tables} | {"checkpoint/commits/0": ""}
+    opened(files, kept_as=kept_as)
+    for table in tables:
+        del files.texts[f"{table}/0"]
+        with pytest.raises(ConfigError, match=rf"has a checkpoint, .* is gone \({table}\)"):
+            opened(files, kept_as=kept_as)
+        files.texts[f"{table}/0"] = ""
+    del files.texts[BEGUN], files.texts["progress/0"]
+    with pytest.raises(ConfigError, match="no checkpoint to go on from"):
+        opened(files, kept_as=kept_as)
 
 
 # ---- up to when it has everything --------------------------------------------------------------------------

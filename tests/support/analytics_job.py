@@ -1,0 +1,70 @@
+"""Streams of queue analytics in one process, each of which stops at a moment; then the process is killed.
+
+`python -m tests.support.analytics_job BROKERS JARS JOURNAL PATH MAX_OFFSETS MOMENT...`
+
+Each has PATH/MOMENT for its state and PATH/MOMENT-windows for its windows. The moments are of the second micro-batch:
+`half`, with a part of what it leaves, `left`, with all of it, `told`, with its windows too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import DataFrame
+
+from loaders.spark import follow as following
+from loaders.spark.source import JournalSource
+from loaders.spark.window_sinks import Sink, Told, to_files
+from tests.support.spark_jobs import Ends, begin, job_session
+
+SECOND = 1
+
+
+def main() -> None:
+    bootstrap, jars, journal, path, max_offsets, *moments = sys.argv[1:]
+    ends = Ends()
+
+    class MortalFollower(following.Follower):
+        """Ends at its moment."""
+
+        @property
+        def moment(self) -> str:
+            return self._state.rpartition("/")[2]
+
+        def _write(self, number: int, state: Mapping[str, DataFrame]) -> None:
+            if (self.moment, number) == ("half", SECOND):
+                super()._write(number, {name: table for name, table in state.items() if name != "clock"})
+                ends.go_no_further()
+            super()._write(number, state)
+            if (self.moment, number) == ("left", SECOND):
+                ends.go_no_further()
+
+    def mortal(sink: Sink, windows: DataFrame, told: Told) -> None:
+        sink(windows, told)
+        if told.number == SECOND:
+            ends.go_no_further()
+
+    setattr(following, "Follower", MortalFollower)  # noqa: B010  # what the streams go on from
+    spark = job_session("analytics", jars, f"{path}-warehouse")
+    for moment in moments:
+        sink = to_files(f"{path}/{moment}-windows")
+        begin(
+            partial(
+                following.follow,
+                spark.newSession(),  # of a name there may be one query in each
+                JournalSource(bootstrap, journal),
+                f"{path}/{moment}",
+                partial(mortal, sink) if moment == "told" else sink,
+                width_s=0.05,
+                lateness_s=0,
+                once=True,
+                max_offsets=int(max_offsets),
+            )
+        )
+    ends.die_behind(len(moments))
+
+
+if __name__ == "__main__":
+    main()
