@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from journal.activation import ActivationReport, Progress
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.liveness import require_no_active_node
@@ -19,24 +20,25 @@ from journal.runtime import kafka_of
 def activated_journal(
     settings: Settings, *, take_over: bool, progress: Progress, loader: Loader | None = None
 ) -> Iterator[tuple[BlockingJournal, ActivationReport]]:
-    """An active journal, closed cleanly however the command ends; `loader` is told its state.
+    """An active journal, closed cleanly however the command ends, by SIGTERM too; `loader` is told its state.
 
     Raises ActiveNodeError unless `take_over`.
     """
     slot = take_slot(settings.directory / settings.journal, "command")
     journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress)
     try:
-        rows = journal.start()
-        if not take_over:
-            require_no_active_node(
-                kafka_of(settings),
-                settings.journal,
-                rows,
-                clock=time.monotonic,
-                pause=_pause_showing(progress),
-                fence_check_s=settings.fence_check_ms / 1000,
-            )
-        yield journal, journal.activate(loader)
+        with ended_by_sigterm_as_by_ctrl_c():
+            rows = journal.start()
+            if not take_over:
+                require_no_active_node(
+                    kafka_of(settings),
+                    settings.journal,
+                    rows,
+                    clock=time.monotonic,
+                    pause=_pause_showing(progress),
+                    fence_check_s=settings.fence_check_ms / 1000,
+                )
+            yield journal, journal.activate(loader)
     finally:
         journal.close()
         slot.release()

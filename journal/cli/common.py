@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -112,7 +113,10 @@ def journal_command(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def ended_by_sigterm_as_by_ctrl_c() -> Iterator[None]:
-    """So that a service manager's or a shell's SIGTERM leaves no processes behind either."""
+    """So that a service manager's or a shell's SIGTERM leaves nothing behind either. Only the main thread hears it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield

@@ -71,11 +71,11 @@ def node(
 
         worker = worker_command(settings, chosen, as_json=as_json, verbose=context.find_root().params["verbose"])
     with stopped_by_signals() as stop:
-        _serve(settings, worker, stop)
+        serve(settings, worker, stop)
 
 
-def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event) -> None:
-    """`worker` is the command line of the node's own."""
+def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Event) -> None:
+    """A node until `stop` is set; `worker` is the command line of its own."""
     # the command line is the one place of `journal` that knows the parts above it
     from journal.cli.control_socket.serving import control_socket
     from journal.cli.node_handover import wait_for_successor
@@ -87,8 +87,6 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
 
     with ExitStack() as ending:
         owner = ending.enter_context(StoreOwner(settings))
-        if worker is not None:
-            ending.enter_context(running_worker(worker))
         serving = Node(
             settings,
             loader=owner.loader,
@@ -97,12 +95,16 @@ def _serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Eve
             on_fenced=owner.on_fenced,
             progress=LoggedProgress(),
         )
+        worker_ending = ending.enter_context(ExitStack())  # behind the node's
+        ending.callback(serving.close)
+        # first of all: a second node of this name must not pass for this one, nor run its commands
+        ending.enter_context(control_socket(settings, _as_served(serving, owner)))
+        if worker is not None:
+            worker_ending.enter_context(running_worker(worker))
         if not _started(serving, stop):
             return
         if worker is not None:
-            ending.callback(wait_for_successor, settings)
-        ending.callback(serving.close)
-        ending.enter_context(control_socket(settings, _as_served(serving, owner)))
+            worker_ending.callback(wait_for_successor, settings)
         while not stop.wait(_LOOK_S):
             if serving.role is Role.STOPPED:
                 raise StateError(f"the node ended: {serving.status().reason}")

@@ -40,10 +40,20 @@ def ask_for_hand_over(settings: Settings, to: str) -> NodeStatus:
         until = time.monotonic() + settings.handover_timeout_ms / 1000 + _ACTIVATION_S
         while time.monotonic() < until:
             rows.poll(_POLL_S)
-            for row in rows.rows.nodes.values():
-                if row.status.epoch > active.epoch and row.status.role == Role.ACTIVE.value:
-                    return row.status
+            found = next_active(rows.rows, active)
+            if found is not None:
+                return found
     raise DeadlineError(f"node {active.node} was asked and did not hand over in time: kafka-journal status says more")
+
+
+def next_active(rows: ControlRows, active: LastActive) -> NodeStatus | None:
+    """Who is active after `active`, if anybody is yet. Raises DeadlineError if it is that one again."""
+    for row in rows.nodes.values():
+        if row.status.epoch > active.epoch and row.status.role == Role.ACTIVE.value:
+            if row.status.name == active.node:
+                raise DeadlineError(f"nobody took over, and node {active.node} is active again")
+            return row.status
+    return None
 
 
 def wait_for_successor(settings: Settings) -> None:

@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import Any
 
 from journal.cli.operations.acting import Served
-from journal.cli.reading import cached_directory, copies_directory
 from journal.config import Settings
 from journal.errors import JournalError, NotActiveError
 from journal.ingress.service import IngressService, ingress_of
 from journal.local.references import RocksReferenceIndex
+from journal.local.slots import take_slot
 from journal.runtime import wall_ms
 from journal.store.store import MessageStore
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
@@ -34,7 +34,6 @@ class StoreOwner:
         ingress_of(settings)
         settings.store.require_fit(settings.limits)
         self._settings = settings
-        self._journal = settings.journal
         self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)
         self._ingress: IngressService | None = None
         self._in_doubt: InDoubtWatch | None = None
@@ -44,8 +43,15 @@ class StoreOwner:
         """The active store, for the control socket; None while there is none."""
 
     def __enter__(self) -> StoreOwner:
+        """Raises LocalStorageError."""
+        settings = self._settings
+        if settings.store.swap_directory is not None:
+            # not found out by an activation that has fenced another node
+            take_slot(settings.store.swap_directory, "swap").release()
         # a node holds one loader at a time, so they may have the same directory one after the other
-        self._directory = self._ending.enter_context(cached_directory(copies_directory() / self._journal, "references"))
+        slot = take_slot(settings.directory / settings.journal, "references")
+        self._ending.callback(slot.release)
+        self._directory = slot.path
         return self
 
     def __exit__(

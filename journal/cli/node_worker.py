@@ -35,7 +35,7 @@ def running_worker(command: Sequence[str]) -> Iterator[None]:
 def worker_command(settings: Settings, chosen: Chosen, *, as_json: bool, verbose: bool) -> list[str]:
     """The command line of a node's worker, which logs as the node does: to the same standard error.
 
-    What is not on it comes from the same environment and file as the node's.
+    What is not on it comes from the same environment and file as the node's: passwords, say, which it must not show.
     """
     # this module ends its process, in order, when the pipe that is its standard input does, however the parent went
     command = [sys.executable, "-m", "journal.cli.child"]
@@ -46,8 +46,8 @@ def worker_command(settings: Settings, chosen: Chosen, *, as_json: bool, verbose
     if as_json:
         command.append("--json")
     command += ["-b", settings.bootstrap_servers, "-j", settings.journal]
-    for key, value in settings.client_properties.items():
-        command += ["-X", f"{key}={value}"]
+    for item in chosen.properties or ():
+        command += ["-X", item]
     if chosen.config is not None:
         command += ["--config", str(chosen.config)]
     return command

@@ -121,7 +121,7 @@ def try_out(
 
     Ends with exit code 1 if a route would stop its shard.
     """
-    settings = chosen.settings()
+    settings, stop = chosen.settings(), ""
     sample = (address, header or None, body or None, priority)
     if message_id is not None:
         if any(each is not None for each in sample):
@@ -129,6 +129,7 @@ def try_out(
         with live_message(settings, message_id, node) as found:
             router = _router(settings, found.targets.bytes_max, found.body)
             verdicts, outcomes = router.explain(message_id, found.data), found.routed(router)
+            stop = found.stop(settings, router)
     elif node is not None:
         raise InvalidOperationError("a node is asked for a message that it has: --id")
     elif address is None:
@@ -141,12 +142,15 @@ def try_out(
         )
         router = _router(settings)
         verdicts, outcomes = router.explain(_TEST_ID, data), router.route(_TEST_ID, data)
+    fails = any(isinstance(each, Refusal) and each.on_error is OnError.FAIL for each in outcomes)
     if as_json:
         routes = [verdict._asdict() for verdict in verdicts]
-        print_json({"routes": routes, "outcomes": [_line(each) for each in outcomes]})
+        print_json({"routes": routes, "outcomes": [_line(each) for each in outcomes], "stop": stop or None})
     else:
         _print(settings, verdicts, outcomes)
-    if any(isinstance(each, Refusal) and each.on_error is OnError.FAIL for each in outcomes):
+        if stop and not fails:
+            typer.echo(f"the shard would stop here: {stop}")
+    if stop or fails:
         raise typer.Exit(1)
 
 

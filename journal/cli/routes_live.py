@@ -3,6 +3,7 @@ node."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -14,14 +15,18 @@ from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.engine import Base
-from journal.errors import InvalidOperationError
+from journal.errors import InvalidOperationError, RouteStopError
 from journal.kafka.ports import Kafka
 from journal.routing.outcomes import Outgoing, Refusal
 from journal.routing.router import Body, Router
+from journal.runtime import wall_ms
 from journal.store.records import decode_message, encode_message
-from journal.v1.journal_pb2 import Record
+from journal.v1.journal_pb2 import ADD, Operation, Record
 from journal.v1.store_pb2 import MESSAGE
 from journal.wire.keys import record_key
+from streams.agents import FrameFacts
+from streams.divert.counts import Checkpointed, ShardCounts
+from streams.divert.outgoing import ShardOutgoing
 from streams.divert.targets import Targets, fixed_topics, topics_of
 
 
@@ -41,6 +46,24 @@ class LiveMessage(NamedTuple):
             return outcomes
         self.targets.look_up(unknown)
         return router.route(self.message_id, self.data)
+
+    def stop(self, settings: Settings, router: Router) -> str:
+        """Why its shard would stop at it, as the topics are now; empty: it would not."""
+        routes = [route.name for route in settings.routing.routes]
+        outgoing = ShardOutgoing(
+            0, settings.journal, lambda _: router, self.targets, ShardCounts(routes, wall_ms), routes, _what
+        )
+        operation = Operation(type=ADD, kind=MESSAGE, id=self.message_id, data=self.data)
+        frames = {0: FrameFacts(epoch=0, node="", group=0, timestamp=0)}
+        try:
+            deque(outgoing.divert([(operation, 0, 0, 0)], frames, lambda key: None, (), Checkpointed()), maxlen=0)
+        except RouteStopError as error:
+            return str(error)
+        return ""
+
+
+def _what(offset: int, message: int, what: str, retried: bool) -> str:
+    return what
 
 
 @contextmanager

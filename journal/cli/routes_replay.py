@@ -81,10 +81,11 @@ def _range(from_: str | None, to: str | None, ids: str | None) -> ReplayRange:
     if ids is not None:
         if from_ is not None or to is not None:
             raise InvalidOperationError("a range is of ids (--ids) or of time (--from and --to)")
-        first, _, last = ids.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal():
+        first, dash, last = ids.partition("-")
+        last = last if dash else first
+        if not first.isdecimal() or not last.isdecimal():
             raise InvalidOperationError(f"--ids {ids}: expected an id, or two with a - between them")
-        return range_of_ids(int(first), int(last or first))
+        return range_of_ids(int(first), int(last))
     if from_ is None or to is None:
         raise InvalidOperationError("say which messages: --from and --to, or --ids")
     return range_of_time(_moment("--from", from_), _moment("--to", to))

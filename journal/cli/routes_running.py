@@ -52,8 +52,8 @@ def status(chosen: Chosen, as_json: JsonOption = False) -> None:
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
         shards = rows.require_identity(settings.journal).shards
-        lags = _lags(kafka, settings, shards)
-    reported = [row for shard, row in sorted(rows.diverts.items()) if shard < shards]
+        marks, lags = _marks_and_lags(kafka, settings, shards)
+    reported = [as_it_stands(row, marks[shard]) for shard, row in sorted(rows.diverts.items()) if shard < shards]
     routes = summed(reported)
     sources = sources_json(rows.ingress, wall_ms())
     if as_json:
@@ -98,8 +98,8 @@ _ROUTE_COLUMNS = ("route", "sent", "refused", "dead letters", "last error")
 _SHARD_COLUMNS = ("shard", "state", "lag", "latency ms", "at most", "worker", "since", "reported")
 
 
-def _lags(kafka: Kafka, settings: Settings, shards: int) -> Mapping[int, int]:
-    """WAL offsets behind each shard's mark, but the marker of the transaction that ends it."""
+def _marks_and_lags(kafka: Kafka, settings: Settings, shards: int) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """By shard the WAL offset of its mark, and how many follow it, but the marker of the transaction that ends it."""
     timeout_s = settings.request_timeout_ms / 1000
     reader, marks = (
         kafka.reader(wal_topic(settings.journal)),
@@ -107,12 +107,21 @@ def _lags(kafka: Kafka, settings: Settings, shards: int) -> Mapping[int, int]:
     )
     try:
         ends = reader.bounds(range(shards), timeout_s)
-        return {
-            shard: max(0, ends[shard][1] - marks.newest(shard, timeout_s).mark.offset - 2) for shard in range(shards)
-        }
+        found = {shard: marks.newest(shard, timeout_s).mark.offset for shard in range(shards)}
+        return found, {shard: max(0, ends[shard][1] - offset - 2) for shard, offset in found.items()}
     finally:
         reader.close()
         marks.close()
+
+
+def as_it_stands(reported: DivertStatus, mark_offset: int) -> DivertStatus:
+    """A report without the stop that the shard has passed since: a worker that has no routes any more reports none."""
+    found = DivertStatus()
+    found.CopyFrom(reported)
+    if found.stopped and found.stopped_at <= mark_offset:
+        for name in ("stopped", "stopped_at", "stopped_since"):
+            found.ClearField(name)
+    return found
 
 
 def summed(statuses: Sequence[DivertStatus]) -> dict[str, RouteCounts]:

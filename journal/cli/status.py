@@ -68,7 +68,7 @@ class JournalStatus:
     identity: Identity
     now_ms: float
     active: LastActive | None
-    silent_after_ms: int
+    silent_after_ms: float
     shards: Sequence[ShardStatus]
     workers: Sequence[GroupMember]
     nodes: Sequence[dict[str, Any]] = ()
@@ -150,11 +150,11 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
         marks.close()
         wal.close()
         unfiltered.close()
-    silent_after_ms = 2 * settings.fence_check_ms
     now_ms = wall_ms()
     nodes = node_lines(rows, now_ms, members)
     sources = sources_json(rows.ingress, now_ms)
     active = last_active(rows)
+    silent_after_ms = active.silence_s(settings.fence_check_ms / 1000) * 1000 if active is not None else 0.0
     return JournalStatus(settings.journal, identity, now_ms, active, silent_after_ms, shards, workers, nodes, sources)
 
 

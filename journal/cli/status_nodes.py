@@ -49,7 +49,7 @@ def _line(row: NodeRow, now_ms: float, members: Members) -> dict[str, Any]:
 
 
 def failover_line(failover: Failover) -> dict[str, Any]:
-    """A failover as `--json` prints it; `total_ms` is from the decision to the owner's return."""
+    """A failover as `--json` prints it; `total_ms` is from the fence to the owner's return."""
     parts = {f"{part}_ms": round(getattr(failover, f"{part}_ms"), 3) for part in _PARTS}
     return {
         "epoch": failover.epoch,
@@ -68,7 +68,7 @@ def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
     elif line["role"] == Role.ACTIVE.value:
         takes_over = ""
     else:
-        takes_over = "yes, warm" if line["fit"] else f"no: {line['why_not']}"
+        takes_over = "yes, warm" if line["fit"] else f"no: {line['why_not'] or line['role']}"
     lag = f"{line['lag_offsets']:,} ({duration(line['lag_seconds'])})" if line["lag_offsets"] else "0"
     return (
         line["name"] + (" (preferred)" if line["preferred"] else ""),

@@ -67,7 +67,10 @@ def source_notes(journal: str, found: dict[str, Any], active: str) -> list[str]:
     if found["unrouted"] or found["duplicates"]:
         lines.append(f"of their messages no queue took {found['unrouted']:,}; {found['duplicates']:,} were duplicates")
     for each in found["sources"]:
-        if each["error"]:
+        if each["state"] == "waiting":
+            lines.append(f"source {each['source']} is WAITING: {each['error']}")
+            lines.append("  that is looked at every ten seconds: it goes on by itself once it is mended")
+        elif each["error"]:
             lines.append(f"source {each['source']} is STOPPED: {each['error']}")
             command = f"kafka-journal routes resume-source -j {journal} {each['source']} --node {found['node']}"
             lines.append(f"  once that is mended, on that node's machine: {command}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -65,12 +66,12 @@ def send(
     now = int(wall_ms())
     message = Message(
         address,
-        sys.stdin.buffer.read() if body == "-" else body.encode(),
+        sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape"),
         properties=parse_properties(message_properties or ()),
         priority=priority,
         timestamp=now,
-        due=now + int(delay_s * 1000) if delay_s else 0,
-        expires=now + int(expire_s * 1000) if expire_s else 0,
+        due=_in(now, "--delay-s", delay_s),
+        expires=_in(now, "--expire-s", expire_s),
     )
     order = SendOrder(message, queue or (), count, create)
     with StepProgress() as progress, acting(settings, node, take_over=take_over, progress=progress) as acts:
@@ -80,6 +81,14 @@ def send(
         return
     shown = ", ".join(map(str, ids[:3])) + (", …" if len(ids) > 3 else "")
     print_facts(f"sent to address {address}", {"messages": len(ids), "ids": shown, "queues": ", ".join(queues)})
+
+
+def _in(now_ms: int, option: str, seconds: float) -> int:
+    """So many seconds from now, in ms; 0 for none. Raises ConfigError."""
+    ms = seconds * 1000
+    if not math.isfinite(ms):
+        raise ConfigError(f"{option} {seconds}: expected a number of seconds")
+    return now_ms + int(ms) if ms else 0
 
 
 def parse_properties(given: Sequence[str]) -> dict[str, str]:

@@ -143,7 +143,7 @@ def _settle(
     if not yes:
         _show_summary(line, errors)
         confirm(f"{outcome} transaction {tx}, which only its coordinator should decide?", yes=yes)
-    of_a_store = bool(line["queues"])
+    of_a_store = bool(line["queues"] or line["destroys"])
     with (
         StepProgress() as progress,
         settling(settings, node, of_a_store=of_a_store, take_over=take_over, progress=progress) as settles,
@@ -162,7 +162,8 @@ _COLUMNS = ("tx", "xid or data", "age", "queues", "messages", "operations", "rec
 
 
 def _summary_row(line: Json) -> tuple[object, ...]:
-    queues = ", ".join(f"{name} ({_effects(counts)})" for name, counts in line["queues"].items())
+    held = [f"{name} ({_effects(counts)})" for name, counts in line["queues"].items()]
+    queues = ", ".join([*held, *(f"{name} (destroyed)" for name in line["destroys"])])
     shards = ", ".join(map(str, line["shards"]))
     if len(line["shards"]) < line["prepared_in"]:
         shards += f" of the {line['prepared_in']} it was prepared in"

@@ -22,6 +22,7 @@ from journal.cli.common import (
     Chosen,
     JsonOption,
     StepProgress,
+    ended_by_sigterm_as_by_ctrl_c,
     journal_command,
     print_json,
 )
@@ -165,7 +166,7 @@ class _Verification:
         self._reading = ShardReading(kafka, settings, progress)
 
     def run(self) -> Report:
-        with tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:
+        with ended_by_sigterm_as_by_ctrl_c(), tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:
             load = self._load(Path(directory))
             return Report([self._verify(shard, load) for shard in range(self._identity.shards)])
 

@@ -21,6 +21,7 @@ from tests.integration.test_cli import Cli
 from tests.integration.test_store_cli import Left, a_broker_leaves
 from tests.support.processes import COMMAND, new_journal
 from tests.support.served_node import served_node
+from tests.support.sources import create_topic
 
 pytestmark = pytest.mark.kafka
 
@@ -88,9 +89,10 @@ def test_tables_for_people_are_printed_of_what_a_node_tells(
 
 
 def test_a_node_tells_a_message_for_routes_as_the_tables_do(
-    cli: Cli, left: Left, node: subprocess.Popen[bytes]
+    cli: Cli, settings: Settings, left: Left, node: subprocess.Popen[bytes]
 ) -> None:
-    target = {"topic": "no-such-topic", "key": ["header:colour", "message-id"]}
+    topic = create_topic(settings.bootstrap_servers, f"{settings.journal}-out")
+    target = {"topic": topic, "key": ["header:colour", "message-id"]}
     routing = json.dumps({"routes": [{"name": "r", "address": "orders", "targets": [target]}]})
 
     def tested(*arguments: str | int) -> Any:

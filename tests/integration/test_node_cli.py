@@ -62,6 +62,7 @@ def test_two_commands_are_a_highly_available_store(bootstrap: str, tmp_path: Pat
         # one that ends hands over, and its worker goes on until the other is active
         two.wait("fit", lambda status: bool(node(status, "two")["fit"]))
         worker = one.worker_pid()
+        one.wait_for_worker()
         one.process.send_signal(signal.SIGINT)
         assert one.process.wait(DEADLINE_S) == 0
         wait_for_end(worker)

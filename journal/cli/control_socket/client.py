@@ -43,6 +43,8 @@ class NodeClient:
         )
         self._progress = progress
         self._request = 0
+        self._answered = True
+        """Whether the reply to the last request has come to its end, and the node has not ended the connection."""
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
@@ -116,8 +118,12 @@ class NodeClient:
         return int(self._call("finish"))
 
     def give_back(self) -> None:
-        """What was taken and not acknowledged; the end of the connection does the same."""
-        self._call("close")
+        """What was taken and not acknowledged. The end of the connection does the same: of a request that was given up
+        (Ctrl-C, or its time was over) the reply may still come, and would be taken for that of the next one."""
+        if self._answered:
+            self._call("close")
+        else:
+            self.close()
 
     # ---- calling ---------------------------------------------------------------------------------------------------
 
@@ -140,6 +146,7 @@ class NodeClient:
                 f"a request of {size} bytes is too large for a control socket, which takes "
                 f"{self._limits.request_bytes_max}: a body may have three quarters of that"
             )
+        self._answered = False
         try:
             self._lines.write(request)
         except OSError:
@@ -149,8 +156,13 @@ class NodeClient:
         """A part or the result. Raises the node's error."""
         try:
             line = require_no_gap(self._lines.read(wait_s), self._request)
+        except DeadlineError as error:
+            raise DeadlineError(
+                f"the node has not answered in {wait_s:g} s: what it was asked may still be done"
+            ) from error
         except OSError as error:
             raise NodeSocketError(f"the node has ended the connection: {error}") from error
+        self._answered = "part" not in line and line.get("id") is not None
         if "error" in line:
             raise decode_error(line["error"])
         return line

@@ -49,11 +49,11 @@ class SocketLimits(BaseModel):
     """How long a command waits for a node to say who it is."""
 
     close_s: float = Field(default=5.0, ge=0)
-    """How long a node that closes waits for its connections to end."""
+    """How long a node that closes waits for the replies to requests that it has taken."""
 
 
 class Lines:
-    """One side of a connection. Used by one thread; `shut` by any."""
+    """One side of a connection. Used by one thread; `shut` and `shut_reading` by any."""
 
     def __init__(self, connected: socket.socket, *, bytes_max: int, line_s: float) -> None:
         """`bytes_max` bounds what is read, `line_s` how long a line takes."""
@@ -114,10 +114,17 @@ class Lines:
         except TimeoutError:
             raise DeadlineError("the other side of the control socket takes nothing") from None
 
+    def shut_reading(self) -> None:
+        """Take nothing more: whoever reads from it wakes up, and what is asked can still be answered."""
+        self._shut(socket.SHUT_RD)
+
     def shut(self) -> None:
-        """End the connection: whoever reads from it wakes up."""
+        """End the connection: whoever reads from it or writes to it wakes up."""
+        self._shut(socket.SHUT_RDWR)
+
+    def _shut(self, how: int) -> None:
         try:
-            self._socket.shutdown(socket.SHUT_RDWR)
+            self._socket.shutdown(how)
         except OSError:
             return  # the other side was faster
 

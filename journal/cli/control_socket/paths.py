@@ -49,6 +49,8 @@ def sockets_of(settings: Settings) -> list[Path]:
         return []
     except PermissionError as error:
         raise NodeSocketError(f"{directory} is another user's ({owner_of(directory)}): ask as that one") from error
+    except OSError as error:
+        raise NodeSocketError(f"cannot look for control sockets: {error}") from error
 
 
 def node_of(path: Path) -> str:

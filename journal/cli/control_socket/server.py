@@ -55,17 +55,19 @@ class ControlSocketServer:
             return len(self._connections)
 
     def close(self) -> None:
-        """Take no more requests, end the connections, and remove the socket. Waits a bounded time for what they do."""
+        """Take no more requests, end the connections, and remove the socket. What was asked is still answered, if that
+        takes no longer than `close_s`."""
         self._closing.set()
         self._socket.listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         with self._lock:
             connections = dict(self._connections)
         for lines in connections.values():
-            lines.shut()
+            lines.shut_reading()
         until = time.monotonic() + self._limits.close_s
-        for thread in connections:
+        for thread, lines in connections.items():
             thread.join(max(0.0, until - time.monotonic()))
+            lines.shut()
         self._socket.close()
 
     # ---- accepting -------------------------------------------------------------------------------------------------
@@ -123,7 +125,10 @@ class ControlSocketServer:
         except InvalidOperationError as error:
             _write(lines, {"id": None, "error": encode_error(error)})
             return False
-        except (OSError, DeadlineError) as error:
+        except DeadlineError:
+            _write(lines, {"id": None, "error": encode_error(self._silence())})
+            return False
+        except OSError as error:
             raise _PeerGoneError(str(error)) from error
         if request is None:
             return False
@@ -138,6 +143,12 @@ class ControlSocketServer:
         else:
             _write(lines, {"id": number, "result": result})
         return True
+
+    def _silence(self) -> DeadlineError:
+        return DeadlineError(
+            f"nothing was asked for {self._limits.idle_s:g} s: the node has ended the connection, and what was taken "
+            "through it and not acknowledged is given back"
+        )
 
 
 class _PeerGoneError(Exception):

@@ -126,15 +126,10 @@ class NodeService:
         return self._acting().receiving(queue, receiver)
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
-        return self._acting().settle(tx, commit=commit, operator=operator)
+        return self._knowing_outcomes().settle(tx, commit=commit, operator=operator)
 
     def forget(self, xid: str, *, operator: str) -> int:
-        served = self._served()
-        if served.resource is None:
-            # what was settled by hand since the load is in no memory
-            with self._rows() as state:
-                served = served._replace(outcomes=outcome_rows(state.base))
-        return StoreActing(served, self._journal).forget(xid, operator=operator)
+        return self._knowing_outcomes().forget(xid, operator=operator)
 
     # ---- inside ----------------------------------------------------------------------------------------------------
 
@@ -153,6 +148,14 @@ class NodeService:
 
     def _acting(self) -> StoreActing:
         return StoreActing(self._served(), self._journal)
+
+    def _knowing_outcomes(self) -> StoreActing:
+        """What was settled by hand since the load is in no memory, without a resource of the broker's own."""
+        served = self._served()
+        if served.resource is None:
+            with self._rows() as state:
+                served = served._replace(outcomes=outcome_rows(state.base))
+        return StoreActing(served, self._journal)
 
     @contextmanager
     def _rows(self) -> Iterator[Rows]:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from journal.activation import ActivationReport, Progress
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
-from journal.cli.operations.outcomes import forget
+from journal.cli.operations.outcomes import forget, outcomes_among
 from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
 from journal.cli.operations.queue_lines import depth_of
 from journal.errors import (
@@ -28,7 +28,7 @@ from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, Routing
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
-from journal.xa.loading import PreparedFound, XaRows
+from journal.xa.loading import PreparedFound
 from journal.xa.ports import LoadedRows, OutcomeRecords, OutcomeRow, PreparedRow, Transactions
 from journal.xa.resource import XaResource
 
@@ -99,10 +99,10 @@ class StoreActing:
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
         store, journal, outcomes, resource = self._served
-        rows = XaRows(prepared=[PreparedFound(info.tx, info.data) for info in store.in_doubt()])
-        row = _row_of(rows.prepared, tx, self._name)
+        prepared = _prepared(store)
+        row = _row_of(prepared, tx, self._name)
         if resource is None:
-            settle(store, journal, _Loaded(rows.prepared, outcomes), tx, commit=commit)
+            settle(store, journal, _Loaded(prepared, outcomes), tx, commit=commit)
         else:
             settle_with(resource, store, tx, commit=commit)
         _note_settled(row, commit=commit, operator=operator)
@@ -110,7 +110,7 @@ class StoreActing:
 
     def forget(self, xid: str, *, operator: str) -> int:
         store, journal, outcomes, resource = self._served
-        known = resource or XaResource(store, journal, _Loaded([], outcomes), clock_ms=wall_ms)
+        known = resource or XaResource(store, journal, _Loaded(_prepared(store), outcomes), clock_ms=wall_ms)
         _forget(known, xid, self._name, operator)
         return epoch_of(journal)
 
@@ -120,7 +120,7 @@ class JournalActing:
 
     def __init__(self, journal: BlockingJournal, loaded: LoadedRows, journal_name: str) -> None:
         self._journal = journal
-        self._loaded = loaded
+        self._loaded = _Loaded(loaded.prepared, outcomes_among(loaded.outcomes))
         self._name = journal_name
 
     def settle(self, tx: int, *, commit: bool, operator: str) -> int:
@@ -166,8 +166,12 @@ def _forget(resource: XaResource, xid: str, journal: str, operator: str) -> None
 class _Loaded(NamedTuple):
     """What XA is told."""
 
-    prepared: Sequence[PreparedFound]
+    prepared: Sequence[PreparedRow]
     outcomes: Sequence[OutcomeRow]
+
+
+def _prepared(store: MessageStore) -> list[PreparedFound]:
+    return [PreparedFound(info.tx, info.data) for info in store.in_doubt()]
 
 
 def settle(transactions: Transactions, records: OutcomeRecords, loaded: LoadedRows, tx: int, *, commit: bool) -> None:

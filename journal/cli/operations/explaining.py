@@ -16,6 +16,7 @@ from journal.cli.operations.queue_lines import age_s, shown_values
 from journal.cli.operations.views import QueuesView
 from journal.cli.text import duration, printable
 from journal.engine import Base
+from journal.errors import RowError
 from journal.loading import LoadedUpdate, one_record
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
@@ -28,6 +29,11 @@ from journal.xa.xid import text
 
 _PROGRESS_ROWS = 4096
 _DOES: Mapping[int, str] = {ADD: "adds", UPDATE: "updates", DELETE: "deletes"}
+_WILL: Mapping[str, str] = {
+    "adds": "will add it there",
+    "acknowledges": "will acknowledge it",
+    "changes": "will acquire, release, count or schedule it",
+}
 
 
 @dataclass(slots=True)
@@ -56,7 +62,13 @@ class Explaining:
         self._shards = shards
         self._now_ms = now_ms
         self._progress = progress
-        self._touching = {each.tx: each for each in in_doubt(base) if any(op.id == record_id for op in each.operations)}
+        self._touching: dict[int, InDoubt] = {}
+        self._destroying: dict[str, InDoubt] = {}
+        """By queue."""
+        for each in in_doubt(base):
+            if any(op.id == record_id for op in each.operations):
+                self._touching[each.tx] = each
+            self._destroying.update(dict.fromkeys(each.destroys, each))
 
     def explanation(self) -> Explanation | None:
         """None if there is no such record, nor a transaction that would add it."""
@@ -92,6 +104,10 @@ class Explaining:
         """It may be on its way; or the number may be a transaction's."""
         if self._touching:
             return self._explained("record", {}, "it is not there yet")
+        infos = self._queues.references(self._id)
+        if infos:
+            why = "it is in no table: it is not durable, or was stored a moment ago"
+            return self._of_queues(self._explained("message", {}), infos, 0, why)
         for transaction in in_doubt(self._base):
             if transaction.tx == self._id:
                 why = f"it is no record, but a transaction in doubt: {_look_at(self._id)}"
@@ -117,7 +133,11 @@ class Explaining:
         infos = self._queues.references(self._id)
         if not infos:
             return self._explained("message", facts, f"no queue refers to it any more: {self._queues.deleted_by}")
-        found = self._explained("message", facts, *(self._why(info, message.expires) for info in infos))
+        return self._of_queues(self._explained("message", facts), infos, message.expires)
+
+    def _of_queues(self, found: Explanation, infos: Sequence[ReferenceInfo], expires: int, *why: str) -> Explanation:
+        """With what the queues say that have the message."""
+        found.why += [*why, *(self._why(info, expires) for info in infos)]
         for info in infos:
             line = {"queue": info.queue, "state": info.state.value, "holder": info.holder}
             found.references.append(line | {"tx": info.tx, "deliveries": info.deliveries, "due": info.due})
@@ -137,9 +157,10 @@ class Explaining:
                 why = f"transaction {info.tx}, which is still open, may acknowledge it or add it there"
             case ReferenceState.LOCKED:
                 transaction = self._touching[info.tx]
-                adds = (info.queue, self._id, "adds") in transaction.references
-                does = "will add it there" if adds else "will acknowledge it"
-                why = f"{_named(transaction)} {does}, or not: {_look_at(info.tx)}"
+                does = {(each.queue, each.message): each.does for each in transaction.references}
+                # nothing is told of a queue that is not durable
+                will = _WILL[does.get((info.queue, self._id), "changes")]
+                why = f"{_named(transaction)} {will}, or not: {_look_at(info.tx)}"
             case ReferenceState.SCHEDULED:
                 why = f"scheduled, due in {duration((info.due - self._now_ms) / 1000)}{before}"
             case ReferenceState.SETTLING:
@@ -148,6 +169,9 @@ class Explaining:
                 why = f"ready, and nobody has taken it{before}"
         if expires and expires <= self._now_ms:
             why += f"; it expired {duration((self._now_ms - expires) / 1000)} ago, and its broker has not moved it"
+        if info.queue in self._destroying:
+            transaction = self._destroying[info.queue]
+            why += f"; {_named(transaction)} destroys the queue, or not: {_look_at(transaction.tx)}"
         return f"queue {info.queue}: {why}"
 
     # ---- other records ---------------------------------------------------------------------------------------------
@@ -156,7 +180,8 @@ class Explaining:
         name = decode_queue(record.data).name
         line = next((line for line in self._queues.lines(self._now_ms) if line["queue"] == name), None)
         if line is None:
-            return self._explained("queue", {"queue": name}, "it has just been destroyed")
+            gone = "nobody can use it" if self._touching else "it has just been destroyed"
+            return self._explained("queue", {"queue": name}, gone)
         why = [f"a queue stays until its broker destroys it; messages in it: {line['depth']:,}"]
         why += [f"{holder} holds {count:,} of them" for holder, count in line["holders"].items()]
         for transaction in in_doubt(self._base):
@@ -201,7 +226,10 @@ class Explaining:
         return 0
 
     def _outcome(self, record: Record) -> Explanation:
-        outcome = decode_outcome(self._id, record.data)
+        try:
+            outcome = decode_outcome(self._id, record.data)
+        except RowError:  # any journal may have records of that kind
+            return self._plain(record)
         decision = decision_word(outcome.decision)
         facts = {"xid": text(outcome.xid), "decision": decision, "timestamp": outcome.timestamp}
         age = duration((self._now_ms - outcome.timestamp) / 1000)

@@ -12,12 +12,12 @@ from journal.errors import RowError, TransactionUnknownError
 from journal.loading import LoadedPart, prepared_transactions
 from journal.script import encode_data
 from journal.store.records import decode_queue
-from journal.v1.journal_pb2 import UPDATE, Operation, Record, Transaction
-from journal.v1.store_pb2 import ACKNOWLEDGE, QUEUE, ROUTE
+from journal.v1.journal_pb2 import DELETE, UPDATE, Operation, Record, Transaction
+from journal.v1.store_pb2 import ACKNOWLEDGE, QUEUE, REFERENCE, ROUTE
 from journal.wire.keys import record_key, transaction_key
 from journal.xa.xid import Xid, decode_xid, text
 
-_DOES: dict[int, str] = {ROUTE: "adds", ACKNOWLEDGE: "acknowledges"}
+_DOES: dict[int, str] = {ROUTE: "adds", ACKNOWLEDGE: "acknowledges", REFERENCE: "changes"}
 
 
 class Reference(NamedTuple):
@@ -26,7 +26,8 @@ class Reference(NamedTuple):
     queue: str
     message: int
     does: str
-    """`adds` the message, or `acknowledges` it: until then the queue holds it locked."""
+    """`adds` the message, or `acknowledges` or `changes` (acquires, releases, counts, schedules) one: until then the
+    queue holds it locked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class InDoubt:
     """In how many it was prepared: more, if a part was settled alone, or never prepared, because of a skip."""
     operations: Sequence[Operation]
     references: Sequence[Reference]
+    destroys: Sequence[str]
+    """Queues of a message store."""
 
     @property
     def xid(self) -> Xid | None:
@@ -76,6 +79,7 @@ def in_doubt(base: Base) -> Iterator[InDoubt]:
             parts[0].prepared_in,
             operations,
             references_of(base, operations),
+            [name for op in operations if op.type == DELETE and (name := queue_name(base, op.id))],
         )
 
 
@@ -100,16 +104,14 @@ def _prepared_ms(base: Base, tx: int, parts: Sequence[LoadedPart]) -> int:
 
 def references_of(base: Base, operations: Sequence[Operation]) -> list[Reference]:
     """What operations do to the queues of a message store; nothing if the journal is not one's."""
-    names: dict[int, str] = {}
-    found = []
+    does: dict[tuple[int, int], str] = {}
     for op in operations:
-        if op.type != UPDATE or op.kind not in _DOES:
-            continue
-        if op.subject not in names:
-            names[op.subject] = queue_name(base, op.subject)
-        if names[op.subject]:
-            found.append(Reference(names[op.subject], op.id, _DOES[op.kind]))
-    return found
+        if op.type == UPDATE and op.kind in _DOES:
+            key = op.subject, op.id
+            if op.kind != REFERENCE or key not in does:  # what is added or acknowledged may be changed before
+                does[key] = _DOES[op.kind]
+    names = {queue: queue_name(base, queue) for queue in {queue for queue, _ in does}}
+    return [Reference(names[queue], message, each) for (queue, message), each in does.items() if names[queue]]
 
 
 def queue_name(base: Base, record_id: int) -> str:
@@ -132,7 +134,7 @@ def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
     xid = transaction.xid
     queues: dict[str, dict[str, int]] = {}
     for reference in transaction.references:
-        counts = queues.setdefault(reference.queue, {"adds": 0, "acknowledges": 0})
+        counts = queues.setdefault(reference.queue, dict.fromkeys(_DOES.values(), 0))
         counts[reference.does] += 1
     return {
         "tx": transaction.tx,
@@ -141,6 +143,7 @@ def summary(transaction: InDoubt, now_ms: float) -> dict[str, Any]:
         "text": transaction.text,
         "age_seconds": round(max(0.0, now_ms - transaction.prepared_ms) / 1000, 3),
         "queues": queues,
+        "destroys": list(transaction.destroys),
         "messages": len({reference.message for reference in transaction.references}),
         "operations": len(transaction.operations),
         "records": transaction.records,

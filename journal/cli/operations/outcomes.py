@@ -11,12 +11,15 @@ from journal.cli.operations.ports import Json
 from journal.engine import Base
 from journal.errors import RowError, XidError
 from journal.runtime import no_progress
+from journal.script import encode_data
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import OUTCOME, Outcome
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG
 from journal.xa.codes import XaCode
+from journal.xa.coordinator import FORMAT_ID, STORE
 from journal.xa.loading import OutcomeFound
-from journal.xa.outcomes import COMMITTED, KeptOutcome, decode_outcome
+from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, KeptOutcome, decode_outcome
+from journal.xa.ports import OutcomeRow
 from journal.xa.resource import XaResource
 from journal.xa.xid import text
 
@@ -35,6 +38,16 @@ def kept_outcomes(base: Base, progress: Progress) -> list[KeptOutcome]:
         if record.kind == OUTCOME:
             with suppress(RowError):  # any journal may have records of that kind
                 found.append(decode_outcome(record.id, record.data))
+    return found
+
+
+def outcomes_among(rows: Sequence[OutcomeRow]) -> list[OutcomeRow]:
+    """Those of a load that are outcomes: any journal may have records of that kind."""
+    found = []
+    for row in rows:
+        with suppress(RowError):
+            decode_outcome(row.record_id, row.data)
+            found.append(row)
     return found
 
 
@@ -74,6 +87,14 @@ def forgettable(lines: Sequence[Json], xid: str, journal: str) -> Json:
         raise XidError(
             f"xid {xid} has still to commit, as its transaction is committed: without this outcome a recovery rolls it "
             "back. Have its coordinator recover",
+            code=XaCode.PROTO,
+        )
+    of = line["xid"]
+    stores = of["format_id"] == FORMAT_ID and of["bqual"] == encode_data(STORE)
+    if stores and line["decision"] == decision_word(HEURISTIC_COMMIT):
+        raise XidError(
+            f"the other branches of xid {xid} have still to commit: without this outcome a recovery rolls them back. "
+            "Have its coordinator recover, which forgets it",
             code=XaCode.PROTO,
         )
     return line

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from journal.cli.operations.ports import Json
 from journal.cli.operations.queue_lines import depth_of, queue_line
 from journal.engine import Base
-from journal.errors import InvalidOperationError, MessageMissingError
+from journal.errors import InvalidOperationError, MessageMissingError, QueueMissingError, RowError, StoreError
 from journal.store.loaded import LoadedStore
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo, ReferenceState
 from journal.store.queue_entry import MessageEntry
 from journal.store.queue_state import QueueState
 from journal.store.records import decode_message
+from journal.store.restoring import restore_transactions
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Record
 from journal.wire.keys import record_key
+
+log = logging.getLogger(__name__)
 
 BROWSE_MAX = 100_000
 """Messages looked at in one go in a store at work, whose users wait meanwhile."""
@@ -61,11 +67,19 @@ class QueuesView(Protocol):
 
 
 class LoadedQueues:
-    """The queues of a read-only load, and the rows they are of."""
+    """The queues of a read-only load, and the rows they are of; as a store that starts from it has them.
+
+    A transaction in doubt that does not fit them is no reason to show nothing: some of what it does is missing then.
+    """
 
     deleted_by = "the next activation deletes it"
 
     def __init__(self, loaded: LoadedStore, base: Base) -> None:
+        for prepared in loaded.prepared:
+            try:
+                restore_transactions(replace(loaded, prepared=[prepared]), 0)
+            except (RowError, StoreError) as error:
+                log.warning("transaction %d in doubt is not shown in the queues as it is: %s", prepared.tx, error)
         self._loaded = loaded
         self._base = base
         self.orphaned = loaded.orphaned_messages
@@ -134,8 +148,9 @@ class StoreQueues:
         store = self._store
         found = []
         for info in sorted(store.queues(), key=lambda info: info.config.name):
-            holders, oldest_held = self._held(info)
-            found.append(queue_line(info, store.bindings(info.config.name), holders, oldest_held, now_ms))
+            with suppress(QueueMissingError):  # destroyed meanwhile
+                holders, oldest_held = self._held(info)
+                found.append(queue_line(info, store.bindings(info.config.name), holders, oldest_held, now_ms))
         return found
 
     def _held(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:

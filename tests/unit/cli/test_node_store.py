@@ -13,7 +13,7 @@ import pytest
 
 from journal.cli.node_store import StoreOwner
 from journal.config import load_settings
-from journal.errors import ConfigError, FullError, MessageTooLargeError
+from journal.errors import ConfigError, FullError, LocalStorageError, MessageTooLargeError
 from journal.journal import BlockingJournal
 from journal.limits import Limits
 from journal.local_journal import LocalJournal
@@ -29,8 +29,9 @@ WAIT_S = 10.0
 
 
 @pytest.fixture(autouse=True)
-def _no_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 class Active(NamedTuple):
@@ -119,6 +120,19 @@ def test_what_is_not_durable_swaps_where_the_settings_say(tmp_path: Path) -> Non
         assert len(list(swap.glob("*/*.swap"))) == 1
         assert [store.message(each).body for each in ids] == [body.body] * 3
     assert not list(swap.glob("*/*.swap"))
+
+
+def test_a_place_to_swap_that_cannot_be_is_found_out_before_the_node_starts(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    settings = load_settings(None, store={"swap_directory": tmp_path / "file" / "swap"})
+    with pytest.raises(LocalStorageError, match="file/swap"), StoreOwner(settings):
+        pass
+
+
+def test_what_a_node_keeps_while_it_runs_is_not_in_the_cache_that_may_be_deleted(tmp_path: Path) -> None:
+    with active(tmp_path, journal="orders"):
+        assert (tmp_path / "state" / "kafka-journal" / "orders" / "references-0" / "CURRENT").exists()
+        assert not (tmp_path / "cache").exists()
 
 
 def test_a_body_and_an_absent_holder_have_the_bounds_of_the_settings(tmp_path: Path) -> None:

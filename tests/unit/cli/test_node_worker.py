@@ -30,9 +30,13 @@ def test_it_keeps_warm_copies_and_has_the_nodes_journal() -> None:
     assert command() == [*CHILD, "worker", "--standby", *ITS_JOURNAL]
 
 
-def test_it_has_the_nodes_client_properties_and_file() -> None:
-    line = command(Chosen(config=Path("/etc/j.toml")), client_properties={"client.id": "a=b", "debug": ""})
-    assert line[-6:] == ["-X", "client.id=a=b", "-X", "debug=", "--config", "/etc/j.toml"]
+def test_it_has_the_options_of_the_node_and_shows_nothing_that_it_finds_in_the_same_file() -> None:
+    chosen = Chosen(properties=["client.id=a=b", "debug="], config=Path("/etc/j.toml"))
+    line = command(chosen, client_properties={"client.id": "a=b", "debug": "", "sasl.password": "secret"})
+    assert line == [
+        *(*CHILD, "worker", "--standby", *ITS_JOURNAL),
+        *("-X", "client.id=a=b", "-X", "debug=", "--config", "/etc/j.toml"),
+    ]
 
 
 @pytest.mark.parametrize("as_json", [False, True])

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import typer
 
-from journal.cli.common import exit_codes, settings_from
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, exit_codes, settings_from
 from journal.errors import (
     ActiveNodeError,
     ConfigError,
@@ -135,3 +140,32 @@ def test_errors_become_a_line_and_an_exit_code(
     output = capsys.readouterr()
     assert says in output.err
     assert output.out == ""
+
+
+def test_a_sigterm_ends_a_command_as_ctrl_c_does_with_all_that_it_has_to_tidy_up() -> None:
+    before, tidied = signal.getsignal(signal.SIGTERM), []
+
+    def command() -> None:
+        with exit_codes(), ended_by_sigterm_as_by_ctrl_c():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(10)
+            finally:
+                tidied.append("all")
+
+    with pytest.raises(typer.Exit) as ended:
+        command()
+    assert ended.value.exit_code == 130
+    assert tidied == ["all"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_what_runs_in_another_thread_leaves_signals_alone() -> None:
+    def run() -> str:
+        with ended_by_sigterm_as_by_ctrl_c():
+            return threading.current_thread().name
+
+    before = signal.getsignal(signal.SIGTERM)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(run).result(10) != threading.main_thread().name
+    assert signal.getsignal(signal.SIGTERM) is before

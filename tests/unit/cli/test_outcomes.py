@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from journal.cli.operations.outcomes import forget, kept_outcomes, outcome_line
+from journal.cli.operations.outcomes import forget, kept_outcomes, outcome_line, outcomes_among
 from journal.engine import Fold
 from journal.errors import XidError
 from journal.runtime import no_progress
 from journal.v1.journal_pb2 import Mark
 from journal.v1.store_pb2 import OUTCOME, Outcome
 from journal.xa.codes import XaCode
+from journal.xa.coordinator import FORMAT_ID, STORE
+from journal.xa.loading import OutcomeFound
 from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK, KeptOutcome
 from journal.xa.resource import XaResource
-from journal.xa.xid import Xid, make_xid
+from journal.xa.xid import Xid, make_xid, text
 from tests.support.build import START_MS, DictBase, add, marker, update, wal
 from tests.support.xa import MemoryJournal, MemoryLog, opened
 
@@ -52,6 +54,12 @@ def test_outcomes_are_found_among_other_records() -> None:
     }
 
 
+def test_outcomes_of_a_load_are_told_from_another_brokers_records_of_their_kind() -> None:
+    kept = KeptOutcome(2048, XID, HEURISTIC_ROLLBACK, START_MS)
+    outcome = OutcomeFound(2048, kept.encoded())
+    assert outcomes_among([OutcomeFound(1024, b"somebody's own kind"), outcome]) == [outcome]
+
+
 @pytest.mark.parametrize("decision", [HEURISTIC_COMMIT, HEURISTIC_ROLLBACK])
 def test_what_became_of_a_transaction_settled_by_hand_is_forgotten(decision: Outcome.Decision.ValueType) -> None:
     log, resource = keeping(XID, decision=decision)
@@ -66,6 +74,17 @@ def test_a_decision_that_recovery_needs_is_not_forgotten() -> None:
         forget(resource, TEXT, "orders")
     assert raised.value.code == XaCode.PROTO
     assert log.records
+
+
+def test_a_stores_branch_that_others_have_to_follow_is_not_forgotten() -> None:
+    xid = make_xid(FORMAT_ID, "test.0.1", STORE)
+    log, resource = keeping(xid)
+    with pytest.raises(XidError, match="have still to commit"):
+        forget(resource, text(xid), "orders")
+    assert log.records
+    log, resource = keeping(xid, decision=HEURISTIC_ROLLBACK)
+    forget(resource, text(xid), "orders")
+    assert not log.records
 
 
 def test_what_is_not_kept_is_said_with_where_to_look() -> None:

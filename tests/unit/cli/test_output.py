@@ -164,6 +164,7 @@ def test_a_transaction_in_doubt_is_summed_up_with_its_age_and_the_records_it_hol
         "text": "xid-7",
         "age_seconds": 1.5,
         "queues": {},
+        "destroys": [],
         "messages": 0,
         "operations": 3,
         "records": 2,

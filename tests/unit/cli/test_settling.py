@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from journal.cli.operations.acting import settle_with
+from journal.cli.operations.acting import JournalActing, settle_with
 from journal.errors import XidError
+from journal.local_journal import LocalJournal
+from journal.v1.store_pb2 import OUTCOME
+from journal.xa.loading import XaLoader
 from journal.xa.outcomes import HEURISTIC_ROLLBACK
 from journal.xa.resource import XaResource
-from journal.xa.xid import make_xid
+from journal.xa.xid import encode_xid, make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, MemoryJournal, MemoryLog, opened
 
 XID = make_xid(1, "global", "branch")
@@ -60,6 +65,23 @@ def test_what_has_no_xid_is_settled_in_the_resource_that_knows_it(commit: bool) 
     settle_with(resource, journal, tx, commit=commit)
     assert resource.unnamed == []
     assert log.messages() == ({b"unnamed"} if commit else set())
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_any_brokers_transaction_is_settled_whatever_kinds_its_records_have(tmp_path: Path, commit: bool) -> None:
+    with LocalJournal(tmp_path) as journal:
+        journal.activate()
+        journal.add(journal.new_id(), OUTCOME, b"somebody's own kind")
+        tx = journal.begin()
+        journal.add(journal.new_id(), OUTCOME, b"in doubt", tx=tx)
+        journal.prepare(tx, encode_xid(XID)).wait()
+    loader = XaLoader()
+    with LocalJournal(tmp_path) as journal:
+        journal.activate(loader)
+        assert JournalActing(journal, loader.loaded, "orders").settle(tx, commit=commit, operator="me") == 2
+    with LocalJournal(tmp_path) as journal:
+        assert not journal.activate(loader).in_doubt
+    assert len(loader.loaded.outcomes) == 2 + commit
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
 from journal.kafka.control import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Failover, NodeStatus
@@ -61,6 +63,12 @@ def test_a_row_of_the_table_says_who_takes_over_and_who_does_not() -> None:
     assert [row["takes over"] for row in table] == ["", "yes, warm", "no: the local copy is being built"]
     assert [row["node"] for row in table] == ["a", "b (preferred)", "c"]
     assert [row["epoch"] for row in table] == [3, "", ""]
+
+
+@pytest.mark.parametrize("role", ["starting", "activating", "stopping", "fenced"])
+def test_a_node_that_takes_nothing_over_for_what_it_is_says_that(role: str) -> None:
+    (line,) = node_lines(rows(node("a", role, fit=True)), NOW_MS)
+    assert node_row(line, NOW_MS)[NODE_COLUMNS.index("takes over")] == f"no: {role}"
 
 
 def test_a_node_that_reports_no_more_is_gone() -> None:

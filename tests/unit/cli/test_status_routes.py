@@ -1,7 +1,8 @@
-"""How `status` shows shards that a route has stopped."""
+"""How `status` and `routes status` show shards that a route has stopped."""
 
 from __future__ import annotations
 
+from journal.cli.routes_running import as_it_stands
 from journal.cli.status_routes import route_notes, route_stop
 from journal.v1.journal_pb2 import DivertStatus
 
@@ -28,6 +29,8 @@ def test_what_the_mark_has_passed_or_no_route_has_stopped_is_not_shown() -> None
     assert route_stop(REPORTED, 41, SINCE) is None
     assert route_stop(DivertStatus(shard=3), 40, SINCE) is None
     assert route_stop(None, 40, SINCE) is None
+    assert (as_it_stands(REPORTED, 40), as_it_stands(REPORTED, 41).stopped) == (REPORTED, "")
+    assert as_it_stands(REPORTED, 41).worker == "w1"
 
 
 def test_a_frame_that_cannot_be_asked_for_counts_from_the_report() -> None:

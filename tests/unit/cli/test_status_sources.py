@@ -74,6 +74,11 @@ def test_notes_say_why_a_source_is_stopped_and_what_has_it_go_on() -> None:
         "source in is STOPPED: t[0]@4: no text (not-text): see on_error",
         "  once that is mended, on that node's machine: kafka-journal routes resume-source -j flights in --node one",
     ]
+    missing = found["sources"][1] | {"state": "waiting", "error": "topic t is not there"}
+    assert source_notes("flights", found | {"sources": [missing]}, "one") == [
+        "source in is WAITING: topic t is not there",
+        "  that is looked at every ten seconds: it goes on by itself once it is mended",
+    ]
     assert source_notes("flights", found, "two")[0] == (
         "the sources are as one last reported, 1.5 s ago: it is not active now"
     )

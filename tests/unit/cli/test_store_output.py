@@ -13,7 +13,7 @@ from journal.cli.operations.queue_lines import message_line
 from journal.cli.operations.views import LoadedQueues, queue_lines
 from journal.cli.trying import parse_properties
 from journal.engine import Fold
-from journal.errors import ConfigError
+from journal.errors import ConfigError, QueueMissingError
 from journal.loading import load
 from journal.runtime import no_progress
 from journal.store.loaded import LoadedStore
@@ -34,6 +34,7 @@ from journal.v1.store_pb2 import (
     BINDING,
     CHUNK,
     MESSAGE,
+    OUTCOME,
     QUEUE,
     REFERENCE,
     ROUTE,
@@ -42,7 +43,7 @@ from journal.v1.store_pb2 import (
 from journal.wire.keys import record_key
 from journal.xa.xid import encode_xid, make_xid
 from loaders.queues import QueueLoader
-from tests.support.build import START_MS, DictBase, add, marker, prepare, replace, update, wal
+from tests.support.build import START_MS, DictBase, add, delete, marker, prepare, replace, update, wal
 
 ORDERS, EU, US = 1024, 2048, 3072
 """An address and its queues."""
@@ -173,6 +174,7 @@ def test_a_chunk_names_its_message_and_a_binding_its_queue() -> None:
 def test_a_record_of_another_kind_is_told_as_it_is_and_none_as_none() -> None:
     found = explained(4096, add(4096, b"x", kind=200), update(4096, b"y", kind=201))
     assert (found.what, found.facts["kind"], found.facts["updates"]) == ("record", 200, 1)
+    assert explained(4096, add(4096, b"somebody's own kind", kind=OUTCOME)).what == "record"
     store, base = loaded()
     assert Explaining(4096, LoadedQueues(store, base), base, 1, NOW_MS, no_progress).explanation() is None
 
@@ -188,8 +190,61 @@ def test_a_transaction_in_doubt_is_summed_up_with_its_xid_and_queues() -> None:
     line = summary(found, NOW_MS)
     assert line["xid"] == {"format_id": 1, "gtrid": "Zw==", "bqual": "AA=="}
     assert line["text"] == "1:g:\\x00"
-    assert line["queues"] == {"eu": {"adds": 1, "acknowledges": 1}, "us": {"adds": 1, "acknowledges": 0}}
-    assert (line["messages"], line["operations"]) == (2, 4)
+    assert line["queues"] == {
+        "eu": {"adds": 1, "acknowledges": 1, "changes": 0},
+        "us": {"adds": 1, "acknowledges": 0, "changes": 0},
+    }
+    assert (line["messages"], line["operations"], line["destroys"]) == (2, 4, [])
+
+
+def changed(id: int, queue: int, tx: int = 0) -> Operation:
+    data = encode_reference(Reference.ACQUIRED, "c1", 0)
+    return replace(id, data, kind=REFERENCE, subject=queue, tx=tx)
+
+
+def test_what_a_transaction_in_doubt_changes_and_destroys_is_summed_up_too() -> None:
+    operations = [
+        *message(4096, EU, US),
+        *message(5120, EU),
+        changed(4096, EU, tx=7),
+        changed(5120, EU, tx=7),
+        acknowledged(5120, EU, tx=7),
+        delete(US, tx=7),
+        prepare(7, 4),
+    ]
+    _, base = loaded(*operations)
+    (found,) = in_doubt(base)
+    line = summary(found, NOW_MS)
+    assert line["queues"] == {"eu": {"adds": 0, "acknowledges": 1, "changes": 1}}
+    assert (line["messages"], line["destroys"]) == (2, ["us"])
+    assert [reference.does for reference in found.references] == ["changes", "acknowledges"]
+
+
+def test_a_load_shows_what_a_transaction_in_doubt_changes_and_destroys_as_a_store_does() -> None:
+    operations = [*message(4096, EU, US), changed(4096, EU, tx=7), delete(US, tx=7), prepare(7, 2, b"t")]
+    store, base = loaded(*operations)
+    queues = LoadedQueues(store, base)
+    (eu,) = queues.lines(NOW_MS)
+    assert [eu[name] for name in ("queue", "depth", "ready", "locked")] == ["eu", 1, 0, 1]
+    with pytest.raises(QueueMissingError):
+        queues.browse("us", 0)
+    named, look = "transaction 7 (t), in doubt,", "kafka-journal tx show 7"
+    assert explained(4096, *operations).why == [
+        f"queue eu: {named} will acquire, release, count or schedule it, or not: {look}",
+        f"queue us: ready, and nobody has taken it; {named} destroys the queue, or not: {look}",
+    ]
+    assert explained(US, *operations).why == ["nobody can use it", f"{named} deletes it: {look}"]
+
+
+@pytest.mark.parametrize("damaged", [changed(4096, US, tx=7), delete(ORDERS, tx=7)], ids=["reference", "address"])
+def test_queues_are_shown_though_a_transaction_in_doubt_does_not_fit_them(
+    damaged: Operation, caplog: pytest.LogCaptureFixture
+) -> None:
+    fits = [changed(5120, EU, tx=8), prepare(8, 1, b"u")]
+    operations = [*message(4096, EU), *message(5120, EU), damaged, prepare(7, 1, b"t"), *fits]
+    eu, _ = LoadedQueues(*loaded(*operations)).lines(NOW_MS)
+    assert [eu[name] for name in ("depth", "ready", "locked")] == [2, 1, 1]
+    assert "transaction 7 in doubt is not shown in the queues as it is" in caplog.text
 
 
 # ---- send ----------------------------------------------------------------------------------------------------

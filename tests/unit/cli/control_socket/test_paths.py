@@ -93,5 +93,8 @@ def test_a_socket_that_is_not_there_or_not_ours_is_told_so(settings: Settings, m
 
 def test_a_directory_that_cannot_be_used_is_told_so(tmp_path: Path) -> None:
     (tmp_path / "orders").write_text("a file")
+    settings = load_settings(directory=tmp_path, journal="orders")
     with pytest.raises(NodeSocketError, match="cannot use"):
-        OwnSocket(socket_path(load_settings(directory=tmp_path, journal="orders"), "one"))
+        OwnSocket(socket_path(settings, "one"))
+    with pytest.raises(NodeSocketError, match="orders/nodes"):
+        sockets_of(settings)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -30,23 +28,17 @@ from journal.errors import (
 )
 from journal.roles import Role
 from journal.runtime import wall_ms
+from journal.store.looking import QueueInfo
 from journal.store.model import Message
+from journal.store.store import MessageStore
 from journal.v1.store_pb2 import Outcome
+from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from journal.xa.xid import encode_xid, make_xid
 from tests.support.sockets import NodeUnderTest, peer, until
 from tests.support.stores import bodies, declare, infos, send
 
 ORDER = SendOrder(Message("orders", b"\x00body", properties={"a": "b"}, priority=7))
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[NodeUnderTest]:
-    """With the queue `q`, empty."""
-    made = NodeUnderTest(tmp_path)
-    declare(made.store_node.store, "q")
-    yield made
-    made.store_node.close()
 
 
 # ---- operations ----------------------------------------------------------------------------------------------
@@ -97,6 +89,24 @@ def test_a_store_at_work_shows_a_bounded_number_of_messages(node: NodeUnderTest)
     assert (line["held"], line["holders"]) == (1, {})
     (line,) = StoreQueues(store, browse_max=10).lines(0.0)
     assert (line["held"], line["holders"]) == (1, {"somebody": 1})
+
+
+def test_queues_that_are_destroyed_while_they_are_listed_are_left_out(node: NodeUnderTest) -> None:
+    store = node.store_node.store
+    declare(store, "gone", address="events")
+
+    class Destroyed(MessageStore):
+        """The same store, of which a broker destroys a queue whenever somebody has listed them."""
+
+        def __init__(self) -> None:
+            self.__dict__ = store.__dict__
+
+        def queues(self) -> list[QueueInfo]:
+            found = super().queues()
+            self.destroy_queue("gone")
+            return found
+
+    assert [line["queue"] for line in StoreQueues(Destroyed()).lines(0.0)] == ["q"]
 
 
 def test_received_messages_are_acknowledged_and_the_rest_is_given_back(node: NodeUnderTest) -> None:
@@ -168,7 +178,7 @@ def test_a_transaction_with_an_xid_is_shown_and_settled_and_its_coordinator_is_t
         assert (line["tx"], line["text"], line["queues"]) == (
             tx,
             "7:payment:store",
-            {"q": {"adds": 0, "acknowledges": 1}},
+            {"q": {"adds": 0, "acknowledges": 1, "changes": 0}},
         )
         found = client.transaction(tx)
         assert found.references == [{"queue": "q", "message": kept, "does": "acknowledges"}]
@@ -198,6 +208,21 @@ def test_an_outcome_kept_since_the_load_of_a_broker_without_a_resource_is_forgot
         client.settle(tx, commit=True, operator="me")
         (line,) = client.transactions().outcomes
         client.forget(line["text"], operator="me")
+        assert client.transactions().outcomes == []
+
+
+def test_an_outcome_whose_rollback_is_not_finished_is_not_forgotten(node: NodeUnderTest) -> None:
+    store, journal = node.store_node.store, node.store_node.journal
+    xid = make_xid(7, b"payment", b"store")
+    tx = store.begin()
+    store.prepare(tx, encode_xid(xid)).wait()
+    kept = KeptOutcome(journal.new_id(), xid, Outcome.HEURISTIC_ROLLBACK, 0)
+    journal.append_all([kept.added()]).wait()
+    with node.client() as client:
+        with pytest.raises(XidError, match="is not settled yet"):
+            client.forget("7:payment:store", operator="me")
+        client.settle(tx, commit=False, operator="me")
+        client.forget("7:payment:store", operator="me")
         assert client.transactions().outcomes == []
 
 
@@ -241,6 +266,12 @@ def test_a_message_of_a_store_at_work_is_explained(node: NodeUnderTest) -> None:
         assert "held by somebody" in why(held)
         assert f"transaction {tx}, which is still open" in why(locked)
         assert "no queue refers to it any more" in why(unrouted)
+        volatile = store.send(Message("orders", b"5", durable=False), ["q"]).id
+        assert why(volatile).splitlines() == [
+            "it is in no table: it is not durable, or was stored a moment ago",
+            "queue q: ready, and nobody has taken it",
+        ]
+        store.acknowledge(volatile, "q")
         assert "messages in it: 3" in why(store.queue("q").record_id)
         assert client.explain(store.addresses()[0].record_id)["queues"] == ["q"]
         with pytest.raises(RecordMissingError, match="has not issued that id yet"):
@@ -292,7 +323,8 @@ def test_a_peer_that_hangs_loses_its_connection_and_what_it_had_taken(node: Node
         hanging.sendall(receive + b'{"id": 2, "method": "take"}\n')
         replies = hanging.makefile("rb")
         assert [json.loads(replies.readline())["id"] for _ in range(2)] == [1, 2]
-        assert replies.read() == b""
+        (why,) = replies.read().splitlines()
+        assert json.loads(why)["error"]["type"] == "DeadlineError"
         until(lambda: not store.holders() and not server.connections)
     (info,) = infos(store)
     assert (info.deliveries, info.state.value) == (1, "ready")
