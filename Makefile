@@ -31,7 +31,7 @@ check: venv  ## ruff and mypy
 	$(BIN)/mypy
 
 test: venv  ## all tests against real Kafka, from a bare machine
-	$(BIN)/pytest -n 3 --dist loadscope --no-loadscope-reorder --durations=40
+	$(BIN)/pytest -n 3 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder --durations=40
 
 dist: venv  ## the wheel and source archive, under dist/
 	rm -rf dist
@@ -75,7 +75,8 @@ simulate: venv  ## the simulation, SEEDS seeds from SEED on (20000 take about 10
 
 SECONDS ?= 3600
 
-LONG_TESTS := tests/chaos tests/integration/test_divert_kills.py tests/integration/test_ingress_kills.py
+LONG_TESTS := tests/chaos tests/integration/test_divert_kills.py tests/integration/test_ingress_kills.py \
+	tests/integration/spark/test_analytics.py
 
 chaos: venv  ## the long fault tests, the matrix of endings (1 to 3 hours), a mix of faults for SECONDS (default an hour)
 	KAFKA_JOURNAL_TEST_LONG=1 $(BIN)/pytest $(LONG_TESTS)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-
-import pytest
 
 from tests.chaos.checker import check
 from tests.chaos.cluster import Cluster
@@ -15,10 +12,9 @@ from tests.chaos.plants import PLANTS, Run
 from tests.chaos.processes import NodeProcess, wait_for
 from tests.chaos.report import Report
 from tests.chaos.run import Outcome, judge
+from tests.support.long_form import seed
 
-SEED = int(os.environ.get("KAFKA_JOURNAL_TEST_SEED", "20264"))
-LONG = "KAFKA_JOURNAL_TEST_LONG"
-long_form = pytest.mark.skipif(not os.environ.get(LONG), reason=f"takes minutes: `make chaos` runs it, or set {LONG}=1")
+SEED = seed(20264)
 
 
 def assert_sound(cluster: Cluster) -> None:

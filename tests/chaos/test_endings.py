@@ -16,8 +16,9 @@ from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
 from tests.chaos.ending import KINDS, matrix
 from tests.chaos.faults.crashing import CrashInActivation, CrashInCheckpoint
 from tests.chaos.faults.fault import Fault
-from tests.chaos.judging import SEED, check_the_checker, long_form
+from tests.chaos.judging import SEED, check_the_checker
 from tests.chaos.run import Outcome, Plan, run
+from tests.support.long_form import long_form
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800), long_form]
 

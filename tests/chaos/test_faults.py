@@ -23,10 +23,11 @@ from tests.chaos.faults.disks import DamagedCopy, FullDisk
 from tests.chaos.faults.fault import FaultOfOne, active_node, any_broker, any_node, any_worker, named
 from tests.chaos.faults.network import Network
 from tests.chaos.faults.pausing import IdlePause, Pause, PauseInTransaction
-from tests.chaos.judging import SEED, assert_sound, bear, long_form, outlast
+from tests.chaos.judging import SEED, assert_sound, bear, outlast
 from tests.chaos.processes import NodeProcess, WorkerProcess, wait_for
 from tests.chaos.smoke import survive_kills
 from tests.chaos.stage import Stage, stage
+from tests.support.long_form import long_form
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -21,7 +21,8 @@ from tests.chaos.faults.cutting import (
 from tests.chaos.faults.fault import FaultOfOne, active_node, any_broker, any_worker
 from tests.chaos.faults.namespaces import NoNamespacesError
 from tests.chaos.faults.network import Network
-from tests.chaos.judging import SEED, assert_sound, bear, long_form, outlast
+from tests.chaos.judging import SEED, assert_sound, bear, outlast
+from tests.support.long_form import long_form
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800), long_form]
 

@@ -21,8 +21,9 @@ from tests.chaos.evidence import read_topic
 from tests.chaos.faults import disks
 from tests.chaos.faults.disks import DamagedCopy, FullDisk, NoDiskError, small_disk
 from tests.chaos.faults.fault import Choice, any_node, any_worker, named
-from tests.chaos.judging import SEED, assert_sound, long_form
+from tests.chaos.judging import SEED, assert_sound
 from tests.chaos.processes import wait_for
+from tests.support.long_form import long_form
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800), long_form]
 
