@@ -9,15 +9,16 @@ that it both added and deleted. One that outgrows its bounds, and every one that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from journal.arguments import check_data, check_operation, check_tx, require_type
+from journal.arguments import check_data, check_new_records, check_operation, check_tx, require_type
 from journal.errors import (
     FullError,
+    InvalidOperationError,
     RecordExistsError,
     RecordMissingError,
     TransactionPreparedError,
@@ -60,6 +61,19 @@ NOTHING_STAGED = Staged(0, 0)
 
 PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]
 """An add, update or delete outside of transactions: type, id, kind, data, replaceable, subject."""
+
+
+class NewRecords(NamedTuple):
+    """Adds of records of one virtual shard, each with an update behind it that has no data: messages, and the queue
+    that they are in. As so many operations they cost three times as much.
+    """
+
+    kind: int
+    ids: Sequence[int]
+    data: Sequence[bytes]
+    update_kind: int
+    subject: int
+    """Of the updates."""
 
 
 @dataclass(slots=True)
@@ -173,25 +187,49 @@ class Acceptance:
             self._locks.check_record(record_id, 0)
         self._live.discard(record_id)
 
-    def all_of(self, operations: Sequence[PlainOperation]) -> None:
+    def all_of(self, operations: Sequence[PlainOperation | NewRecords]) -> None:
         """Accept operations that belong together, in order: all or, with the error of the first refused one, none."""
-        undo: list[Callable[[int], None]] = []
+        accepted = 0
         try:
-            for type_, record_id, kind, data, replaceable, subject in operations:
-                check_operation(type_, record_id, kind, data, replaceable, subject, self._data_bytes_max)
-                if type_ == ADD:
-                    self._add(record_id)
-                    undo.append(self._live.discard)
-                elif type_ == UPDATE:
-                    self._update(record_id, kind, subject)
-                    undo.append(_leave)
+            for operation in operations:
+                if isinstance(operation, NewRecords):
+                    self._add_all(operation)
                 else:
-                    self._delete(record_id)
-                    undo.append(self._live.add)
+                    type_, record_id, kind, data, replaceable, subject = operation
+                    check_operation(type_, record_id, kind, data, replaceable, subject, self._data_bytes_max)
+                    if type_ == ADD:
+                        self._add(record_id)
+                    elif type_ == UPDATE:
+                        self._update(record_id, kind, subject)
+                    else:
+                        self._delete(record_id)
+                accepted += 1
         except BaseException:
-            for revert, operation in zip(reversed(undo), reversed(operations[: len(undo)]), strict=True):
-                revert(operation[1])
+            for operation in reversed(operations[:accepted]):
+                self._revert(operation)
             raise
+
+    def _add_all(self, records: NewRecords) -> None:
+        """All of them, or none."""
+        check_new_records(
+            records.kind, records.ids, records.data, records.update_kind, records.subject, self._data_bytes_max
+        )
+        new = BitMap64(records.ids)
+        if len(new) < len(records.ids):
+            raise InvalidOperationError("new records, of which some are the same")
+        if not new.isdisjoint(self._live):
+            raise RecordExistsError(f"record {(new & self._live).min()} exists")
+        for record_id in records.ids if self._open else ():
+            self._locks.check_record(record_id, 0)
+        self._live |= new
+
+    def _revert(self, operation: PlainOperation | NewRecords) -> None:
+        if isinstance(operation, NewRecords):
+            self.take_back(operation.ids)
+        elif operation[0] == ADD:
+            self._live.discard(operation[1])
+        elif operation[0] == DELETE:
+            self._live.add(operation[1])
 
     def take_back(self, added: Iterable[int]) -> None:
         """Records that were accepted, and are known not to be in the journal. Nobody else has appended to them."""
@@ -422,10 +460,6 @@ def record_append(
 ) -> Append:
     """An add, update or delete, in its record's shard."""
     return Append(shard_of(record_id, shards), kind_of, record_id, kind, data, **more)  # type: ignore[arg-type]
-
-
-def _leave(_: int) -> None:
-    """An update changes nothing that is kept here."""
 
 
 def _without_cancelled(ops: list[Append]) -> list[Append]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.acceptance import PlainOperation
+from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import RecordMissingError
@@ -106,7 +106,7 @@ class Appends(ABC):
         return self.require_core().append_all(operations, tx, wait=wait)
 
     def take_in(
-        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
         them, in a Kafka transaction of their own: all is there, or nothing. One at a time.

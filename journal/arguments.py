@@ -5,9 +5,12 @@ Hot path: arguments that are right are seen to be so at once, and only then is i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from journal.errors import InvalidOperationError
 from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
+from journal.wire.ids import virtual_shard_of
 
 _PLAIN_TYPES = (ADD, UPDATE, DELETE)
 
@@ -52,6 +55,21 @@ def check_operation(
     if not 0 <= subject <= SUBJECT_MAX:
         raise InvalidOperationError(f"subject {subject} is not in 0 to 2^63 - 1")
     check_data(data, data_bytes_max)
+
+
+def check_new_records(
+    kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int, data_bytes_max: int
+) -> None:
+    """`check_operation` for adds of records of one virtual shard, and an update without data of each. Raises alike."""
+    if not ids or len(ids) != len(data):
+        raise InvalidOperationError(f"{len(ids)} new records and the data of {len(data)}")
+    check_operation(UPDATE, ids[0], update_kind, b"", False, subject, data_bytes_max)
+    if {*map(type, ids)} != {int} or {*map(type, data)} != {bytes} or min(ids) <= 0 or max(ids) > ID_MAX:
+        for record_id, each in zip(ids, data, strict=True):
+            check_operation(ADD, record_id, kind, each, False, 0, data_bytes_max)
+    check_operation(ADD, ids[0], kind, max(data, key=len), False, 0, data_bytes_max)
+    if len({virtual_shard_of(record_id) for record_id in ids}) > 1:
+        raise InvalidOperationError("new records are of several virtual shards")
 
 
 def check_tx(tx: int) -> None:

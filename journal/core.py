@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from journal.acceptance import NOTHING_STAGED, Acceptance, Append, PlainOperation, Staged
+from journal.acceptance import NOTHING_STAGED, Acceptance, Append, NewRecords, PlainOperation, Staged
 from journal.activation import Activated
 from journal.completion import Completion, completed
 from journal.errors import (
@@ -31,7 +31,7 @@ from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
 from journal.state import JournalState, refusal, require_transition
 from journal.taking_in import TakingIn
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
-from journal.wire.ids import make_id, shard_of
+from journal.wire.ids import make_id, make_ids, shard_of
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,19 @@ _EPOCH_SHIFT = 32
 def _size_of(operations: Sequence[PlainOperation]) -> int:
     """An upper bound of their bytes in frames."""
     return sum([len(operation[3]) for operation in operations]) + len(operations) * OPERATION_OVERHEAD_BYTES
+
+
+def _count_and_size(operations: Sequence[PlainOperation | NewRecords]) -> tuple[int, int]:
+    """How many operations, and `_size_of` them."""
+    count = size = 0
+    for operation in operations:
+        if isinstance(operation, NewRecords):
+            count += 2 * len(operation.ids)
+            size += sum(map(len, operation.data))
+        else:
+            count += 1
+            size += len(operation[3])
+    return count, size + count * OPERATION_OVERHEAD_BYTES
 
 
 class Core:
@@ -205,7 +218,7 @@ class Core:
             return group.completion
 
     def take_in(
-        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Append operations as a group of their own, whose transaction also commits what was consumed for them, and has
         records of other topics beside them.
@@ -218,7 +231,7 @@ class Core:
         """
         with self._lock:
             acceptance = self._require_active()
-            count, size = len(operations), _size_of(operations)
+            count, size = _count_and_size(operations)
             if count > self._operations_max or size > self._bytes_max:
                 self._wait_for_room(count, size)  # raises what is wrong with it
             self._taking_in.require_done()
@@ -237,8 +250,7 @@ class Core:
         """`new_id` for many."""
         with self._lock:
             self._require_active()
-            issued = self._issued
-            ids = [make_id(issued + n, shard) for n, shard in enumerate(virtual_shards, 1)]
+            ids = make_ids(self._issued + 1, virtual_shards)
             self._issued += len(ids)
             return ids
 

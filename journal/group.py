@@ -13,9 +13,9 @@ from journal.acceptance import NOTHING_STAGED, Append, Staged
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import ADD, Frame, Operation, OperationType
+from journal.v1.journal_pb2 import ADD, UPDATE, Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.operations import SHORT_DATA_BYTES, message_element, operation_parts, plain_head
+from journal.wire.operations import SHORT_DATA_BYTES, message_element, operation_parts, plain_head, update_heads
 
 
 class Origin(NamedTuple):
@@ -33,7 +33,7 @@ class FrameNumbers(NamedTuple):
     group: int
 
 
-def _no_frame(_: tuple[bytes, bytes]) -> None:
+def _no_frame(_: tuple[bytes, ...]) -> None:
     raise AssertionError("a shard without room for an operation begins a frame first")
 
 
@@ -91,7 +91,7 @@ class Group:
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
-        self._add: list[Callable[[tuple[bytes, bytes]], None]] = [_no_frame] * shards
+        self._add: list[Callable[[tuple[bytes, ...]], None]] = [_no_frame] * shards
         """Adds an operation's two parts to the shard's last frame; looking it up each time would cost as much again.
         Both in one call: a signal's handler may raise between two, and a frame with half an operation is none."""
 
@@ -130,6 +130,28 @@ class Group:
         self._add[shard]((plain_head(ADD, record_id, kind, length), data))
         self.operations += 1
         self.bytes += size
+
+    def put_new(
+        self, shard: int, kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int
+    ) -> None:
+        """For each of these records `put` of an add, and of an update without data. Hot path."""
+        operations = self.operations + 2 * len(ids)
+        size_all = self.bytes + sum(map(len, data)) + 2 * len(ids) * OPERATION_OVERHEAD_BYTES
+        update_head = update_heads(update_kind, subject)
+        room, add = self._room[shard], self._add[shard]
+        for record_id, each in zip(ids, data, strict=True):
+            length = len(each)
+            size = length + 2 * OPERATION_OVERHEAD_BYTES
+            if size <= room and length < SHORT_DATA_BYTES:
+                room -= size
+                add((plain_head(ADD, record_id, kind, length), each, update_head(record_id), b""))
+                continue
+            self._room[shard] = room
+            self.put(shard, ADD, record_id, kind, each)
+            self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
+            room, add = self._room[shard], self._add[shard]
+        self._room[shard] = room
+        self.operations, self.bytes = operations, size_all
 
     def _begin_frame(self, shard: int) -> None:
         frame = _Packed()

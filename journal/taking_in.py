@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
-from journal.acceptance import Acceptance, PlainOperation
+from journal.acceptance import Acceptance, NewRecords, PlainOperation
 from journal.completion import completed
 from journal.errors import JournalError, StateError
 from journal.group import Group
@@ -38,19 +38,24 @@ class TakingIn:
     def group(
         self,
         acceptance: Acceptance,
-        operations: Sequence[PlainOperation],
+        operations: Sequence[PlainOperation | NewRecords],
         consumed: Consumed,
         beside: Sequence[Sent],
     ) -> Group:
         """Accept operations as a group of their own; one without any is a heartbeat. Raises what acceptance refuses."""
         acceptance.all_of(operations)
         group = Group(self._shards, self._limits.frame_bytes_max, consumed, beside)
-        put, shards = group.put, self._shards
-        for type_, record_id, kind, data, replaceable, subject in operations:
-            put(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject)
+        added: list[int] = []
+        for operation in operations:
+            if isinstance(operation, NewRecords):
+                group.put_new(shard_of(operation.ids[0], self._shards), *operation)
+                added += operation.ids
+            else:
+                group.put(shard_of(operation[1], self._shards), *operation)
+                if operation[0] == ADD:
+                    added.append(operation[1])
         if not operations:
             group.put_heartbeat(0)
-        added = [operation[1] for operation in operations if operation[0] == ADD]
         self._last = group.completion
         group.completion.add_callback(partial(self._is_done, acceptance, added))
         return group

@@ -2,7 +2,7 @@
 
 Pure but for the store, which encodes and says which queues there are.
 
-Hot path: a plain record, which `Ingress.encode` makes a message of at once.
+Hot path: plain records, which `Ingress.encode` makes messages of at once, in runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from journal.limits import Limits
 from journal.routing.config import RoutingConfig, SourceConfig
 from journal.routing.ingress import Ingress, SourceRecord, dead_letter_topic_of
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
-from journal.store.incoming import Incoming
+from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message
 from journal.store.store import MessageStore
 from journal.store.taking_in import Settles
@@ -43,12 +43,17 @@ class Counts:
     oldest_ms: int = 0
     """The earliest timestamp of its records, ms since 1970; 0: they have none."""
 
+    def has_one_of(self, timestamp: int) -> None:
+        """One of its records has this timestamp, or none (0 and below)."""
+        if 0 < timestamp < self.oldest_ms or not self.oldest_ms:
+            self.oldest_ms = max(0, timestamp)
+
 
 @dataclass(slots=True)
 class Batch:
     """Records of several sources, up to where one of them stops."""
 
-    messages: list[Incoming] = field(default_factory=list)
+    messages: list[Incoming | PlainRun] = field(default_factory=list)
     beside: list[Sent] = field(default_factory=list)
     letters: list[Letter] = field(default_factory=list)
     """What those records are."""
@@ -108,37 +113,42 @@ class Converter:
         if replies:
             batch.stopped |= self._waiting.look(self._request_s)
         self._bad_addresses = {}
-        converted: list[Incoming | Message | Refusal] = []
+        converted: list[tuple[int, PlainRun | Message | Refusal]] = []
         answered: dict[int, Settles] = {}
-        for place, record in enumerate(records):
-            if size > self._batch_bytes or place >= records_max:
-                batch.left = records[place:]
-                break
-            one = self._converted(record)
+        place, end = 0, min(len(records), records_max)
+        while place < end and size <= self._batch_bytes:
+            run = self._ingress.encode(records, place, end, self._plain_bytes_max, self._batch_bytes - size)
+            if run is not None:
+                converted.append((place, run))
+                place += len(run.data)
+                size += sum(map(len, run.data))
+                continue
+            record = records[place]
+            one = self._ingress.convert(record)
             if replies and isinstance(one, Message) and self._source_of(record.topic).replies:
                 settles = self._waiting.settles(self._source_of(record.topic).name, one)
                 if settles is not None:
                     if settles in answered.values():
-                        batch.left = records[place:]  # a second reply finds what the first one has left
-                        break
+                        break  # a second reply finds what the first one has left
                     answered[place] = settles
-            converted.append(one)
+            converted.append((place, one))
+            place += 1
             size += len(record.value or b"")
         self._bad_addresses = self._filters.unreachable(
-            {each.address for each in converted if not isinstance(each, Refusal)}
+            {each.address for _, each in converted if not isinstance(each, Refusal)}
         )
-        for place, one in enumerate(converted):
-            if not self._add(batch, records[place], one, answered.get(place), letters_max):
-                batch.left = records[place:]
+        for start, each in converted:
+            if isinstance(each, PlainRun):
+                end = start + len(each.data)
+                added = self._add_run(batch, records[start:end], each, letters_max)
+            else:
+                end = start + 1
+                added = int(self._add(batch, records[start], each, answered.get(start), letters_max))
+            if start + added < end:
+                place = start + added
                 break
+        batch.left = records[place:]
         return batch
-
-    def _converted(self, record: SourceRecord) -> Incoming | Message | Refusal:
-        if len(record.value or b"") <= self._plain_bytes_max:
-            incoming = self._ingress.encode(record)
-            if incoming is not None:
-                return incoming
-        return self._ingress.convert(record)
 
     def refused(self, records: Sequence[SourceRecord], error: RefusedError) -> Batch:
         """The first of these alone, as its source's policy wants it, although it could be converted."""
@@ -184,6 +194,30 @@ class Converter:
             counts.dead_letters += 1
         return batch if batch.settles or batch.stopped else None
 
+    def _add_run(self, batch: Batch, records: Sequence[SourceRecord], run: PlainRun, letters_max: int) -> int:
+        """For how many of these records, which have become the run, there was room as of `_add`."""
+        last = records[-1]
+        source = self._source_of(last.topic)
+        if source.name in batch.stopped:
+            return len(records)
+        if run.address in self._bad_addresses or max(map(len, run.data)) > self._data_bytes_max:
+            for place, (record, each) in enumerate(zip(records, run.each(), strict=True)):
+                if not self._add(batch, record, each, None, letters_max):
+                    return place
+            return len(records)
+        before = batch.messages[-1] if batch.messages else None
+        if isinstance(before, PlainRun) and before.address == run.address:
+            before.data.extend(run.data)
+            before.timestamps.extend(run.timestamps)
+        else:
+            batch.messages.append(run)
+        counts = batch.counts.setdefault(source.name, Counts())
+        counts.messages += len(records)
+        counts.records += len(records)
+        counts.has_one_of(min(run.timestamps) or min(filter(None, run.timestamps), default=0))
+        batch.offsets[last.topic, last.partition] = last.offset + 1
+        return len(records)
+
     def _add(
         self,
         batch: Batch,
@@ -217,9 +251,7 @@ class Converter:
                 batch.stopped[source.name] = f"{where}: {refused.detail} ({refused.reason.value}): {fault}"
                 batch.stopped_at[source.name] = where
                 return True
-        counts = batch.counts.get(source.name)
-        if counts is None:
-            counts = batch.counts[source.name] = Counts()
+        counts = batch.counts.setdefault(source.name, Counts())
         if incoming is not None:
             batch.messages.append(incoming)
             counts.messages += 1
@@ -229,9 +261,7 @@ class Converter:
             counts.refused[refused.reason] += 1
             counts.dead_letters += refused.dead_letter is not None
         counts.records += 1
-        timestamp = record.timestamp
-        if 0 < timestamp < counts.oldest_ms or not counts.oldest_ms:
-            counts.oldest_ms = max(0, timestamp)
+        counts.has_one_of(record.timestamp)
         batch.offsets[record.topic, record.partition] = record.offset + 1
         return True
 

@@ -21,7 +21,7 @@ from journal.routing.patterns import NamePatterns
 from journal.routing.plain import PlainRecords
 from journal.routing.templates import Template, text_of
 from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelope, of_text
-from journal.store.incoming import Incoming
+from journal.store.incoming import PlainRun
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
 _INT64_MAX = 2**63 - 1
@@ -128,10 +128,15 @@ class Ingress:
         found = ((topic, self.source_of(topic)) for topic in existing)
         return {topic: source for topic, source in found if source is not None}
 
-    def encode(self, record: SourceRecord) -> Incoming | None:
-        """The message that a plain record becomes; None: `convert` makes it, or says that there is none. Hot path."""
-        source = self._of_topic.get(record.topic) or self._source(record.topic)
-        return None if source is None or source.plain is None else source.plain.encode(record)
+    def encode(
+        self, records: Sequence[SourceRecord], start: int, end: int, bytes_max: int, room: int
+    ) -> PlainRun | None:
+        """The messages that plain records become, as of `PlainRecords.encode`; None: `convert` makes the first one, or
+        says that there is none. Hot path."""
+        source = self._source(records[start].topic)
+        if source is None or source.plain is None:
+            return None
+        return source.plain.encode(records, start, end, bytes_max, room)
 
     def convert(self, record: SourceRecord) -> Message | Refusal:
         """What a record becomes. Raises StateError for one of no source's topic."""

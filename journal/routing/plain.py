@@ -1,7 +1,7 @@
 """Records that become a message of their topic's address with their value as its body, and properties: encoded at once.
 
 Their headers are properties and nothing else, and where they come from is four more. `encode` gives what encoding the
-message that the slow way makes would give, or None where there is more to a record, or something wrong with it.
+messages that the slow way makes would give, up to a record to which there is more, or with which something is wrong.
 
 Hot path: what comes again is kept in pieces (a header with its value, a partition), and a record is put together.
 """
@@ -9,13 +9,13 @@ Hot path: what comes again is kept in pieces (a header with its value, a partiti
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from journal.routing.headers import KAFKA_FACTS, KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC
 from journal.routing.outcomes import Header
-from journal.store.incoming import Incoming
+from journal.store.incoming import PlainRun
 from journal.store.model import PRIORITY_DEFAULT, Value
 from journal.store.records import UNUSUAL, body_head, message_end, message_start, property_entry
 from journal.wire.operations import varint
@@ -58,46 +58,64 @@ class PlainRecords:
         self._pieces: dict[Header, bytes] = {}
         self._partitions: dict[tuple[str, int], bytes] = {}
 
-    def encode(self, record: SourceRecord) -> Incoming | None:
-        """None: the slow way decides."""
-        topic, partition, offset, timestamp, key, value, headers = record
+    def encode(
+        self, records: Sequence[SourceRecord], start: int, end: int, bytes_max: int, room: int
+    ) -> PlainRun | None:
+        """The plain ones of one partition, from place `start` to before `end`; None: the first one is not plain.
+
+        Values of more than `bytes_max` are not plain. Behind the one with which their messages are more than `room`
+        bytes there are no more.
+        """
+        topic, partition = records[start].topic, records[start].partition
         try:
-            address, start = self._addresses[topic]
+            address, head = self._addresses[topic]
         except KeyError:
-            address, start = self._learn_address(topic)
-        if headers is None or not start:
+            address, head = self._learn_address(topic)
+        if not head:
             return None
-        names = tuple([name for name, _ in headers])
-        try:
-            order = self._orders[names]
-        except KeyError:
-            order = self._learn_order(names)
-        if order is None:
-            return None
-        body = value or b""
-        pieces = self._pieces
-        parts = [start, body_head(len(body)), body]
-        add = parts.append
-        try:
-            for place in order.before:
-                header = headers[place]
-                add(pieces[header] if header in pieces else self._piece(header))
-            if key is not None:
-                add(_key_head(len(key)))
-                add(key)
-            head, rest = _offset_ends(offset >> _OFFSET_BITS)
-            add(head)
-            add(_OFFSET_STARTS[offset & _OFFSET_MASK] if rest else _SHORT_OFFSETS[offset])
-            add(rest)
-            add(self._partitions.get((topic, partition)) or self._partition(topic, partition))
-            for place in order.after:
-                header = headers[place]
-                add(pieces[header] if header in pieces else self._piece(header))
-        except _WRONG:
-            return None
-        timestamp = max(0, timestamp)
-        add(_end(timestamp))
-        return _new(Incoming, (address, b"".join(parts), timestamp, None))
+        orders, pieces = self._orders, self._pieces
+        where = self._partitions.get((topic, partition)) or self._partition(topic, partition)
+        encoded: list[bytes] = []
+        timestamps: list[int] = []
+        for place in range(start, end):
+            at_topic, at_partition, offset, timestamp, key, value, headers = records[place]
+            body = value or b""
+            size = len(body)
+            if at_partition != partition or at_topic != topic or headers is None or size > bytes_max or room < 0:
+                break
+            names = tuple([name for name, _ in headers])
+            try:
+                order = orders[names]
+            except KeyError:
+                order = self._learn_order(names)
+            if order is None:
+                break
+            parts = [head, body_head(size), body]
+            add = parts.append
+            try:
+                for which in order.before:
+                    header = headers[which]
+                    add(pieces[header] if header in pieces else self._piece(header))
+                if key is not None:
+                    add(_key_head(len(key)))
+                    add(key)
+                high, rest = _offset_ends(offset >> _OFFSET_BITS)
+                add(high)
+                add(_OFFSET_STARTS[offset & _OFFSET_MASK] if rest else _SHORT_OFFSETS[offset])
+                add(rest)
+                add(where)
+                for which in order.after:
+                    header = headers[which]
+                    add(pieces[header] if header in pieces else self._piece(header))
+            except _WRONG:
+                break
+            timestamp = max(0, timestamp)
+            add(_end(timestamp))
+            data = b"".join(parts)
+            encoded.append(data)
+            timestamps.append(timestamp)
+            room -= len(data)
+        return PlainRun(address, encoded, timestamps) if encoded else None
 
     def _learn_address(self, topic: str) -> tuple[str, bytes]:
         if len(self._addresses) >= _KEPT:
@@ -141,8 +159,6 @@ class PlainRecords:
 
 _WRONG = (ValueError, struct.error, *UNUSUAL)
 """What a header's value that is not of its type meets: the slow way says what is wrong."""
-_new = tuple.__new__
-"""For named tuples: a third of what calling their class takes."""
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 _SHORT_OFFSETS = tuple(varint(offset << 1) for offset in range(1 << _OFFSET_BITS))
 _OFFSET_STARTS = tuple(bytes([varint(offset << 1)[0] | 0x80]) for offset in range(1 << _OFFSET_BITS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.acceptance import PlainOperation
+from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
@@ -45,7 +45,7 @@ class StoreJournal(Protocol):
         """
 
     def take_in(
-        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
         them: all is there, or nothing.

@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from journal.acceptance import PlainOperation
+from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.errors import DuplicateMessageError, MessageTooLargeError, QueueMissingError
 from journal.kafka.ports import Consumed, Sent
 from journal.store.base import SHARD_MASK, Effect
 from journal.store.duplicates import DuplicateWindow, Reservation
-from journal.store.incoming import Incoming
+from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
 from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
@@ -101,15 +101,14 @@ class _Way:
         return not queue.config.filter or (message is not None and self._takes(message, queue.config))
 
 
-@dataclass(slots=True, eq=False)
-class _Run:
-    """Plain messages of a batch that follow each other, of one address and to its only queue."""
+class _Run(NamedTuple):
+    """Plain messages of one address, for its only queue."""
 
+    ids: Sequence[int]
+    data: Sequence[bytes]
+    timestamps: Sequence[int]
     address_id: int
     queue: QueueEntry
-    ids: list[int] = field(default_factory=list)
-    data: list[bytes] = field(default_factory=list)
-    timestamps: list[int] = field(default_factory=list)
 
 
 class _Stored(NamedTuple):
@@ -130,7 +129,7 @@ class _Stored(NamedTuple):
 class _Batch:
     """What a batch appends, and what that means for the queues."""
 
-    operations: list[PlainOperation] = field(default_factory=list)
+    operations: list[PlainOperation | NewRecords] = field(default_factory=list)
     stored: list[_Run | _Stored] = field(default_factory=list)
     """In their order."""
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
@@ -158,7 +157,7 @@ class TakingIn(Sending):
 
     def take_in(
         self,
-        messages: Sequence[Incoming],
+        messages: Sequence[Incoming | PlainRun],
         consumed: Consumed,
         beside: Sequence[Sent],
         takes: Takes,
@@ -200,27 +199,21 @@ class TakingIn(Sending):
 
     # ---- before it is accepted -------------------------------------------------------------------------------------
 
-    def _fill(self, state: QueueState, batch: _Batch, messages: Sequence[Incoming], takes: Takes) -> None:
+    def _fill(self, state: QueueState, batch: _Batch, messages: Sequence[Incoming | PlainRun], takes: Takes) -> None:
         ways = self._ways(state, {each.address for each in messages}, takes)
-        ids = self._journal.new_ids([ways[each.address].virtual_shard for each in messages])
-        operations, run = batch.operations, None
-        for message_id, incoming in zip(ids, messages, strict=True):
+        for incoming in messages:
             way = ways[incoming.address]
-            queue = way.single
-            if queue is None or incoming.message is not None:
-                run = None
-                self._add(batch, way, message_id, incoming)
+            if isinstance(incoming, Incoming):
+                self._add(batch, way, self._journal.new_id(way.virtual_shard), incoming)
                 continue
-            if run is None or run.queue is not queue:
-                run = _Run(way.address.record_id, queue)
-                batch.stored.append(run)
-            data = incoming.data
-            operations.append((ADD, message_id, MESSAGE, data, False, 0))
-            operations.append((UPDATE, message_id, ROUTE, b"", False, queue.record_id))
-            run.ids.append(message_id)
-            run.data.append(data)
-            run.timestamps.append(incoming.timestamp)
-            batch.messages += 1
+            ids = self._journal.new_ids([way.virtual_shard] * len(incoming.data))
+            if (queue := way.single) is not None:
+                batch.operations.append(NewRecords(MESSAGE, ids, incoming.data, ROUTE, queue.record_id))
+                batch.stored.append(_Run(ids, incoming.data, incoming.timestamps, way.address.record_id, queue))
+                batch.messages += len(ids)
+            else:
+                for message_id, each in zip(ids, incoming.each(), strict=True):
+                    self._add(batch, way, message_id, each)
 
     def _add(self, batch: _Batch, way: _Way, message_id: int, incoming: Incoming) -> None:
         """Any message."""

@@ -6,6 +6,8 @@ shard     virtual shard modulo P, P = number of WAL partitions
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from journal.errors import IdsExhaustedError
 from journal.limits import SEQUENCE_MAX, VIRTUAL_SHARDS
 
@@ -28,6 +30,19 @@ def make_id(sequence: int, virtual_shard: int) -> int:
     if not 0 < sequence <= SEQUENCE_MAX:
         raise IdsExhaustedError(f"id sequence {sequence} is beyond {SEQUENCE_MAX}")
     return sequence << _SHARD_BITS | virtual_shard & _SHARD_MASK
+
+
+def make_ids(sequence: int, virtual_shards: Sequence[int]) -> list[int]:
+    """An id in each of these virtual shards, of this sequence and the ones behind it. Raises as `make_id`."""
+    if not virtual_shards:
+        return []
+    make_id(sequence, 0)
+    make_id(sequence + len(virtual_shards) - 1, 0)
+    return [number << _SHARD_BITS | shard & _SHARD_MASK for number, shard in enumerate(virtual_shards, sequence)]
+
+
+def virtual_shard_of(record_id: int) -> int:
+    return record_id & _SHARD_MASK
 
 
 def sequence_of(record_id: int) -> int:

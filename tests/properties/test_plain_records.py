@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.routing.config import RoutingConfig
 from journal.routing.ingress import Ingress, SourceRecord
-from journal.store.incoming import Incoming
 from journal.store.model import Message
 from journal.store.records import encode_message
 
@@ -47,6 +48,19 @@ records = st.builds(
 )
 
 
+BYTES_MAX = 250
+plain_records = st.builds(
+    SourceRecord,
+    topic=st.sampled_from(["in", "in.2"]),
+    partition=st.integers(0, 1),
+    offset=st.integers(0, 2**40),
+    timestamp=st.integers(-1, 2**40),
+    key=st.one_of(st.none(), st.binary(max_size=20)),
+    value=st.binary(max_size=BYTES_MAX),
+    headers=st.sampled_from([[], [("jms.string.region", b"eu")], [("plain", b"x"), ("jms.boolean.z", b"true")]]),
+)
+
+
 addresses = st.sampled_from(["orders", "kafka.{topic}", "{topic[1]}", "{topic}.{key}", "{region}"])
 
 
@@ -55,13 +69,33 @@ def sources(address: str) -> Ingress:
     return Ingress(RoutingConfig.model_validate({"sources": [source]}), journal="takes", own_topics=frozenset())
 
 
-@given(addresses, st.lists(records, min_size=1, max_size=8))
-def test_what_is_encoded_at_once_is_what_the_long_way_makes(address: str, taken: list[SourceRecord]) -> None:
+@given(addresses, st.lists(st.one_of(records, plain_records), min_size=1, max_size=12), st.integers(0, 600))
+def test_what_is_encoded_at_once_is_what_the_long_way_makes(address: str, taken: list[SourceRecord], room: int) -> None:
     ingress = sources(address)
-    for record in [*taken, *taken]:
-        message = ingress.convert(record)
-        found = ingress.encode(record)
-        if found is not None:
+    taken = [*taken, *taken]
+    place = 0
+    while place < len(taken):
+        run = ingress.encode(taken, place, len(taken), BYTES_MAX, room)
+        if run is None:
+            place += 1
+            continue
+        of = taken[place : place + len(run.data)]
+        for record, data, timestamp in zip(of, run.data, run.timestamps, strict=True):
+            message = ingress.convert(record)
             assert isinstance(message, Message)
-            assert found == Incoming(message.address, encode_message(message), message.timestamp, None)
+            assert (run.address, data, timestamp) == (message.address, encode_message(message), message.timestamp)
             assert message == Message(message.address, message.body, {}, message.properties, 4, message.timestamp)
+        assert len({(record.topic, record.partition) for record in of}) == 1
+        assert max(len(record.value or b"") for record in of) <= BYTES_MAX
+        assert sum(map(len, run.data[:-1])) <= room
+        place += len(of)
+
+
+@given(st.lists(plain_records, min_size=1, max_size=12), st.integers(1, 12))
+def test_a_run_ends_where_its_partition_or_what_is_asked_for_does(taken: list[SourceRecord], end: int) -> None:
+    end = min(end, len(taken))
+    run = sources("orders").encode(taken, 0, end, BYTES_MAX, 10**6)
+    of = (taken[0].topic, taken[0].partition)
+    same = list(takewhile(lambda record: (record.topic, record.partition) == of, taken[:end]))
+    assert run is not None
+    assert len(run.data) == len(same)

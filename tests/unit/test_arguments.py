@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.acceptance import Acceptance, PlainOperation
+from journal.acceptance import Acceptance, NewRecords, PlainOperation
 from journal.activation import Activated, ActivationReport
 from journal.core import Core
 from journal.errors import InvalidOperationError, RecordMissingError
@@ -142,6 +142,28 @@ def test_an_operation_out_of_range_is_refused_and_changes_nothing(scene: Scene, 
 def test_one_wrong_operation_among_several_refuses_them_all(scene: Scene, way: str, wrong: PlainOperation) -> None:
     with pytest.raises((TypeError, InvalidOperationError)):
         WAYS[way](scene.core, wrong)
+    scene.require_unchanged()
+
+
+WRONG_NEW_RECORDS: list[Any] = [
+    NewRecords(1, [], [], 2, 0),
+    NewRecords(1, [NEW], [b"", b""], 2, 0),
+    NewRecords(1, [NEW, NEW], [b"", b""], 2, 0),
+    NewRecords(1, [NEW, NEW + 1], [b"", b""], 2, 0),
+    NewRecords(1, [NEW, 0], [b"", b""], 2, 0),
+    NewRecords(1, [NEW, 2**63 + NEW], [b"", b""], 2, 0),
+    NewRecords(1, [NEW, float(NEW)], [b"", b""], 2, 0),  # type: ignore[list-item]
+    NewRecords(1, [NEW], ["text"], 2, 0),  # type: ignore[list-item]
+    NewRecords(256, [NEW], [b""], 2, 0),
+    NewRecords(1, [NEW], [b""], "2", 0),  # type: ignore[arg-type]
+    NewRecords(1, [NEW], [b""], 2, -1),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_NEW_RECORDS)
+def test_wrong_new_records_among_others_refuse_them_all(scene: Scene, wrong: NewRecords) -> None:
+    with pytest.raises((TypeError, InvalidOperationError)):
+        scene.core.take_in([(ADD, NEW + 2, 1, b"", False, 0), (DELETE, THERE, 0, b"", False, 0), wrong], CONSUMED)
     scene.require_unchanged()
 
 

@@ -9,7 +9,7 @@ import pytest
 from journal.errors import StateError
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.routing.outcomes import Header, OnError, Reason, Refusal
-from journal.store.incoming import Incoming
+from journal.store.incoming import PlainRun
 from journal.store.model import Message
 from journal.store.records import decode_message, encode_message
 from tests.unit.routing.building import OWN, config, ingress, record, source
@@ -227,13 +227,15 @@ def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
         sources.convert(record(topic="flights.wal"))
 
 
-def encoded(sources: Ingress, of: SourceRecord) -> Incoming:
-    """A plain record's message, which is what the long way makes."""
-    found = sources.encode(of)
-    assert found == Incoming(
-        taken(sources.convert(of)).address, encode_message(taken(sources.convert(of))), of.timestamp, None
-    )
-    return found
+def encode(sources: Ingress, of: SourceRecord, *, bytes_max: int = 1000) -> PlainRun | None:
+    return sources.encode([of], 0, 1, bytes_max, 1000)
+
+
+def encoded(sources: Ingress, of: SourceRecord) -> tuple[str, bytes]:
+    """A plain record's address and message, which are what the long way makes."""
+    found, message = encode(sources, of), taken(sources.convert(of))
+    assert found == PlainRun(message.address, [encode_message(message)], [of.timestamp])
+    return found.address, found.data[0]
 
 
 def test_a_record_with_plain_headers_is_encoded_at_once() -> None:
@@ -250,30 +252,36 @@ def test_a_record_with_plain_headers_is_encoded_at_once() -> None:
     for key in (None, b"", b"k" * 200):
         for number in (0, 63, 64, 8191, 8192, 2**40, 2**62):
             of = record(b"v", headers, key=key)._replace(offset=number)
-            message = decode_message(encoded(sources, of).data)
+            message = decode_message(encoded(sources, of)[1])
             assert message.properties["raw"] == b"\xff" * 100
             assert (message.properties["binary"], message.properties["traceparent"][:3]) == (b"\xff", "00-")  # type: ignore[index]
             assert message.properties["kafka.offset"] == number
             assert message.properties.get("kafka.key") == key
-    assert encoded(sources, record(None)._replace(timestamp=0, partition=4)).data
+    assert encoded(sources, record(None)._replace(timestamp=0, partition=4))
 
 
 @pytest.mark.parametrize(("address", "found"), [("kafka.{topic}", "kafka.in"), ("{topic[0]}", "in"), ("a", "a")])
 def test_an_address_that_all_records_of_a_topic_have_is_as_good(address: str, found: str) -> None:
-    assert encoded(ingress(address=address), record(b"v", [("jms.string.region", b"eu")])).address == found
+    assert encoded(ingress(address=address), record(b"v", [("jms.string.region", b"eu")]))[0] == found
 
 
 @pytest.mark.parametrize(
     "changed", [{"address": "{topic}.{key}"}, {"address": "{topic[1]}"}, {"value": "text"}, {"replies": True}]
 )
 def test_what_a_source_makes_of_more_than_headers_is_not_encoded_at_once(changed: dict[str, object]) -> None:
-    assert ingress(**{"address": "orders"} | changed).encode(record(b"v")) is None  # type: ignore[arg-type]
+    assert encode(ingress(**{"address": "orders"} | changed), record(b"v")) is None  # type: ignore[arg-type]
+
+
+def test_a_value_over_the_limit_is_not_encoded_at_once() -> None:
+    sources = ingress(address="orders")
+    assert encode(sources, record(b"v" * 10), bytes_max=10) is not None
+    assert encode(sources, record(b"v" * 11), bytes_max=10) is None
 
 
 def test_a_header_that_comes_twice_is_its_last_value() -> None:
     twice = record(b"v", [("jms.string.region", b"eu"), ("jms.string.region", b"us")])
     sources = ingress(address="orders")
-    assert sources.encode(twice) is None
+    assert encode(sources, twice) is None
     assert taken(sources.convert(twice)).properties["region"] == "us"
 
 
@@ -291,15 +299,15 @@ def test_a_header_that_is_no_plain_property_is_seen_behind_ones_that_are(header:
     sources = ingress(address="orders")
     plain: Header = ("jms.string.region", b"eu")
     for headers in ([plain, header], [header, plain]):
-        assert encoded(sources, record(b"v", [plain])).data
-        assert sources.encode(record(b"v", headers)) is None
+        assert encoded(sources, record(b"v", [plain]))
+        assert encode(sources, record(b"v", headers)) is None
 
 
 def test_a_plain_header_with_a_bad_value_is_refused() -> None:
     sources = ingress(address="orders")
     for name in ("jms.long.count", "jms.boolean.count"):
-        assert encoded(sources, record(b"v", [(name, b"true\0\0\0\0" if "long" in name else b"true")])).data
+        assert encoded(sources, record(b"v", [(name, b"true\0\0\0\0" if "long" in name else b"true")]))
         for bad in (b"no", None):
-            assert sources.encode(record(b"v", [(name, bad)])) is None
+            assert encode(sources, record(b"v", [(name, bad)])) is None
         assert refusal(sources.convert(record(b"v", [(name, b"no")]))).reason is Reason.BAD_HEADER
         assert name.rpartition(".")[2] not in taken(sources.convert(record(b"v", [(name, None)]))).properties

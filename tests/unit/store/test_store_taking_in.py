@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.acceptance import PlainOperation
+from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.errors import (
     AddressInUseError,
@@ -23,7 +23,7 @@ from journal.errors import (
 )
 from journal.kafka.ports import Consumed, Sent
 from journal.local_journal import LocalJournal
-from journal.store.incoming import Incoming
+from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
@@ -36,10 +36,10 @@ OFFSETS = Consumed("group", {("topic", 0): 1})
 class Border(LocalJournal):
     """A journal that can take in. While `held` is a list, it has what was accepted, for the test to decide on."""
 
-    held: list[tuple[Sequence[PlainOperation], Completion]] | None = None
+    held: list[tuple[Sequence[PlainOperation | NewRecords], Completion]] | None = None
 
     def take_in(
-        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         if self.held is None:
             return self.require_core().take_in(operations, consumed, beside)
@@ -79,14 +79,22 @@ class Scene:
         self.store.flush().wait(10)
 
     def take_in(self, *messages: Message) -> TakenIn:
-        incoming = [self.incoming(message) for message in messages]
-        return self.store.take_in(incoming, OFFSETS, (), takes_odd)
+        return self.store.take_in(self.incoming(messages), OFFSETS, (), takes_odd)
 
-    def incoming(self, message: Message) -> Incoming:
-        made = self.store.incoming(message)
-        if self._encoded_at_once and made.data and message == Message(message.address, message.body):
-            made = made._replace(message=None)
-        return made
+    def incoming(self, messages: Sequence[Message]) -> list[Incoming | PlainRun]:
+        """Plain ones that follow each other are a run, if they are encoded at once."""
+        found: list[Incoming | PlainRun] = []
+        for message in messages:
+            made = self.store.incoming(message)
+            if not (self._encoded_at_once and made.data and message == Message(message.address, message.body)):
+                found.append(made)
+                continue
+            if not (found and isinstance(found[-1], PlainRun)):
+                found.append(PlainRun(made.address, [], []))
+            assert isinstance(found[-1], PlainRun)
+            found[-1].data.append(made.data)
+            found[-1].timestamps.append(made.timestamp)
+        return found
 
     def send(self, body: str) -> int:
         pending = self.store.send(order(body), ["q"])
@@ -95,7 +103,7 @@ class Scene:
 
     def answer(self, *messages: int, expired: bool = False) -> TakenIn:
         """Take in a reply that settles these messages of queue q."""
-        incoming = [self.incoming(order("reply"))]
+        incoming = self.incoming([order("reply")])
         settles = [Settles(message, "q", expired) for message in messages]
         return self.store.take_in(incoming, OFFSETS, (), takes_odd, settles)
 

@@ -6,7 +6,7 @@ import pytest
 
 from journal.errors import IdsExhaustedError
 from journal.limits import ID_MAX, SEQUENCE_MAX, VIRTUAL_SHARDS
-from journal.wire.ids import home_shard_of, make_id, sequence_of, shard_of
+from journal.wire.ids import home_shard_of, make_id, make_ids, sequence_of, shard_of
 
 
 @pytest.mark.parametrize("sequence", [1, 2, SEQUENCE_MAX])
@@ -22,6 +22,15 @@ def test_an_id_has_the_sequence_and_virtual_shard_it_was_made_of(sequence: int, 
 def test_a_sequence_beyond_its_bounds_makes_no_id(sequence: int) -> None:
     with pytest.raises(IdsExhaustedError):
         make_id(sequence, 0)
+
+
+def test_many_ids_are_of_sequences_that_follow_each_other() -> None:
+    assert make_ids(5, [0, 1023, 1]) == [make_id(5, 0), make_id(6, 1023), make_id(7, 1)]
+    assert make_ids(SEQUENCE_MAX, []) == []
+    assert make_ids(SEQUENCE_MAX, [3]) == [make_id(SEQUENCE_MAX, 3)]
+    for first in (0, SEQUENCE_MAX):
+        with pytest.raises(IdsExhaustedError):
+            make_ids(first, [3, 3])
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 8, 1024])
