@@ -92,8 +92,9 @@ class Group:
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
         self._add: list[Callable[[tuple[bytes, ...]], None]] = [_no_frame] * shards
-        """Adds an operation's two parts to the shard's last frame; looking it up each time would cost as much again.
-        Both in one call: a signal's handler may raise between two, and a frame with half an operation is none."""
+        """Adds an operation's two parts, or those of several, to the shard's last frame; looking it up each time would
+        cost as much again. All in one call: a signal's handler may raise between two, and a frame with half an
+        operation is none."""
 
     def __bool__(self) -> bool:
         return self.operations > 0

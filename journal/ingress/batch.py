@@ -137,17 +137,17 @@ class Converter:
         self._bad_addresses = self._filters.unreachable(
             {each.address for _, each in converted if not isinstance(each, Refusal)}
         )
+        batch.left = records[place:]
         for start, each in converted:
             if isinstance(each, PlainRun):
-                end = start + len(each.data)
-                added = self._add_run(batch, records[start:end], each, letters_max)
+                wanted = len(each.data)
+                added = self._add_run(batch, records[start : start + wanted], each, letters_max)
             else:
-                end = start + 1
+                wanted = 1
                 added = int(self._add(batch, records[start], each, answered.get(start), letters_max))
-            if start + added < end:
-                place = start + added
+            if added < wanted:
+                batch.left = records[start + added :]
                 break
-        batch.left = records[place:]
         return batch
 
     def refused(self, records: Sequence[SourceRecord], error: RefusedError) -> Batch:

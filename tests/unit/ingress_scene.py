@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from journal.acceptance import PlainOperation
+from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.config import Settings
 from journal.errors import JournalError, KafkaRefusedError, NotTakenInError, TopicError
@@ -113,7 +113,7 @@ class _Journal(LocalJournal):
     broker: Broker
 
     def take_in(
-        self, operations: Sequence[PlainOperation], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         try:
             self.broker.check(consumed, beside)
@@ -178,7 +178,7 @@ class _Consumer:
     def close(self) -> None: ...
 
 
-class _Cluster:
+class BrokerCluster:
     """`Cluster` over a broker."""
 
     def __init__(self, broker: Broker) -> None:
@@ -284,7 +284,7 @@ class Scene:
             ),
             filters.takes,
             lambda: cast(SourceConsumer, _Consumer(self.broker)),
-            lambda: cast(Cluster, _Cluster(self.broker)),
+            lambda: cast(Cluster, BrokerCluster(self.broker)),
             self.status,
             self.stops,
         )

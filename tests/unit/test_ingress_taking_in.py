@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.acceptance import Acceptance
+from journal.acceptance import Acceptance, NewRecords
 from journal.activation import Activated, ActivationReport
 from journal.completion import Completion
 from journal.core import Core
@@ -20,6 +20,7 @@ from journal.local_journal import LocalJournal
 from journal.moments import Moment
 from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD
+from journal.wire.ids import make_id
 from journal.writer import Joining
 
 SHARDS = 2
@@ -132,6 +133,21 @@ def test_a_failed_one_is_as_if_it_had_never_been_and_fails_nobody_else(scene: Sc
     scene.step()
     assert again.done
     assert again.error is None
+
+
+def test_new_records_that_failed_can_be_taken_in_again(scene: Scene) -> None:
+    scene.writer.takes_in = False
+    new = NewRecords(1, [make_id(5, 3), make_id(6, 3)], [b"in", b"in"], 2, 7)
+    failed = scene.core.take_in([new], CONSUMED)
+    scene.step()
+    assert isinstance(failed.error, NotTakenInError)
+    with pytest.raises(RecordMissingError):
+        scene.core.delete(new.ids[0])
+    scene.writer.takes_in = True
+    again = scene.core.take_in([new], CONSUMED)
+    scene.step()
+    assert (again.done, again.error) == (True, None)
+    scene.core.delete(new.ids[1])
 
 
 def test_nobody_who_flushes_waits_for_it(scene: Scene) -> None:
