@@ -9,7 +9,7 @@ from journal.kafka.ports import Clock
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_ONE_REQUEST_S = 1.0
+ONE_REQUEST_S = 1.0
 """Signals within it are one request: who stops a process may signal it and then its group, as `timeout` does."""
 
 
@@ -25,6 +25,6 @@ class StopRequests:
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
-        elif now - self._first_at >= _ONE_REQUEST_S:
+        elif now - self._first_at >= ONE_REQUEST_S:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 _ASK_S = 2.0
 _ROLL_S = 0.5
-_RECENT_S = 1.0
+RECENT_S = 1.0
 """Rows are looked at many times in that long."""
 _LOOKS_PER_FENCE_CHECK = 20
 """A node that died is noticed later by up to two of these pauses, less what the last look is earlier for knowing when
@@ -186,7 +186,7 @@ class Outlook:
         return self._is_recent(Moment.now())
 
     def _is_recent(self, now: Moment) -> bool:
-        return self._rows_at.age_at(now) < _RECENT_S
+        return self._rows_at.age_at(now) < RECENT_S
 
     @property
     def newest(self) -> LastActive | None:

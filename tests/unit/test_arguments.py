@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from journal.acceptance import Acceptance, NewRecords, PlainOperation
-from journal.activation import Activated, ActivationReport
+from journal.acceptance import NewRecords, PlainOperation
 from journal.core import Core
 from journal.errors import InvalidOperationError, RecordMissingError
-from journal.fencing import Claim, Moment, Timing
-from journal.group import FrameNumbers, Group, Origin
+from journal.group import Group, Origin
 from journal.kafka.ports import Consumed
-from journal.limits import Limits
-from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Operation
 from journal.wire.frames import decode_frame
 from journal.writer import Joining
+from tests.support.cores import SHARDS, Committing, active_core
 
 JOURNAL = b"j" * 16
-SHARDS = 2
 THERE = 1
 """A record that lives."""
 NEW = 2
@@ -30,37 +25,26 @@ LONG = b"x" * 20_000
 CONSUMED = Consumed("group", {("orders", 0): 7})
 
 
-class Writing:
+class Reading(Committing):
     """A writer that reads what it writes as a worker would."""
 
     def __init__(self) -> None:
-        self.claim = Claim(3, "node", b"nonce")
-        self.numbers = FrameNumbers((0,) * SHARDS, 0)
-        self.committed_at = Moment(0.0, 0.0)
+        super().__init__()
         self.operations: list[Operation] = []
 
     def write(self, group: Group, joining: Joining) -> None:
         self.numbers = group.seal(Origin(JOURNAL, 3, "node"), self.numbers)
         for record in group.records("wal"):
             self.operations += decode_frame(record.value, JOURNAL, record.partition, SHARDS).operations
-        group.completion.resolve()
-
-    def close(self) -> None: ...
+        super().write(group, joining)
 
 
 class Scene:
     """An active journal with one record."""
 
     def __init__(self) -> None:
-        clock = itertools.count()
-        timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0, wall_s=lambda: 0.0)
-        self.writer = Writing()
-        self.core = Core(SHARDS, Limits(), timing)
-        self.core.become(JournalState.STARTED)
-        self.core.become(JournalState.LOADING)
-        acceptance = Acceptance(SHARDS, Limits())
-        acceptance.load_records([THERE])
-        self.core.activate(Activated(self.writer, acceptance, 100, ActivationReport(3)))
+        self.writer = Reading()
+        self.core = active_core(self.writer, live=[THERE])
 
     def require_unchanged(self) -> None:
         """Nothing waits to be written, and the same can be appended as before."""

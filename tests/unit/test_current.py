@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journal.acceptance import Acceptance
-from journal.activation import Activated, ActivationReport
-from journal.core import Core
-from journal.fencing import Claim, Timing
-from journal.group import FrameNumbers, Group
-from journal.limits import Limits
-from journal.state import JournalState
+from journal.fencing import Timing
+from journal.group import Group
 from journal.writer import Joining
+from tests.support.cores import Committing, active_core
 
 FENCE_CHECK_S = 3.0
 
@@ -31,22 +27,17 @@ class Machine:
         self.wall_s += seconds
 
 
-class Writing:
-    """A writer that commits at once."""
+class Dated(Committing):
+    """A writer that says when it last committed."""
 
     def __init__(self, timing: Timing) -> None:
-        self.claim = Claim(3, "node", b"nonce")
-        self.numbers = FrameNumbers((0,), 0)
+        super().__init__(shards=1)
         self.committed_at = timing.now()
-        self.groups = 0
         self._timing = timing
 
     def write(self, group: Group, joining: Joining) -> None:
-        self.groups += 1
         self.committed_at = self._timing.now()
-        group.completion.resolve()
-
-    def close(self) -> None: ...
+        super().write(group, joining)
 
 
 class Scene:
@@ -60,11 +51,8 @@ class Scene:
             fence_check_s=FENCE_CHECK_S,
             wall_s=lambda: machine.wall_s,
         )
-        self.writer = Writing(timing)
-        self.core = Core(1, Limits(), timing)
-        self.core.become(JournalState.STARTED)
-        self.core.become(JournalState.LOADING)
-        self.core.activate(Activated(self.writer, Acceptance(1, Limits()), 100, ActivationReport(3)))
+        self.writer = Dated(timing)
+        self.core = active_core(self.writer, timing=timing, shards=1)
 
 
 def test_a_node_is_current_for_as_long_after_its_last_commit_as_nobody_else_could_be_active() -> None:
@@ -81,7 +69,7 @@ def test_a_machine_that_was_suspended_hands_out_nothing_before_it_has_committed_
     scene.machine.suspend(600.0)
     assert not scene.core.current
     scene.core.step(0.0)
-    assert (scene.writer.groups, scene.core.current) == (1, True)
+    assert (len(scene.writer.written), scene.core.current) == (1, True)
 
 
 def test_a_clock_that_is_set_back_makes_nobody_current_for_longer() -> None:
@@ -98,4 +86,4 @@ def test_a_node_without_anything_to_write_is_current_all_the_time() -> None:
         scene.machine.pass_time(pause_s)
         assert scene.core.current
         scene.core.step(0.0)
-    assert scene.writer.groups == 10
+    assert len(scene.writer.written) == 10

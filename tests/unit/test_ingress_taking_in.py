@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 
 import pytest
 
-from journal.acceptance import Acceptance, NewRecords
-from journal.activation import Activated, ActivationReport
+from journal.acceptance import NewRecords
 from journal.completion import Completion
-from journal.core import Core
 from journal.errors import FencedError, FullError, JournalError, NotTakenInError, RecordMissingError, StateError
-from journal.fencing import Claim, Timing
-from journal.group import FrameNumbers, Group
+from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
 from journal.local_journal import LocalJournal
-from journal.moments import Moment
-from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD
 from journal.wire.ids import make_id
 from journal.writer import Joining
+from tests.support.cores import Committing, active_core
 
-SHARDS = 2
 LIMITS = Limits(queue_operations_max=10, transaction_buffer_operations_max=5)
 CONSUMED = Consumed("group", {("orders", 0): 7})
 
 
-class Writing:
-    """A writer that keeps what it is given. `takes_in` false: consumed records never get in."""
+class Joined(Committing):
+    """A writer that also takes what may join a group. `takes_in` false: consumed records never get in."""
 
     def __init__(self) -> None:
-        self.claim = Claim(3, "node", b"nonce")
-        self.numbers = FrameNumbers((0,) * SHARDS, 0)
-        self.committed_at = Moment(0.0, 0.0)
+        super().__init__()
         self.takes_in = True
         self.joined: list[Group] = []
-        self.written: list[Group] = []
 
     def write(self, group: Group, joining: Joining) -> None:
         joined = joining(group)
@@ -49,20 +40,13 @@ class Writing:
             if each is not None:
                 each.completion.resolve(NotTakenInError("no offsets") if refused else None)
 
-    def close(self) -> None: ...
-
 
 class Scene:
     """An active core on that writer."""
 
     def __init__(self) -> None:
-        clock = itertools.count()
-        timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0, wall_s=lambda: 0.0)
-        self.writer = Writing()
-        self.core = Core(SHARDS, LIMITS, timing)
-        self.core.become(JournalState.STARTED)
-        self.core.become(JournalState.LOADING)
-        self.core.activate(Activated(self.writer, Acceptance(SHARDS, LIMITS), 100, ActivationReport(3)))
+        self.writer = Joined()
+        self.core = active_core(self.writer, LIMITS)
 
     def take_in(self, *ids: int, beside: tuple[Sent, ...] = ()) -> Completion:
         return self.core.take_in([(ADD, each, 1, b"in", False, 0) for each in ids], CONSUMED, beside)

@@ -7,45 +7,15 @@ import threading
 
 import pytest
 
-from journal.acceptance import Acceptance
-from journal.activation import Activated, ActivationReport
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import FullError, RolledBackError
-from journal.fencing import Claim, Moment, Timing
-from journal.group import FrameNumbers, Group
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
-from journal.state import JournalState
-from journal.writer import Joining
-
-SHARDS = 2
-
-
-class Writing:
-    """A writer that commits at once, a group at a time."""
-
-    def __init__(self) -> None:
-        self.claim = Claim(3, "node", b"nonce")
-        self.numbers = FrameNumbers((0,) * SHARDS, 0)
-        self.committed_at = Moment(0.0, 0.0)
-        self.written: list[int] = []
-        """Operations of each group."""
-
-    def write(self, group: Group, joining: Joining) -> None:
-        self.written.append(group.operations)
-        group.completion.resolve()
-
-    def close(self) -> None: ...
+from tests.support.cores import Committing, active_core
 
 
 def active(limits: Limits) -> Core:
-    clock = itertools.count()
-    timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 1.0, 1000.0, wall_s=lambda: 0.0)
-    core = Core(SHARDS, limits, timing)
-    core.become(JournalState.STARTED)
-    core.become(JournalState.LOADING)
-    core.activate(Activated(Writing(), Acceptance(SHARDS, limits), 100, ActivationReport(3)))
-    return core
+    return active_core(Committing(), limits)
 
 
 def prepared(core: Core, *counts: int) -> None:

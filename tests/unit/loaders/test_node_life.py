@@ -35,6 +35,7 @@ from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
 from loaders.node import ActiveNode, Node
+from loaders.outlook import RECENT_S
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -48,9 +49,9 @@ IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", sha
 ME, OTHER = "me", "other"
 LIMIT_S = 30.0
 REPORTS = 3
-OLD_S = 1.1
-"""Rows that were looked at so long ago are not decided by."""
 """So many reports later a node has taken several turns."""
+OLD_S = RECENT_S + 0.1
+"""Rows that were looked at so long ago are not decided by."""
 
 
 class Member:
@@ -377,7 +378,7 @@ def test_a_node_that_waited_for_the_wal_fences_nobody_who_was_faster(scene: Scen
         scene.write(control_topic("j"), RELEASED_KEY, Released(epoch=1, node=OTHER))
         assert scene.kafka.wal_asked.wait(LIMIT_S)
         scene.other_activates(2)
-        time.sleep(1.1)  # a decision of so long ago is made again
+        time.sleep(OLD_S)
         scene.kafka.wal_answers.set()
         scene.pass_turns(is_fit_standby)
         assert "init" not in scene.faults.seen

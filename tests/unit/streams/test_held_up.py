@@ -131,24 +131,30 @@ def test_a_worker_stops_though_an_agent_never_returns(monkeypatch: pytest.Monkey
     returns.set()
 
 
+class Slow:
+    """An agent that is held up by the first shard until it may return, or a long time."""
+
+    def __init__(self) -> None:
+        self.returns, self.returned = threading.Event(), threading.Event()
+
+    def __call__(self, each: Told) -> None:
+        if each.shard == 0:
+            self.returns.wait(20)
+            self.returned.set()
+
+
 def test_a_shard_that_stops_waits_for_its_agent_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streams.worker.CHECKPOINT_WAIT_S", 0.05)
-    returns, returned = threading.Event(), threading.Event()
-
-    def slow(each: Told) -> None:
-        if each.shard == 0:
-            returns.wait(20)
-            returned.set()
-
+    slow = Slow()
     world = World(slow, checkpoint_interval_s=10.0)
     worker, (*good, last) = world.worker, world.frames[0]
     garbage = (last[0], last[1], b"garbage")
     worker.frames(0, [*good, garbage])
-    assert not returned.is_set()
+    assert not slow.returned.is_set()
     worker.frames(0, [garbage, last])
     world.turn_until(lambda: world.is_applied(1))
     assert worker.states() == {0: ShardState.RUNNING, 1: ShardState.RUNNING}
-    returns.set()
+    slow.returns.set()
     while worker.states()[0] is ShardState.RUNNING:
         worker.tick()
     assert worker.applied()[0] == good[-1][0] + 1
@@ -158,21 +164,15 @@ def test_a_shard_that_stops_waits_for_its_agent_and_holds_up_no_other(monkeypatc
 
 
 def test_a_shard_that_cannot_be_read_on_waits_for_its_agent_and_holds_up_no_other() -> None:
-    returns, returned = threading.Event(), threading.Event()
-
-    def slow(each: Told) -> None:
-        if each.shard == 0:
-            returns.wait(20)
-            returned.set()
-
+    slow = Slow()
     world = World(slow, checkpoint_interval_s=10.0)
     worker, good = world.worker, world.frames[0][:2]
     for frame in good:
         worker.frames(0, [frame])
     worker.unreadable(0, error := CorruptionError("damaged", topic=wal_topic(NAME), partition=0, offset=7))
-    assert not returned.is_set()
+    assert not slow.returned.is_set()
     assert worker.stopped() == {}
-    returns.set()
+    slow.returns.set()
     while worker.states()[0] is ShardState.RUNNING:
         worker.tick()
     assert worker.applied()[0] == good[-1][0] + 1

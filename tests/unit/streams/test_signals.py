@@ -10,6 +10,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
+from journal.stop_requests import ONE_REQUEST_S
 from streams.factory import run_app
 
 DEADLINE_S = 60.0
@@ -49,7 +50,7 @@ def test_a_second_signal_ends_a_service_that_is_slow_to_stop() -> None:
         os.kill(process.pid, signal.SIGINT)
         assert heard.poll(DEADLINE_S)
         assert heard.recv() == "stopping"
-        time.sleep(1.2)  # sooner it is the same request
+        time.sleep(ONE_REQUEST_S + 0.2)  # sooner it is the same request
         assert process.is_alive()
         os.kill(process.pid, signal.SIGINT)
         process.join(10)
