@@ -118,7 +118,8 @@ class Node:
         """Give the journal to a standby that is fit (`to`, or the best), and become one.
 
         Raises StateError if this node is not active, or is not any more before it could; DeadlineError if it still is
-        after `timeout_s`: nobody was fit, and it goes on; or it has begun to hand over, and does that to the end.
+        after `timeout_s`: nobody was fit, and it goes on; or it has begun to hand over, and does that to the end. When
+        this returns the node writes no more; a successor that could not be told (the log says so) finds it silent.
         """
         if self.role is not Role.ACTIVE:
             raise StateError(f"the node is {self.role.value}, not active")
