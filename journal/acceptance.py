@@ -24,7 +24,7 @@ from journal.errors import (
     TransactionPreparedError,
     TransactionUnknownError,
 )
-from journal.limits import ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, Limits
+from journal.limits import ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
 from journal.locks import Locks
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, OperationType
 from journal.wire.ids import home_shard_of, shard_of
@@ -186,6 +186,30 @@ class Acceptance:
         if self._open:
             self._locks.check_record(record_id, 0)
         self._live.discard(record_id)
+
+    def add_with_update(self, record_id: int, kind: int, data: bytes, update_kind: int, subject: int) -> None:
+        """An add, and an update of it that has no data. Hot path, as `add`."""
+        if (
+            type(data) is not bytes
+            or not (type(record_id) is type(kind) is type(update_kind) is type(subject) is int)
+            or len(data) > self._data_bytes_max
+            or not (0 < record_id <= ID_MAX and 0 <= kind <= KIND_MAX)
+            or not (0 <= update_kind <= KIND_MAX and 0 <= subject <= SUBJECT_MAX)
+        ):
+            self.check_operation(record_id, kind, data, 0)
+            self.check_operation(record_id, update_kind, b"", subject)
+        self._add(record_id)
+
+    def delete_with_update(self, record_id: int, kind: int, data: bytes, subject: int) -> None:
+        """An update, and the delete of its record, for which nobody may hold a lock on an update either."""
+        if (
+            data
+            or type(data) is not bytes
+            or not (type(record_id) is type(kind) is type(subject) is int)
+            or not (0 < record_id <= ID_MAX and 0 <= kind <= KIND_MAX and 0 <= subject <= SUBJECT_MAX)
+        ):
+            self.check_operation(record_id, kind, data, subject)
+        self._delete(record_id)
 
     def all_of(self, operations: Sequence[PlainOperation | NewRecords]) -> None:
         """Accept operations that belong together, in order: all or, with the error of the first refused one, none."""

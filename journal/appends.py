@@ -96,6 +96,20 @@ class Appends(ABC):
         """
         return self.require_core().prepare(tx, data, then)
 
+    def add_with_update(
+        self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
+    ) -> tuple[int, Completion]:
+        """Add a record with a new id, and attach an update to it that has no data: both in one group. The id, and the
+        group's completion.
+
+        What a message and the queue that it is in are. Raises what `new_id` and `append_all` raise.
+        """
+        return (self._core or self.require_core()).add_with_update(virtual_shard, kind, data, update_kind, subject)
+
+    def delete_with_update(self, record_id: int, kind: int, data: bytes, subject: int) -> Completion:
+        """Attach an update to a record, and delete it: both in one group. Raises what `append_all` raises."""
+        return (self._core or self.require_core()).delete_with_update(record_id, kind, data, subject)
+
     def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
         """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all,
         or the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for room.

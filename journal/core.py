@@ -194,6 +194,36 @@ class Core:
             group.put(shard_of(record_id, self._shards), DELETE, record_id, 0, b"")
             return group.completion
 
+    def add_with_update(
+        self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
+    ) -> tuple[int, Completion]:
+        """Hot path: `new_id` and both operations under one lock take half of what they take by themselves."""
+        with self._lock:
+            acceptance = self._acceptance or self._require_active()
+            group, size = self._group, len(data) + 2 * OPERATION_OVERHEAD_BYTES
+            if group.operations + 2 > self._operations_max or group.bytes + size > self._bytes_max:
+                group = self._wait_for_room(2, size)
+            issued = self._issued + 1
+            record_id = make_id(issued, virtual_shard)
+            acceptance.add_with_update(record_id, kind, data, update_kind, subject)
+            if not group.operations:
+                self._wake.notify()
+            self._issued = issued
+            group.put_add_with_update(shard_of(record_id, self._shards), record_id, kind, data, update_kind, subject)
+            return record_id, group.completion
+
+    def delete_with_update(self, record_id: int, kind: int, data: bytes, subject: int) -> Completion:
+        with self._lock:
+            acceptance = self._acceptance or self._require_active()
+            group, size = self._group, len(data) + 2 * OPERATION_OVERHEAD_BYTES
+            if group.operations + 2 > self._operations_max or group.bytes + size > self._bytes_max:
+                group = self._wait_for_room(2, size)
+            acceptance.delete_with_update(record_id, kind, data, subject)
+            if not group.operations:
+                self._wake.notify()
+            group.put_update_and_delete(shard_of(record_id, self._shards), record_id, kind, data, subject)
+            return group.completion
+
     def append_all(self, operations: Sequence[PlainOperation], tx: int = 0, *, wait: bool = True) -> Completion:
         """Append operations of one group, or of one transaction: all, or none with the error of the first refused.
 

@@ -13,9 +13,17 @@ from journal.acceptance import NOTHING_STAGED, Append, Staged
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import ADD, UPDATE, Frame, Operation, OperationType
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.operations import SHORT_DATA_BYTES, message_element, operation_parts, plain_head, update_heads
+from journal.wire.operations import (
+    SHORT_DATA_BYTES,
+    delete_head,
+    message_element,
+    operation_parts,
+    plain_head,
+    update_head,
+    update_heads,
+)
 
 
 class Origin(NamedTuple):
@@ -131,6 +139,33 @@ class Group:
         self._add[shard]((plain_head(ADD, record_id, kind, length), data))
         self.operations += 1
         self.bytes += size
+
+    def put_add_with_update(
+        self, shard: int, record_id: int, kind: int, data: bytes, update_kind: int, subject: int
+    ) -> None:
+        """`put` of an add, and of an update without data. Hot path: both in one step, if the data are not long."""
+        length = len(data)
+        size = length + 2 * OPERATION_OVERHEAD_BYTES
+        if size > self._room[shard] or length >= SHORT_DATA_BYTES:
+            self.put(shard, ADD, record_id, kind, data)
+            self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
+            return
+        self._room[shard] -= size
+        head = plain_head(ADD, record_id, kind, length)
+        self._add[shard]((head, data, update_head(record_id, update_kind, subject), b""))
+        self.operations += 2
+        self.bytes += size
+
+    def put_update_and_delete(self, shard: int, record_id: int, kind: int, data: bytes, subject: int) -> None:
+        """`put` of an update, and of the delete. Hot path: both in one step, if the update has no data."""
+        if data or self._room[shard] < 2 * OPERATION_OVERHEAD_BYTES:
+            self.put(shard, UPDATE, record_id, kind, data, False, subject)
+            self.put(shard, DELETE, record_id, 0, b"")
+            return
+        self._room[shard] -= 2 * OPERATION_OVERHEAD_BYTES
+        self._add[shard]((update_head(record_id, kind, subject), b"", delete_head(record_id), b""))
+        self.operations += 2
+        self.bytes += 2 * OPERATION_OVERHEAD_BYTES
 
     def put_new(
         self, shard: int, kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int

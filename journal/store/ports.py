@@ -37,6 +37,14 @@ class StoreJournal(Protocol):
 
     def delete(self, record_id: int, *, tx: int = 0) -> Completion: ...
 
+    def add_with_update(
+        self, virtual_shard: int, kind: int, data: bytes, update_kind: int, subject: int
+    ) -> tuple[int, Completion]:
+        """A record with a new id, and an update of it without data, in one group."""
+
+    def delete_with_update(self, record_id: int, kind: int, data: bytes, subject: int) -> Completion:
+        """An update, and the delete of its record, in one group."""
+
     def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
         """Operations that take effect together: one group has them all or, with `tx`, that transaction; or the journal
         has none. Without `wait` a full queue refuses them at once.

@@ -23,13 +23,14 @@ _ID, _KIND, _DATA, _REPLACEABLE, _SUBJECT = 0x11, 0x18, 0x22, 0x28, 0x31
 
 _plain = struct.Struct("<BHBBBqBHBH").pack
 _with_subject = struct.Struct("<BHBBBqBHBBBqBH").pack
-_delete = struct.Struct("<BBBBBq").pack
+_delete = struct.Struct("<5sq").pack
+_without_data = struct.Struct("<6sqBH3sq3s").pack
 
 _TWO_BYTES_END = 1 << 14
 _PLAIN_BYTES = struct.calcsize("<BBBqBHBH")
 _SUBJECT_BYTES = struct.calcsize("<BBBqBHBBBqBH")
 _ID_AT = struct.calcsize("<BHBBB")
-_DELETE_BYTES = struct.calcsize("<BBBq")
+_DELETE_HEAD = bytes((_FIELD, struct.calcsize("<BBBq"), 8, DELETE, _ID))
 
 
 def two_byte_varint(number: int) -> int:
@@ -51,6 +52,9 @@ _VARINTS = tuple(two_byte_varint(number) for number in range(_TWO_BYTES_END))
 SHORT_DATA_BYTES = _TWO_BYTES_END - _SUBJECT_BYTES
 """Of so many and more the length takes a third byte."""
 _KINDS = _VARINTS[: KIND_MAX + 1]
+_UPDATE_HEAD = struct.pack("<BHBBB", _FIELD, _VARINTS[_SUBJECT_BYTES], 8, UPDATE, _ID)
+_PLAIN_SUBJECT = bytes((_REPLACEABLE, 0, _SUBJECT))
+_NO_DATA = struct.pack("<BH", _DATA, _VARINTS[0])
 
 
 def operation_parts(
@@ -68,7 +72,7 @@ def operation_parts(
         op = Operation(type=type_, id=record_id, kind=kind, data=data, replaceable=replaceable, subject=subject)
         return message_element(op), b""
     if type_ == DELETE:
-        return _delete(_FIELD, _DELETE_BYTES, 8, type_, _ID, record_id), b""
+        return delete_head(record_id), b""
     if not (replaceable or subject):
         return plain_head(type_, record_id, kind, size), data
     length = _VARINTS[size + _SUBJECT_BYTES]
@@ -83,6 +87,16 @@ def plain_head(type_: OperationType.ValueType, record_id: int, kind: int, size: 
     """What stands before data of `size` bytes, fewer than `SHORT_DATA_BYTES`, in an add or a plain update."""
     length = _VARINTS[size + _PLAIN_BYTES]
     return _plain(_FIELD, length, 8, type_, _ID, record_id, _KIND, _KINDS[kind], _DATA, _VARINTS[size])
+
+
+def delete_head(record_id: int) -> bytes:
+    """A delete, which has no data."""
+    return _delete(_DELETE_HEAD, record_id)
+
+
+def update_head(record_id: int, kind: int, subject: int) -> bytes:
+    """What stands before the data, which are none, in an update that is not replaceable."""
+    return _without_data(_UPDATE_HEAD, record_id, _KIND, _KINDS[kind], _PLAIN_SUBJECT, subject, _NO_DATA)
 
 
 def update_heads(kind: int, subject: int) -> Callable[[int], bytes]:

@@ -129,6 +129,38 @@ def test_one_wrong_operation_among_several_refuses_them_all(scene: Scene, way: s
     scene.require_unchanged()
 
 
+WRONG_PAIRS: list[Any] = [
+    lambda core: core.add_with_update(0, "1", b"", 2, 0),
+    lambda core: core.add_with_update(0, 1, "text", 2, 0),
+    lambda core: core.add_with_update(0, 1, bytearray(b"data"), 2, 0),
+    lambda core: core.add_with_update(0, 1, b"", 2.0, 0),
+    lambda core: core.add_with_update(0, 1, b"", 2, 1.5),
+    lambda core: core.add_with_update(0, 256, b"", 2, 0),
+    lambda core: core.add_with_update(0, 1, b"", 256, 0),
+    lambda core: core.add_with_update(0, 1, b"", 2, -1),
+    lambda core: core.add_with_update(0, 1, b"", 2, 2**63),
+    lambda core: core.add_with_update("0", 1, b"", 2, 0),
+    lambda core: core.delete_with_update("1", 2, b"", 0),
+    lambda core: core.delete_with_update(1.0, 2, b"", 0),
+    lambda core: core.delete_with_update(THERE, "2", b"", 0),
+    lambda core: core.delete_with_update(THERE, 2, "", 0),
+    lambda core: core.delete_with_update(THERE, 2, bytearray(), 0),
+    lambda core: core.delete_with_update(THERE, 2, b"", 0.0),
+    lambda core: core.delete_with_update(THERE, 256, b"", 0),
+    lambda core: core.delete_with_update(THERE, 2, b"", -1),
+    lambda core: core.delete_with_update(2**64, 2, b"", 0),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_PAIRS)
+def test_a_wrong_record_with_an_update_is_refused_and_changes_nothing(scene: Scene, wrong: Any) -> None:
+    first = scene.core.new_id(0)
+    with pytest.raises((TypeError, InvalidOperationError)):
+        wrong(scene.core)
+    assert scene.core.new_id(0) == first + 1024
+    scene.require_unchanged()
+
+
 WRONG_NEW_RECORDS: list[Any] = [
     NewRecords(1, [], [], 2, 0),
     NewRecords(1, [NEW], [b"", b""], 2, 0),

@@ -369,6 +369,8 @@ AFTER_CLOSE: list[Callable[[BlockingJournal], object]] = [
     lambda journal: journal.delete(1024),
     lambda journal: journal.try_update(1024, 1, b""),
     lambda journal: journal.try_delete(1024),
+    lambda journal: journal.add_with_update(0, 1, b"", 2, 0),
+    lambda journal: journal.delete_with_update(1024, 2, b"", 0),
     lambda journal: journal.append_all([(ADD, 1024, 1, b"", False, 0)]),
     lambda journal: journal.begin(),
     lambda journal: journal.prepare(7),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
 from journal.v1.journal_pb2 import ADD, DELETE, MARKER, UPDATE, Frame, Operation, OperationType
-from journal.wire.operations import message_element, operation_parts
+from journal.wire.operations import message_element, operation_parts, update_head
 
 
 def operation_bytes(
@@ -51,6 +51,16 @@ def test_a_packed_delete_has_an_id_and_nothing_else(record_id: int):
     packed = operation_bytes(DELETE, record_id, 0, b"")
     assert list(Frame.FromString(packed).operations) == [Operation(type=DELETE, id=record_id)]
     assert len(packed) == 13
+
+
+@given(st.integers(1, ID_MAX), st.integers(0, KIND_MAX), st.integers(0, SUBJECT_MAX))
+def test_a_packed_update_without_data_reads_as_the_message_it_stands_for(record_id: int, kind: int, subject: int):
+    packed = update_head(record_id, kind, subject)
+    assert list(Frame.FromString(packed).operations) == [
+        Operation(type=UPDATE, id=record_id, kind=kind, subject=subject)
+    ]
+    if subject:
+        assert packed == operation_bytes(UPDATE, record_id, kind, b"", False, subject)
 
 
 @given(st.integers(1, ID_MAX), st.integers(0, 1000), lengths)
