@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
@@ -52,6 +52,13 @@ SHARD_MASK = VIRTUAL_SHARDS - 1
 """Of an id: its virtual shard."""
 
 
+class _Run(NamedTuple):
+    """References, as (message, queue), that one group brings to their queues, and that it settles."""
+
+    arrived: list[tuple[int, int]]
+    settled: list[tuple[int, int]]
+
+
 class StoreBase:
     """The parts' common ground. Every public operation holds the lock and enters."""
 
@@ -64,13 +71,13 @@ class StoreBase:
         self._lock = threading.RLock()
         self._state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)
         """Empty until `start` brings the one that was loaded."""
-        self._arrive = self._state.arrive
-        self._settled = self._state.settled
         self._refusal: JournalError | None = StateError("the store is not started")
         """Why nothing is accepted: before start, after close, and once a group or the index of references failed."""
         self._groups: deque[tuple[Completion, list[Effect]]] = deque()
         self._open_group: Completion | None = None
         self._effects: list[Effect] = []
+        self._run: _Run | None = None
+        """Of the effect that came last, if it is `_arrive_and_settle`: what it is called with."""
         self._windows: dict[int, DuplicateWindow] = {}
         self._transactions: dict[int, StoreTransaction] = {}
         self._settling: list[StoreTransaction] = []
@@ -132,7 +139,7 @@ class StoreBase:
                 raise completion.error
             groups.popleft()
             if completion is self._open_group:
-                self._open_group = None
+                self._open_group = self._run = None
             try:
                 for act, first, second in effects:
                     act(first, second)
@@ -146,13 +153,39 @@ class StoreBase:
         """What was taken in is known not to be in the journal. Whoever takes in says what that means."""
 
     def _when_durable(self, completion: Completion, act: Callable[[Any, Any], object], first: Any, second: Any) -> None:
-        """Hot path: operations of one group share its list."""
+        """Operations of one group share its list."""
+        self._run = None
         if completion is self._open_group:
             self._effects.append((act, first, second))
             return
         self._open_group = completion
         self._effects = [(act, first, second)]
         self._groups.append((completion, self._effects))
+
+    def _arrives(self, completion: Completion, message_id: int, queue_id: int) -> None:
+        """A route, once it is durable. Hot path: those of a group share one effect, if no other comes between them."""
+        run = self._run
+        if run is None or completion is not self._open_group:
+            run = self._begin_run(completion)
+        run.arrived.append((message_id, queue_id))
+
+    def _settles(self, completion: Completion, message_id: int, queue_id: int) -> None:
+        """An acknowledgement, in the same way."""
+        run = self._run
+        if run is None or completion is not self._open_group:
+            run = self._begin_run(completion)
+        run.settled.append((message_id, queue_id))
+
+    def _begin_run(self, completion: Completion) -> _Run:
+        run = _Run([], [])
+        self._when_durable(completion, self._arrive_and_settle, run, None)
+        self._run = run
+        return run
+
+    def _arrive_and_settle(self, run: _Run, _: None) -> None:
+        """What arrives has no acknowledgement on its way, nor is what is settled routed again: their order is free."""
+        self._state.settled_each(run.settled)
+        self._state.arrive_each(run.arrived)
 
     # ---- transactions and ids --------------------------------------------------------------------------------------
 

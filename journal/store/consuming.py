@@ -31,9 +31,6 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, REFERENCE, Acknowledgement, Refere
 
 Reason: TypeAlias = Acknowledgement.Reason.ValueType
 
-_PLAIN = -1
-"""Locks a reference while the journal is asked to take its acknowledgement."""
-
 
 class Consuming(Holding):
     """Operations on references."""
@@ -59,29 +56,30 @@ class Consuming(Holding):
     ) -> Pending:  # fmt: skip
         """Outside of transactions; with the operations that go into the same group before it."""
         queue_id = queue.record_id
-        durable, references, chunks = state.remainder(message_id)
-        operations: list[PlainOperation] = [] if before is None else before
-        if durable:
-            if queue.config.durable:
+        row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
+        completion = None
+        if durable and references == 1 and queue.config.durable and not (chunks or before):
+            settled = encode_acknowledgement(reason, holder)
+            completion = self._journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
+        else:
+            operations: list[PlainOperation] = before or []
+            if durable and queue.config.durable:
                 settled = encode_acknowledgement(reason, holder)
                 operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue_id))
-            if references == 1:
+            if durable and references == 1:
                 operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
-        state.lock(message_id, queue_id, _PLAIN, holder)
-        pending = Pending(message_id)
-        if operations:
-            try:
-                pending.completion = self._journal.append_all(operations)
-            except JournalError:
-                state.unlock(message_id, queue_id)
-                raise
-        if state.acknowledge(message_id, queue_id, holder, tx=_PLAIN):
-            self._drop_bodies(message_id, chunks)
-        if operations:
-            self._when_durable(pending.completion, self._settled, message_id, queue_id)
-        else:
+            if operations:
+                completion = self._journal.append_all(operations)
+        if state.acknowledge_row(queue, row):
+            if durable and not chunks:
+                self._cache.drop(message_id)
+            else:
+                self._drop_bodies(message_id, chunks)
+        if completion is None:
             state.settled(message_id, queue_id)
-        return pending
+            return Pending(message_id)
+        self._settles(completion, message_id, queue_id)
+        return Pending(message_id, completion)
 
     def _acknowledge_in(
         self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, tx: int,

@@ -17,6 +17,10 @@ class Holds:
         """Rows held over, by holder; all others that it holds are in `_rows`."""
         self._rows: dict[str, dict[int, None]] = {}
 
+    def __bool__(self) -> bool:
+        """Whether anybody holds anything."""
+        return bool(self._holder)
+
     def add(self, row: int, holder: str) -> None:
         self._holder[row] = holder
         rows = self._rows.get(holder)

@@ -10,7 +10,7 @@ from journal.store.paging import paged_facts
 from journal.store.queue_directory import QueueDirectory
 from journal.store.queue_entry import MessageEntry, QueueEntry
 from journal.store.queue_tables import QueueTables
-from journal.store.references import ARRIVING, READY, SETTLING, STATE
+from journal.store.references import ARRIVING, PRIORITY, READY, SETTLING, STATE
 
 
 class QueueMessages(QueueDirectory):
@@ -158,6 +158,33 @@ class QueueMessages(QueueDirectory):
         if tx:
             tables.tx[row] = tx
 
+    def store_and_route(
+        self,
+        message_id: int,
+        address_id: int,
+        entry: QueueEntry,
+        priority: int,
+        size: int,
+        expires: int,
+        timestamp: int,
+        due: int,
+    ) -> None:
+        """`store` of a durable message that is not large, and `route` of it to one queue. Raises as `store`."""
+        if self._is_stored(message_id):
+            raise StoreError(f"message {message_id} is stored already")
+        tables, table = self._tables, self._references
+        message_row, row = table.add_one_routed(
+            message_id, address_id, priority, size, expires, timestamp, entry.record_id, ARRIVING
+        )
+        if expires:
+            tables.expiry.add(message_row, expires)
+        if due:
+            table.due[message_row] = due
+            tables.due[row] = due
+        entry.counts[ARRIVING] += 1
+        entry.bytes += size
+        entry.away.add(row)
+
     def store_routed(
         self,
         message_ids: Sequence[int],
@@ -228,6 +255,36 @@ class QueueMessages(QueueDirectory):
             tables.page_out(entry, line, row)
         else:
             line.append(row, high << 64)
+
+    def arrive_each(self, arrivals: Sequence[tuple[int, int]]) -> None:
+        """`arrive` of each (message, queue), in this order. Hot path: what most are is done at once."""
+        tables, table, queues = self._tables, self._references, self._queues
+        row_of, first, queue_of, flags = table.row_of, table.first, table.queue, table.flags
+        high, low, marks = table.high, table.low, table.marks
+        for message_id, queue_id in arrivals:
+            entry = queues.get(queue_id)
+            message_row = row_of.get(message_id, -1)
+            row = first[message_row] if message_row >= 0 else -1
+            if (
+                entry is None
+                or row < 0
+                or queue_of[row] != queue_id
+                or flags[row] != ARRIVING
+                or tables.tx
+                or tables.due
+                or (tables.index is not None and tables.may_fill(entry, 1))
+            ):
+                self.arrive(message_id, queue_id)
+                continue
+            place = tables.next_high
+            tables.next_high = place + 1
+            high[row] = place
+            low[row] = 0
+            counts = entry.counts
+            counts[ARRIVING] -= 1
+            counts[READY] += 1
+            entry.away.discard(row)
+            entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 
     def withdraw(self, message_id: int, queue_id: int) -> bool:
         """A route rolled back. True: the message has no reference left (it stays known until `forget`).

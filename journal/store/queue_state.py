@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from journal.errors import MessageHeldError, QueueInDoubtError
 from journal.store.browsing import explain, in_order, of_row
-from journal.store.model import Delivery, ReferenceInfo
+from journal.store.model import PRIORITY_MAX, Delivery, ReferenceInfo
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
 from journal.store.queue_following import QueueFollowing
 from journal.store.queue_tables import QueueTables
@@ -26,6 +26,7 @@ from journal.store.references import (
     HELD,
     LOCKED,
     READY,
+    READY_QUEUED,
     SCHEDULED,
     SETTLING,
     STATE,
@@ -75,18 +76,46 @@ class QueueState(QueueFollowing):
         holds it, or a transaction locks it; without `holder`, if anybody holds it).
         """
         entry, row = self._present(message_id, queue_id)
-        tables, table = self._tables, self._references
-        if table.flags[row] & STATE == LOCKED:
+        tables = self._tables
+        if self._references.flags[row] & STATE == LOCKED:
             if not tx or tables.tx[row] != tx:
                 raise self._locked(message_id, row)
         else:
             self._check_holder(message_id, row, holder)
+        return self.acknowledge_row(entry, row)
+
+    def to_acknowledge(
+        self, message_id: int, queue_id: int, holder: str = ""
+    ) -> tuple[int, bool, int, tuple[int, ...]]:
+        """What `acknowledge` would settle, without a `tx`: its row, for `acknowledge_row`; and of its message whether
+        it is durable, its references that are not settling, its chunks. Raises as `acknowledge`."""
+        table = self._references
+        message_row = table.row_of.get(message_id, -1)
+        row = table.first[message_row] if message_row >= 0 else -1
+        if row < 0 or table.queue[row] != queue_id or table.flags[row] != READY_QUEUED:
+            _, row = self._present(message_id, queue_id)
+            if table.flags[row] & STATE == LOCKED:
+                raise self._locked(message_id, row)
+            self._check_holder(message_id, row, holder)
+            message_row = table.message[row]
+        chunks = table.chunks.get(message_row, ()) if table.chunks else ()
+        return row, table.is_durable(message_row), table.live[message_row], chunks
+
+    def acknowledge_row(self, entry: QueueEntry, row: int) -> bool:
+        """`acknowledge` of what `to_acknowledge` gave, if nothing has happened since."""
+        tables, table = self._tables, self._references
         message_row = table.message[row]
-        tables.leave(entry, row, SETTLING)
-        tables.clear(row)
+        if table.flags[row] == READY_QUEUED:
+            entry.line(PRIORITY_MAX - table.priority(message_row)).leave(row, SETTLING)
+            entry.away.add(row)
+            entry.counts[READY] -= 1
+            entry.counts[SETTLING] += 1
+        else:
+            tables.leave(entry, row, SETTLING)
+            tables.clear(row)
         entry.bytes -= table.size[message_row]
-        table.live[message_row] -= 1
-        if table.live[message_row]:
+        left = table.live[message_row] = table.live[message_row] - 1
+        if left:
             return False
         table.delete(message_row)
         return True
@@ -105,6 +134,18 @@ class QueueState(QueueFollowing):
         if row < 0 or table.flags[row] & STATE != SETTLING:
             raise self._missing(message_id, queue_id)
         self._tables.drop_reference(entry, row)
+
+    def settled_each(self, settled: Sequence[tuple[int, int]]) -> None:
+        """`settled` of each (message, queue). Hot path: most messages go with their only reference, in one step."""
+        queues, drop_settled = self._queues, self._references.drop_settled
+        for message_id, queue_id in settled:
+            entry = queues.get(queue_id)
+            row = -1 if entry is None else drop_settled(message_id, queue_id)
+            if entry is None or row < 0:
+                self.settled(message_id, queue_id)
+                continue
+            entry.counts[SETTLING] -= 1
+            entry.away.discard(row)
 
     def lock(self, message_id: int, queue_id: int, tx: int, holder: str = "") -> None:
         """A transaction's acknowledge is accepted. Raises as `acknowledge`."""

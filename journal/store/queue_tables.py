@@ -70,7 +70,8 @@ class QueueTables(PagedTables):
             self.due.pop(row, None)
         if self.tx:
             self.tx.pop(row, None)
-        self.holds.remove(row)
+        if self.holds:
+            self.holds.remove(row)
 
     def drop_reference(self, entry: QueueEntry, row: int) -> None:
         """Forget a reference that is not READY, and its message with the last one in memory."""

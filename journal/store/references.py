@@ -23,7 +23,7 @@ QUEUED = 8
 READY_QUEUED = READY | QUEUED
 
 _NONE, _MANY = -1, -2
-_DURABLE, _DELETED, _PRIORITY = 128, 64, 15
+_DURABLE, _DELETED, PRIORITY = 128, 64, 15
 
 
 class Paged(NamedTuple):
@@ -165,7 +165,7 @@ class References:
         self._free_messages.append(row)
 
     def priority(self, row: int) -> int:
-        return self.marks[row] & _PRIORITY
+        return self.marks[row] & PRIORITY
 
     def is_durable(self, row: int) -> bool:
         return bool(self.marks[row] & _DURABLE)
@@ -208,6 +208,56 @@ class References:
             self._many[message_row] = {self.queue[first]: first, queue_id: row}
             self.first[message_row] = _MANY
         return row
+
+    def add_one_routed(
+        self,
+        message_id: int,
+        address_id: int,
+        priority: int,
+        size: int,
+        expires: int,
+        timestamp: int,
+        queue_id: int,
+        state: int,
+    ) -> tuple[int, int]:
+        """Add a durable message with a reference in one queue; both rows. Hot path: in one step it takes two thirds of
+        what `add_message` and `add_reference` take."""
+        if self._free_references:
+            row = self._free_references.pop()
+            self.queue[row] = queue_id
+            self.flags[row] = state
+            self.deliveries[row] = 0
+        else:
+            row = len(self.flags)
+            self.message.append(0)
+            self.queue.append(queue_id)
+            self.high.append(0)
+            self.low.append(0)
+            self.flags.append(state)
+            self.deliveries.append(0)
+        if self._free_messages:
+            message_row = self._free_messages.pop()
+            self.id[message_row] = message_id
+            self.address[message_row] = address_id
+            self.marks[message_row] = priority | _DURABLE
+            self.size[message_row] = size
+            self.expires[message_row] = expires
+            self.timestamp[message_row] = timestamp
+            self.first[message_row] = row
+            self.live[message_row] = 1
+        else:
+            message_row = len(self.id)
+            self.id.append(message_id)
+            self.address.append(address_id)
+            self.marks.append(priority | _DURABLE)
+            self.size.append(size)
+            self.expires.append(expires)
+            self.timestamp.append(timestamp)
+            self.first.append(row)
+            self.live.append(1)
+        self.message[row] = message_row
+        self.row_of[message_id] = message_row
+        return message_row, row
 
     def add_routed(
         self,
@@ -265,6 +315,33 @@ class References:
         else:
             self.flags[row] = FREE
             self._free_references.append(row)
+
+    def drop_settled(self, message_id: int, queue_id: int) -> int:
+        """Forget a deleted message with its only reference, which is SETTLING: that one's row; -1 if it is not one with
+        nothing else about it, which changes nothing. Hot path: `drop_reference` and `drop_message` in one step."""
+        message_row = self.row_of.get(message_id, -1)
+        row = self.first[message_row] if message_row >= 0 else _NONE
+        if (
+            row < 0
+            or self.queue[row] != queue_id
+            or self.flags[row] & STATE != SETTLING
+            or not self.marks[message_row] & _DELETED
+            or self.expires[message_row]
+            or message_row in self.chunks
+            or message_row in self.due
+            or message_row in self.paged
+        ):
+            return _NONE
+        if self.flags[row] & QUEUED:
+            self.flags[row] = FREE | QUEUED
+        else:
+            self.flags[row] = FREE
+            self._free_references.append(row)
+        self.first[message_row] = _NONE
+        del self.row_of[message_id]
+        self.id[message_row] = 0
+        self._free_messages.append(message_row)
+        return row
 
     def unqueue(self, row: int) -> None:
         """A line let go of a row."""

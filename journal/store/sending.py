@@ -68,34 +68,27 @@ class Adding:
 class Sending(Settling):
     """Operations that add messages and references."""
 
-    def _send_to_one(self, message: Message, data: bytes, name: str, wanted_id: int) -> Pending:
-        """What `_send` does for most: a durable message without a duplicate id, to one queue, in no transaction."""
-        state = self._enter()
-        address, queue = state.address(message.address), state.queue(name)
+    def _send_to_one(self, message: Message, data: bytes, queue: QueueEntry) -> Pending:
+        """What `_send` does for most: a durable message without a duplicate id, to one durable queue, in no
+        transaction."""
+        state = self._state
+        address = state.address(message.address)
         if queue.config.address != message.address:
             require_routable(message.address, [queue])
         queue_id = queue.record_id
-        message_id = self._new_id(address, wanted_id) if wanted_id else self._journal.new_id(queue_id & SHARD_MASK)
-        durable = queue.config.durable
-        operations: list[PlainOperation] = [(ADD, message_id, MESSAGE, data, False, 0)]
-        if durable:
-            operations.append((UPDATE, message_id, ROUTE, b"", False, queue_id))
-        completion = self._journal.append_all(operations)
+        message_id, completion = self._journal.add_with_update(queue_id & SHARD_MASK, MESSAGE, data, ROUTE, queue_id)
         self._cache.put(completion, message_id, data)
-        state.store(
+        state.store_and_route(
             message_id,
             address.record_id,
-            priority=message.priority,
-            size=len(data),
-            expires=message.expires,
-            timestamp=message.timestamp,
-            due=message.due,
+            queue,
+            message.priority,
+            len(data),
+            message.expires,
+            message.timestamp,
+            message.due,
         )
-        state.route(message_id, queue_id, due=message.due)
-        if durable:
-            self._when_durable(completion, self._arrive, message_id, queue_id)
-        else:
-            state.arrive(message_id, queue_id)
+        self._arrives(completion, message_id, queue_id)
         return Pending(message_id, completion)
 
     def _send(self, out: Outgoing, queues: Iterable[str], tx: int, wanted_id: int) -> Pending:
@@ -134,7 +127,7 @@ class Sending(Settling):
             queue_id = queue.record_id
             state.route(message_id, queue_id, due=message.due)
             if completion is not None and adding.operations and queue.config.durable:
-                self._when_durable(completion, self._arrive, message_id, queue_id)
+                self._arrives(completion, message_id, queue_id)
             else:
                 state.arrive(message_id, queue_id)
         if not targets:
@@ -250,7 +243,7 @@ class Sending(Settling):
                 return pending
             self._unrouted.pop(message_id, None)
             if durable:
-                self._when_durable(pending.completion, self._arrive, message_id, queue_id)
+                self._arrives(pending.completion, message_id, queue_id)
             else:
                 state.arrive(message_id, queue_id)
             return pending

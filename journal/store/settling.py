@@ -123,7 +123,7 @@ class Settling(StoreBase):
                 self._drop_bodies(message_id, chunks)
                 durable = durable or message_durable
             if durable:
-                self._when_durable(completion, state.settled, message_id, queue_id)
+                self._settles(completion, message_id, queue_id)
             else:
                 state.settled(message_id, queue_id)
 
@@ -178,7 +178,7 @@ class Settling(StoreBase):
         for message_id, queue_id, durable in txn.routed:
             self._unrouted.pop(message_id, None)
             if durable:
-                self._when_durable(completion, state.arrive, message_id, queue_id)
+                self._arrives(completion, message_id, queue_id)
             else:
                 state.arrive(message_id, queue_id)
 

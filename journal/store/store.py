@@ -67,7 +67,6 @@ class MessageStore(Declaring, TakingIn, Moving):
                 raise StateError("the store was started")
             self._started = True
             state = self._state = loaded.state
-            self._arrive, self._settled = state.arrive, state.settled
             addresses = state.addresses()
             self._transactions.update(restore_transactions(loaded, self._settings.transaction_bodies_bytes_max))
             self._windows.update(restore_windows(loaded, addresses, self._transactions))

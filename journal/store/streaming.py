@@ -65,9 +65,11 @@ class Streaming(Sending):
             return self._send_large(message, queues, tx, id, checked)
         data = encode_message(message)
         with self._lock:
-            if tx or message.duplicate_id or not message.durable or len(queues) != 1:
-                return self._send(Outgoing(message, data, checked=checked), queues, tx, id)
-            return self._send_to_one(message, data, queues[0], id)
+            if not (tx or id or message.duplicate_id) and message.durable and len(queues) == 1:
+                queue = self._enter().queue(queues[0])
+                if queue.config.durable:
+                    return self._send_to_one(message, data, queue)
+            return self._send(Outgoing(message, data, checked=checked), queues, tx, id)
 
     def _send_large(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool) -> Pending:
         if len(message.body) > self._settings.message_bytes_max:

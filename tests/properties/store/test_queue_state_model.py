@@ -150,6 +150,32 @@ class QueueStateMachine(RuleBasedStateMachine):
             for message in messages:
                 self.model.arrive(message.references[queue])
 
+    @rule(
+        n=st.integers(0, 2),
+        priority=st.sampled_from([4, 4, 0]),
+        expires=st.sampled_from([0, 0, 5]),
+        due=st.sampled_from([0, 0, 3]),
+        arrives=st.booleans(),
+    )
+    def send_to_one(self, n: int, priority: int, expires: int, due: int, arrives: bool) -> None:
+        """A message that is stored and routed to its queue in one step."""
+        queue = QUEUES[n]
+        if queue not in self.model.queues:
+            return
+        self.next_id += 1
+        expires, due = expires and self.now + expires, due and self.now + due
+        message = ModelMessage(self.next_id << 10, priority, 5000 + self.next_id, expires, self.next_id * 7)
+        entry = self.state.queue_of(queue)
+        arguments = message.id, ADDRESS, entry, priority, message.size, expires, message.timestamp, due
+        self.state.store_and_route(*arguments)
+        self.model.messages[message.id] = message
+        each = message.references[queue] = ModelReference(message, queue, due=due, tx=0)
+        with pytest.raises(StoreError):
+            self.state.store_and_route(*arguments)
+        if arrives:
+            self.state.arrive_each([(message.id, queue)])
+            self.model.arrive(each)
+
     @rule(n=ANY, to=st.integers(0, 2), due=st.sampled_from([0, 0, 5]), tx=st.sampled_from([0, TX]))
     def route_one_more(self, n: int, to: int, due: int, tx: int) -> None:
         if self.model.messages:
@@ -173,6 +199,14 @@ class QueueStateMachine(RuleBasedStateMachine):
             self.state.arrive(each.message.id, each.queue)
             self.model.arrive(each)
 
+    @rule(n=ANY, count=st.integers(1, 8))
+    def arrive_each(self, n: int, count: int) -> None:
+        found = self.model.references(ARRIVING)
+        found = (found[n % len(found) :] if found else [])[:count]
+        self.state.arrive_each([(each.message.id, each.queue) for each in found])
+        for each in found:
+            self.model.arrive(each)
+
     @rule(n=ANY)
     def withdraw(self, n: int) -> None:
         if each := self.pick(n, ARRIVING):
@@ -181,6 +215,25 @@ class QueueStateMachine(RuleBasedStateMachine):
             assert none_left == (not each.message.living)
 
     # ---- going -----------------------------------------------------------------------------------------------------
+
+    @rule(n=ANY, holder=HOLDERS)
+    def acknowledge_in_two_steps(self, n: int, holder: str) -> None:
+        each = self.pick(n, *WAITING, HELD, LOCKED, SETTLING, ARRIVING)
+        if each is None:
+            return
+        message, queue = each.message.id, each.queue
+        if each.state in (SETTLING, ARRIVING):
+            with pytest.raises(MessageMissingError):
+                self.state.to_acknowledge(message, queue, holder)
+        elif each.state is LOCKED or (each.holder and each.holder != holder):
+            with pytest.raises(MessageHeldError):
+                self.state.to_acknowledge(message, queue, holder)
+        else:
+            row, durable, references, chunks = self.state.to_acknowledge(message, queue, holder)
+            assert (durable, references, chunks) == (True, each.message.living, ())
+            last = self.model.acknowledge(each)
+            assert self.state.acknowledge_row(self.state.queue_of(queue), row) == last
+            self.parked.discard((message, queue))
 
     @rule(n=ANY, holder=HOLDERS)
     def acknowledge(self, n: int, holder: str) -> None:
@@ -206,6 +259,14 @@ class QueueStateMachine(RuleBasedStateMachine):
     def settled(self, n: int) -> None:
         if each := self.pick(n, SETTLING):
             self.state.settled(each.message.id, each.queue)
+            self.model.drop(each)
+
+    @rule(n=ANY, count=st.integers(1, 8))
+    def settled_each(self, n: int, count: int) -> None:
+        found = self.model.references(SETTLING)
+        found = (found[n % len(found) :] if found else [])[:count]
+        self.state.settled_each([(each.message.id, each.queue) for each in found])
+        for each in found:
             self.model.drop(each)
 
     @rule(n=ANY, holder=HOLDERS)
