@@ -155,7 +155,13 @@ class Acceptance:
             or not (0 < record_id <= ID_MAX and 0 <= kind <= KIND_MAX)
         ):
             self.check_operation(record_id, kind, data, 0)
-        self._add(record_id)
+        if self._open:
+            self._add(record_id)
+            return
+        try:
+            self._live.add_checked(record_id)
+        except KeyError:
+            raise _exists(record_id) from None
 
     def _add(self, record_id: int) -> None:
         if self._open and record_id not in self._live:
@@ -163,7 +169,7 @@ class Acceptance:
         try:
             self._live.add_checked(record_id)
         except KeyError:
-            raise RecordExistsError(f"record {record_id} exists") from None
+            raise _exists(record_id) from None
 
     def update(self, record_id: int, kind: int, subject: int, data: bytes = b"", replaceable: bool = False) -> None:
         self.check_operation(record_id, kind, data, subject, replaceable)
@@ -471,6 +477,10 @@ class Acceptance:
         else:
             self._buffered_bytes -= opened.bytes
         return opened
+
+
+def _exists(record_id: int) -> RecordExistsError:
+    return RecordExistsError(f"record {record_id} exists")
 
 
 def record_append(

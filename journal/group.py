@@ -16,11 +16,14 @@ from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.operations import (
+    ADD_STARTS,
+    DATA_LENGTHS,
+    KIND_FIELDS,
     SHORT_DATA_BYTES,
     delete_head,
     message_element,
     operation_parts,
-    plain_head,
+    pack_add,
     update_head,
     update_heads,
 )
@@ -133,10 +136,13 @@ class Group:
             self.put(shard, ADD, record_id, kind, data)
             return
         size = length + OPERATION_OVERHEAD_BYTES
-        if size > self._room[shard]:
+        left = self._room[shard] - size
+        if left < 0:
             self._begin_frame(shard)
-        self._room[shard] -= size
-        self._add[shard]((plain_head(ADD, record_id, kind, length), data))
+            left = self._room[shard] - size
+        self._room[shard] = left
+        head = pack_add(ADD_STARTS[length], record_id, KIND_FIELDS[kind], DATA_LENGTHS[length])
+        self._add[shard]((head, data))
         self.operations += 1
         self.bytes += size
 
@@ -151,7 +157,7 @@ class Group:
             self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
             return
         self._room[shard] -= size
-        head = plain_head(ADD, record_id, kind, length)
+        head = pack_add(ADD_STARTS[length], record_id, KIND_FIELDS[kind], DATA_LENGTHS[length])
         self._add[shard]((head, data, update_head(record_id, update_kind, subject), b""))
         self.operations += 2
         self.bytes += size
@@ -173,14 +179,15 @@ class Group:
         """For each of these records `put` of an add, and of an update without data. Hot path."""
         operations = self.operations + 2 * len(ids)
         size_all = self.bytes + sum(map(len, data)) + 2 * len(ids) * OPERATION_OVERHEAD_BYTES
-        update_head = update_heads(update_kind, subject)
+        kind_field, update_head = KIND_FIELDS[kind], update_heads(update_kind, subject)
         room, add = self._room[shard], self._add[shard]
         for record_id, each in zip(ids, data, strict=True):
             length = len(each)
             size = length + 2 * OPERATION_OVERHEAD_BYTES
             if size <= room and length < SHORT_DATA_BYTES:
                 room -= size
-                add((plain_head(ADD, record_id, kind, length), each, update_head(record_id), b""))
+                head = pack_add(ADD_STARTS[length], record_id, kind_field, DATA_LENGTHS[length])
+                add((head, each, update_head(record_id), b""))
                 continue
             self._room[shard] = room
             self.put(shard, ADD, record_id, kind, each)

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable
 
 from journal.limits import KIND_MAX
-from journal.v1.journal_pb2 import DELETE, UPDATE, Operation, OperationType
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Operation, OperationType
 
 _FIELD = 0x62
 _ID, _KIND, _DATA, _REPLACEABLE, _SUBJECT = 0x11, 0x18, 0x22, 0x28, 0x31
@@ -52,6 +52,16 @@ _VARINTS = tuple(two_byte_varint(number) for number in range(_TWO_BYTES_END))
 SHORT_DATA_BYTES = _TWO_BYTES_END - _SUBJECT_BYTES
 """Of so many and more the length takes a third byte."""
 _KINDS = _VARINTS[: KIND_MAX + 1]
+
+pack_add = struct.Struct("<6sq4sH").pack
+"""Of `ADD_STARTS` by size, an id, `KIND_FIELDS` by kind and `DATA_LENGTHS` by size: what stands before the data, fewer
+than `SHORT_DATA_BYTES`, in an add."""
+ADD_STARTS = tuple(
+    struct.pack("<BHBBB", _FIELD, _VARINTS[size + _PLAIN_BYTES], 8, ADD, _ID) for size in range(SHORT_DATA_BYTES)
+)
+KIND_FIELDS = tuple(struct.pack("<BHB", _KIND, kind, _DATA) for kind in _KINDS)
+DATA_LENGTHS = _VARINTS
+
 _UPDATE_HEAD = struct.pack("<BHBBB", _FIELD, _VARINTS[_SUBJECT_BYTES], 8, UPDATE, _ID)
 _PLAIN_SUBJECT = bytes((_REPLACEABLE, 0, _SUBJECT))
 _NO_DATA = struct.pack("<BH", _DATA, _VARINTS[0])
@@ -74,19 +84,14 @@ def operation_parts(
     if type_ == DELETE:
         return delete_head(record_id), b""
     if not (replaceable or subject):
-        return plain_head(type_, record_id, kind, size), data
+        length = _VARINTS[size + _PLAIN_BYTES]
+        return _plain(_FIELD, length, 8, type_, _ID, record_id, _KIND, _KINDS[kind], _DATA, _VARINTS[size]), data
     length = _VARINTS[size + _SUBJECT_BYTES]
     head = _with_subject(
         _FIELD, length, 8, type_, _ID, record_id, _KIND, _KINDS[kind],
         _REPLACEABLE, replaceable, _SUBJECT, subject, _DATA, _VARINTS[size],
     )  # fmt: skip
     return head, data
-
-
-def plain_head(type_: OperationType.ValueType, record_id: int, kind: int, size: int) -> bytes:
-    """What stands before data of `size` bytes, fewer than `SHORT_DATA_BYTES`, in an add or a plain update."""
-    length = _VARINTS[size + _PLAIN_BYTES]
-    return _plain(_FIELD, length, 8, type_, _ID, record_id, _KIND, _KINDS[kind], _DATA, _VARINTS[size])
 
 
 def delete_head(record_id: int) -> bytes:
