@@ -174,8 +174,11 @@ class EmbeddedKafka:
         self._reap()
 
     def pause(self, broker: int) -> None:
-        """SIGSTOP: the broker keeps its connections and says nothing."""
-        self._require_process(broker).send(signal.SIGSTOP)
+        """SIGSTOP: the broker keeps its connections and says nothing. Gives when all of it stands still."""
+        process = self._require_process(broker)
+        process.send(signal.SIGSTOP)
+        if not wait_until(process.is_stopped, KILL_TIMEOUT_S):
+            raise EmbeddedKafkaError(f"broker {broker} (pid {process.pid}) does not stop: look at the machine")
 
     def resume(self, broker: int) -> None:
         """SIGCONT, after `pause`."""

@@ -26,6 +26,15 @@ class ProcessId:
     def is_alive(self) -> bool:
         return start_time(self.pid) == self.started
 
+    def is_stopped(self) -> bool:
+        """Whether it does nothing any more, after SIGSTOP.
+
+        The thread that takes the signal stops the others when it runs next; on a busy machine these go on until then.
+        """
+        if _BOOT_ID.exists():
+            return all(state in "Tt" for state in _thread_states(self.pid))
+        return _ps("stat=", self.pid).startswith("T")
+
     def send(self, number: signal.Signals) -> bool:
         """Sends the signal if this very process is alive; says whether it was."""
         if not self.is_alive():
@@ -41,19 +50,35 @@ def start_time(pid: int) -> str | None:
     """When the process began, as text to compare with; None when it is gone or only waits to be reaped."""
     if _BOOT_ID.exists():
         return _start_time_linux(pid)
-    answer = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, timeout=PS_TIMEOUT_S, check=False
-    )
-    state, _, started = answer.stdout.strip().partition(" ")
+    state, _, started = _ps("stat=,lstart=", pid).partition(" ")
     return started.strip() if state and not state.startswith("Z") else None
 
 
-def _start_time_linux(pid: int) -> str | None:
+def _ps(columns: str, pid: int) -> str:
+    answer = subprocess.run(
+        ["ps", "-o", columns, "-p", str(pid)], capture_output=True, text=True, timeout=PS_TIMEOUT_S, check=False
+    )
+    return answer.stdout.strip()
+
+
+def _stat_linux(path: Path) -> list[str]:
+    """The fields behind the name; none of what is gone."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        stat = path.read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
+        return []
+    return stat[stat.rindex(")") + 2 :].split()  # the name before it may hold anything
+
+
+def _thread_states(pid: int) -> list[str]:
+    stats = [_stat_linux(stat) for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [fields[0] for fields in stats if fields]
+
+
+def _start_time_linux(pid: int) -> str | None:
+    fields = _stat_linux(Path(f"/proc/{pid}/stat"))
+    if not fields:
         return None
-    fields = stat[stat.rindex(")") + 2 :].split()  # the name before it may hold anything
     threads = int(fields[17])
     if fields[0] in "ZX" and threads <= 1:  # while others of its threads end, its ports and files are not free yet
         return None

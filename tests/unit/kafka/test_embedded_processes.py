@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -86,6 +87,39 @@ def test_a_paused_process_is_ended_too(sleeper: subprocess.Popen[bytes]) -> None
     process.send(signal.SIGSTOP)
     end_processes([process], timeout_s=10)
     assert sleeper.wait(10) == -signal.SIGTERM
+
+
+COUNTING = """
+import sys, threading, time
+def count():
+    while True:
+        sys.stdout.write("x")
+        sys.stdout.flush()
+        time.sleep(0.001)
+for _ in range(8):
+    threading.Thread(target=count).start()
+"""
+
+
+def test_a_process_is_stopped_when_none_of_its_threads_does_anything() -> None:
+    with subprocess.Popen([sys.executable, "-c", COUNTING], stdout=subprocess.PIPE) as counting:
+        assert counting.stdout is not None
+        counting.stdout.read(8)
+        os.set_blocking(counting.stdout.fileno(), False)
+        process = ProcessId(counting.pid, start_time(counting.pid) or "")
+        try:
+            for _ in range(5):
+                assert not process.is_stopped()
+                process.send(signal.SIGSTOP)
+                assert wait_until(process.is_stopped, 10)
+                while counting.stdout.read(65_536):
+                    pass
+                time.sleep(0.02)
+                assert not counting.stdout.read()
+                process.send(signal.SIGCONT)
+                assert wait_until(lambda: bool(counting.stdout and counting.stdout.read()), 10)
+        finally:
+            counting.kill()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "started": "y"}', "17"])
