@@ -40,7 +40,8 @@ class WindowMachine(RuleBasedStateMachine):
         self.order: list[bytes] = []
         """Ids in the order in which they entered."""
         self.overtaken = False
-        """Whether an id ever entered while another transaction had a slot reserved."""
+        """Whether an id ever entered, or was reserved, while another transaction had a slot reserved: such a slot may
+        turn out to be nobody's, and an id was forgotten for want of it."""
 
     def new_id(self) -> bytes:
         self.number += 1
@@ -68,6 +69,7 @@ class WindowMachine(RuleBasedStateMachine):
             slot = self.window.next_slot(tx)
         except FullError:
             return
+        self.overtaken |= bool(self.open.keys() - {tx})
         self.open.setdefault(tx, []).append(self.window.reserve(self.new_id(), slot, tx))
 
     @rule(tx=TRANSACTIONS)
