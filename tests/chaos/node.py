@@ -30,6 +30,7 @@ from tests.chaos.crash_places import crash_in_activations
 from tests.chaos.crash_points import CrashPoints
 from tests.chaos.history import digest
 from tests.chaos.loading import NotingLoader
+from tests.support.history_files import open_history
 from tests.support.node_workload import Workload
 from tests.support.script_model import Line
 
@@ -42,11 +43,11 @@ class Notes:
     """Lines appended to the history, each in one write, from any thread."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = open_history(path)
         self._role = ""
 
     def write(self, **line: Any) -> None:
-        os.write(self._descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def role(self, role: str, epoch: int = 0) -> None:
         """What the node is now, if it was something else."""

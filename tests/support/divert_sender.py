@@ -20,6 +20,7 @@ from journal.store.model import Message, QueueConfig
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
+from tests.support.history_files import open_history
 
 ADDRESSES = 4
 KEYS = 8
@@ -37,7 +38,7 @@ def address_of(number: int) -> str:
 class Sender:
     def __init__(self, store: MessageStore, history: Path) -> None:
         self._store = store
-        self._history = history.open("ab", buffering=0)
+        self._history = open_history(history)
         self._in_flight: deque[tuple[int, Pending | None]] = deque()
 
     def send(self, number: int) -> None:

@@ -29,6 +29,7 @@ from journal.journal import BlockingJournal
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.script import apply_operation, prepared_line, record_line
 from journal.v1.journal_pb2 import Mark, Operation
+from tests.support.history_files import open_history
 from tests.support.node_history import Activation, parse_history
 from tests.support.node_workload import Workload
 from tests.support.processes import command_env
@@ -169,10 +170,10 @@ class History:
     """Lines appended to a file, each in one write, from any thread."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        self._file = open_history(path)
 
     def write(self, **line: Any) -> None:
-        os.write(self._descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def told(self, number: int, error: JournalError | None) -> None:
         """What a completion said."""

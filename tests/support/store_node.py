@@ -20,6 +20,7 @@ from journal.store.pending import Pending
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
+from tests.support.history_files import open_history
 
 IN_FLIGHT_MAX = 50
 WINDOW = 10_000
@@ -29,7 +30,7 @@ class Notes:
     """The history: one write a line, which outlives a SIGKILL."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("ab", buffering=0)
+        self._file = open_history(path)
 
     def note(self, **what: Any) -> None:
         self._file.write(json.dumps(what).encode() + b"\n")
