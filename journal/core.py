@@ -203,12 +203,11 @@ class Core:
             group, size = self._group, len(data) + 2 * OPERATION_OVERHEAD_BYTES
             if group.operations + 2 > self._operations_max or group.bytes + size > self._bytes_max:
                 group = self._wait_for_room(2, size)
-            issued = self._issued + 1
-            record_id = make_id(issued, virtual_shard)
+            record_id = make_id(self._issued + 1, virtual_shard)
+            self._issued += 1  # whatever becomes of it: one that is refused would be refused again
             acceptance.add_with_update(record_id, kind, data, update_kind, subject)
             if not group.operations:
                 self._wake.notify()
-            self._issued = issued
             group.put_add_with_update(shard_of(record_id, self._shards), record_id, kind, data, update_kind, subject)
             return record_id, group.completion
 

@@ -76,8 +76,10 @@ class Side:
             return
         record_id = make_id(self.issued, shard)
         operations = [(ADD, record_id, KIND, data, False, 0), (UPDATE, record_id, UPDATE_KIND, b"", False, subject)]
-        self.call(lambda core: core.append_all(operations) and core.new_id(shard))
-        self.issued += self.gave[-1] == record_id
+        self.call(lambda core: core.append_all(operations) and record_id)
+        if self.gave[-1] is not QueueFullError:
+            self.core.new_id(shard)
+            self.issued += 1
 
     def delete(self, record_id: int, data: bytes) -> None:
         if self.paired:

@@ -9,7 +9,7 @@ import pytest
 
 from journal.acceptance import NewRecords, PlainOperation
 from journal.core import Core
-from journal.errors import InvalidOperationError, RecordMissingError
+from journal.errors import InvalidOperationError, RecordExistsError, RecordMissingError
 from journal.group import Group, Origin
 from journal.kafka.ports import Consumed
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Operation
@@ -154,11 +154,17 @@ WRONG_PAIRS: list[Any] = [
 
 @pytest.mark.parametrize("wrong", WRONG_PAIRS)
 def test_a_wrong_record_with_an_update_is_refused_and_changes_nothing(scene: Scene, wrong: Any) -> None:
-    first = scene.core.new_id(0)
     with pytest.raises((TypeError, InvalidOperationError)):
         wrong(scene.core)
-    assert scene.core.new_id(0) == first + 1024
     scene.require_unchanged()
+
+
+def test_an_id_that_somebody_else_has_taken_is_refused_once(scene: Scene) -> None:
+    taken = scene.core.new_id(0) + 1024
+    scene.core.add(taken, 1, b"")
+    with pytest.raises(RecordExistsError):
+        scene.core.add_with_update(0, 1, b"", 2, 0)
+    assert scene.core.add_with_update(0, 1, b"", 2, 0)[0] == taken + 1024
 
 
 WRONG_NEW_RECORDS: list[Any] = [
