@@ -32,6 +32,10 @@ from journal.v1.store_pb2 import ACKNOWLEDGE, REFERENCE, Acknowledgement, Refere
 Reason: TypeAlias = Acknowledgement.Reason.ValueType
 
 
+_NOBODY_KNOWS = -1
+"""Locks a reference whose acknowledgement an interrupt met: the journal may have it, so nobody is given the message."""
+
+
 class Consuming(Holding):
     """Operations on references."""
 
@@ -58,18 +62,24 @@ class Consuming(Holding):
         queue_id = queue.record_id
         row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
         completion = None
-        if durable and references == 1 and queue.config.durable and not (chunks or before):
-            settled = encode_acknowledgement(reason, holder)
-            completion = self._journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
-        else:
-            operations: list[PlainOperation] = before or []
-            if durable and queue.config.durable:
+        try:
+            if durable and references == 1 and queue.config.durable and not (chunks or before):
                 settled = encode_acknowledgement(reason, holder)
-                operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue_id))
-            if durable and references == 1:
-                operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
-            if operations:
-                completion = self._journal.append_all(operations)
+                completion = self._journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
+            else:
+                operations: list[PlainOperation] = before or []
+                if durable and queue.config.durable:
+                    settled = encode_acknowledgement(reason, holder)
+                    operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue_id))
+                if durable and references == 1:
+                    operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
+                if operations:
+                    completion = self._journal.append_all(operations)
+        except JournalError:
+            raise
+        except BaseException:
+            state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
+            raise
         if state.acknowledge_row(queue, row):
             if durable and not chunks:
                 self._cache.drop(message_id)

@@ -59,7 +59,8 @@ class Origin(NamedTuple):
 class Message:
     """A message as its broker stores it. Times are milliseconds since 1970; 0 means never, or at once.
 
-    Not frozen: making one would take 1.2 microseconds instead of 0.3, as much as encoding it and routing it.
+    Not to be changed once a store has it. (Frozen, making one would take 1.2 microseconds instead of 0.3: as much as
+    encoding it and noting it.)
     """
 
     address: str

@@ -136,12 +136,13 @@ def message_size(data: bytes, body_bytes: int = 0) -> int:
 def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: int = 0) -> bytes:
     """A MESSAGE record's data. A large one's `body` is empty; it has chunks and the size of all of them.
 
-    Raises InvalidOperationError for what has no place in it (a priority over 9, an integer over 64 bits).
+    Raises InvalidOperationError for what has no place in it (a priority over 9, an integer over 64 bits), TypeError for
+    a time that is no integer.
     """
     priority, timestamp, expires, due = message.priority, message.timestamp, message.expires, message.due
     if not 0 <= priority <= PRIORITY_MAX:
         raise InvalidOperationError(f"priority {priority} is not one of 0 to {PRIORITY_MAX}")
-    if not (0 <= timestamp <= _INT64_MAX and 0 <= expires <= _INT64_MAX and 0 <= due <= _INT64_MAX):
+    if not 0 <= timestamp | expires | due <= _INT64_MAX:  # a TypeError for what is no integer, zero included
         raise InvalidOperationError(f"a time of {timestamp}, {expires}, {due} is not one in milliseconds since 1970")
     if message.origin or message.duplicate_id or chunks:
         return _encode_whole(message, chunks, body_bytes)

@@ -68,17 +68,15 @@ class Adding:
 class Sending(Settling):
     """Operations that add messages and references."""
 
-    def _send_to_one(self, message: Message, data: bytes, queue: QueueEntry) -> Pending:
+    def _send_to_one(self, message: Message, data: bytes, address: AddressEntry, queue: QueueEntry) -> Pending:
         """What `_send` does for most: a durable message without a duplicate id, to one durable queue, in no
         transaction."""
-        state = self._state
-        address = state.address(message.address)
         if queue.config.address != message.address:
             require_routable(message.address, [queue])
         queue_id = queue.record_id
         message_id, completion = self._journal.add_with_update(queue_id & SHARD_MASK, MESSAGE, data, ROUTE, queue_id)
         self._cache.put(completion, message_id, data)
-        state.store_and_route(
+        self._state.store_and_route(
             message_id,
             address.record_id,
             queue,

@@ -66,9 +66,10 @@ class Streaming(Sending):
         data = encode_message(message)
         with self._lock:
             if not (tx or id or message.duplicate_id) and message.durable and len(queues) == 1:
-                queue = self._enter().queue(queues[0])
+                state = self._enter()
+                address, queue = state.address(message.address), state.queue(queues[0])
                 if queue.config.durable:
-                    return self._send_to_one(message, data, queue)
+                    return self._send_to_one(message, data, address, queue)
             return self._send(Outgoing(message, data, checked=checked), queues, tx, id)
 
     def _send_large(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool) -> Pending:

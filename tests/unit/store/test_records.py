@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -93,6 +94,13 @@ def test_facts_are_the_messages(message: Message) -> None:
 def test_what_has_no_place_in_a_message_is_refused(message: Message) -> None:
     with pytest.raises(InvalidOperationError):
         records.encode_message(message)
+
+
+@pytest.mark.parametrize("name", ["timestamp", "expires", "due"])
+@pytest.mark.parametrize("value", [0.0, 1.5, "1"])
+def test_a_time_that_is_no_integer_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(TypeError):
+        records.encode_message(Message("a", **{name: value}))
 
 
 def test_a_queue_comes_back_as_it_was() -> None:

@@ -6,9 +6,11 @@ import asyncio
 from functools import partial
 from pathlib import Path
 from queue import Queue
+from typing import Any
 
 import pytest
 
+from journal.completion import Completion
 from journal.errors import (
     AddressMissingError,
     ClosedError,
@@ -117,6 +119,7 @@ def test_operations_can_be_awaited_and_called_back(store: MessageStore) -> None:
     ("message", "queues", "error"),
     [
         (Message("nowhere"), ["q"], AddressMissingError),
+        (Message("nowhere"), ["missing"], AddressMissingError),
         (Message("orders"), ["missing"], QueueMissingError),
         (Message("orders"), ["other"], StoreError),
         (Message("orders"), ["q", "q"], StoreError),
@@ -155,6 +158,34 @@ def test_acknowledging_what_one_may_not_changes_nothing(store: MessageStore) -> 
     store.flush().wait()
     with pytest.raises(MessageMissingError):
         store.acknowledge(free, "q")
+
+
+@pytest.mark.parametrize("taken_in", [False, True], ids=["before", "after"])
+def test_an_acknowledgement_that_was_interrupted_keeps_its_message_alone_from_everybody(
+    node: StoreNode, store: MessageStore, monkeypatch: pytest.MonkeyPatch, taken_in: bool
+) -> None:
+    """Ctrl-C, before or after the journal took it: nobody can tell."""
+    ready, held, other = send(store, b"ready"), send(store, b"held"), send(store, b"other")
+    store.acquire(held, "q", "me").wait()
+    with monkeypatch.context() as patched:
+
+        def interrupted(*arguments: Any) -> Completion:
+            if taken_in:
+                LocalJournal.delete_with_update(node.journal, *arguments)
+            raise KeyboardInterrupt
+
+        patched.setattr(node.journal, "delete_with_update", interrupted)
+        for message, holder in ((ready, ""), (held, "me")):
+            with pytest.raises(KeyboardInterrupt):
+                store.acknowledge(message, "q", holder)
+    for message in (ready, held):
+        with pytest.raises(MessageHeldError):
+            store.acknowledge(message, "q", "me" if message == held else "")
+    assert taken(store) == [b"other"]
+    store.release_holder("me").wait()
+    store = node.crash()
+    left = {info.message for info in infos(store)}
+    assert left == ({other} if taken_in else {ready, held, other})
 
 
 @pytest.mark.parametrize("transacted", [False, True], ids=["plain", "in-a-transaction"])
