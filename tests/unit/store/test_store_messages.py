@@ -183,6 +183,7 @@ def test_an_acknowledgement_that_was_interrupted_keeps_its_message_alone_from_ev
             store.acknowledge(message, "q", "me" if message == held else "")
     assert taken(store) == [b"other"]
     store.release_holder("me").wait()
+    store.flush().wait()
     store = node.crash()
     left = {info.message for info in infos(store)}
     assert left == ({other} if taken_in else {ready, held, other})
