@@ -173,13 +173,12 @@ class QueueMessages(QueueDirectory):
         if self._is_stored(message_id):
             raise StoreError(f"message {message_id} is stored already")
         tables, table = self._tables, self._references
-        message_row, row = table.add_one_routed(
-            message_id, address_id, priority, size, expires, timestamp, entry.record_id, ARRIVING
-        )
+        message_row = table.add_message(message_id, address_id, priority, size, expires, timestamp, True, (), due)
+        row = table.add_reference(message_row, entry.record_id, ARRIVING)
+        table.live[message_row] = 1
         if expires:
             tables.expiry.add(message_row, expires)
         if due:
-            table.due[message_row] = due
             tables.due[row] = due
         entry.counts[ARRIVING] += 1
         entry.bytes += size

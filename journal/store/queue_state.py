@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from journal.errors import MessageHeldError, QueueInDoubtError
 from journal.store.browsing import explain, in_order, of_row
-from journal.store.model import PRIORITY_MAX, Delivery, ReferenceInfo
+from journal.store.model import Delivery, ReferenceInfo
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
 from journal.store.queue_following import QueueFollowing
 from journal.store.queue_tables import QueueTables
@@ -105,14 +105,8 @@ class QueueState(QueueFollowing):
         """`acknowledge` of what `to_acknowledge` gave, if nothing has happened since."""
         tables, table = self._tables, self._references
         message_row = table.message[row]
-        if table.flags[row] == READY_QUEUED:
-            entry.line(PRIORITY_MAX - table.priority(message_row)).leave(row, SETTLING)
-            entry.away.add(row)
-            entry.counts[READY] -= 1
-            entry.counts[SETTLING] += 1
-        else:
-            tables.leave(entry, row, SETTLING)
-            tables.clear(row)
+        tables.leave(entry, row, SETTLING)
+        tables.clear(row)
         entry.bytes -= table.size[message_row]
         left = table.live[message_row] = table.live[message_row] - 1
         if left:
