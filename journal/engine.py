@@ -54,6 +54,10 @@ Happened = tuple[Operation, int, int, int]
 """An operation that took effect and its position (offset, index, ordinal). Staged ones happen when they commit."""
 
 
+Added = tuple[int, int, bytes, int]
+"""A record that was added: id, kind, data, and the WAL offset of the frame with which it took effect."""
+
+
 class Fold:
     """A shard's state since its last checkpoint. Not thread-safe: one owner."""
 
@@ -67,8 +71,8 @@ class Fold:
         tell_added: frozenset[int] = frozenset(),
         highest: int = ID_MAX,
     ) -> None:
-        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents; `tell_added`, of records
-        added that are of these kinds alone, for diverts.
+        """Start from `mark` and the rows it ends. `tell` collects what happened, for agents; `tell_added` are the kinds
+        of records of which what is added is collected, for diverts.
 
         `highest` is known to be the largest id of a record in the base, or a larger one: of ids above it none is read.
         """
@@ -86,8 +90,10 @@ class Fold:
         self.settled_bytes = 0
         """Of staged operations that outcomes have settled since the last checkpoint; bounded as when they were staged.
         """
-        self._told: list[Happened] | None = [] if tell or tell_added else None
-        self._told_added = frozenset() if tell else tell_added
+        self._told: list[Happened] | None = [] if tell else None
+        self._told_kinds = tell_added
+        self._told_added: list[Added] = []
+        """Values alone: an operation of each frame that is kept keeps all of the frame."""
 
     @property
     def at_group_boundary(self) -> bool:
@@ -154,7 +160,7 @@ class Fold:
         added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
         known, updated, spilled, updates = present.records, present.updated, present.spilled, self._updates
         lone, heads, lone_bytes_max = updates.lone, updates.heads, updates.row_bytes_max
-        highest, told_added, position = present.highest, self._told_added, position_in_frame(offset)
+        highest, told_kinds, position = present.highest, self._told_kinds, position_in_frame(offset)
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -171,6 +177,8 @@ class Fold:
                     continue
                 added[record_id] = op.SerializeToString() + position(index)
                 records += 1
+                if told_kinds and (record_kind := op.kind) in told_kinds:
+                    self._told_added.append((record_id, record_kind, op.data, offset))
             elif kind == UPDATE:
                 value = op.SerializeToString() + position(index)
                 fresh = is_added or (is_known and record_id not in updated)
@@ -199,7 +207,7 @@ class Fold:
             else:
                 continue
             applied += 1
-            if told is not None and (not told_added or (kind == ADD and op.kind in told_added)):
+            if told is not None:
                 told.append((op, offset, index, 0))
         self.mark.applied += applied
         self.mark.rejected += frame.count - applied
@@ -287,15 +295,23 @@ class Fold:
                 effects.append((op, offset, index, ordinal))
         self.mark.applied += len(effects)
         self.mark.rejected += part.header.staged - len(effects)
+        if unborn:
+            effects = _without_unborn(effects)
         if self._told is not None:
-            told, kinds = _without_unborn(effects) if unborn else effects, self._told_added
-            self._told.extend(each for each in told if not kinds or (each[0].type == ADD and each[0].kind in kinds))
+            self._told.extend(effects)
+        if self._told_kinds:
+            added = [op for op, *_ in effects if op.type == ADD and op.kind in self._told_kinds]
+            self._told_added.extend((op.id, op.kind, op.data, offset) for op in added)
 
     # ---- what a checkpoint takes -------------------------------------------------------------------------------
 
     def happened(self) -> list[Happened]:
-        """What took effect since the last checkpoint, in WAL order, as far as it was asked for."""
+        """What took effect since the last checkpoint, in WAL order, if it was asked for."""
         return list(self._told or ())
+
+    def added(self) -> list[Added]:
+        """Of that the records added, of the kinds that were asked for: also those that are deleted again."""
+        return list(self._told_added)
 
     def changes(self) -> list[Change]:
         """The net changes of rows since the last checkpoint, the mark last.
@@ -321,6 +337,7 @@ class Fold:
         self._parts.checkpointed()
         self._skipped.clear()
         self.settled_bytes = 0
+        self._told_added.clear()
         if self._told is not None:
             self._told.clear()
 

@@ -438,7 +438,7 @@ class ShardWorker:
         self._outgoing.targets.suspect()
         if self._failures_alone < FAILURES_ALONE:
             return
-        stop = self._outgoing.too_much(fold.happened(), fold.mark.offset, rows, self._failures_alone, error)
+        stop = self._outgoing.too_much(fold.added(), fold.mark.offset, rows, self._failures_alone, error)
         log.error("%s", stop)
         self._stands(stop)
 
@@ -454,7 +454,7 @@ class ShardWorker:
             done = Checkpointed()
             outputs: Iterable[Sent] = told
             if self._outgoing is not None:
-                diverted = self._outgoing.divert(fold.happened(), self._frames, self._store.get, self._passes, done)
+                diverted = self._outgoing.divert(fold.added(), self._frames, self._store.get, self._passes, done)
                 outputs = chain(told, diverted)
             try:
                 if self._failures % 2:

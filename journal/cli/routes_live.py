@@ -21,7 +21,7 @@ from journal.routing.outcomes import Outgoing, Refusal
 from journal.routing.router import Body, Router
 from journal.runtime import wall_ms
 from journal.store.records import decode_message, encode_message
-from journal.v1.journal_pb2 import ADD, Operation, Record
+from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE
 from journal.wire.keys import record_key
 from streams.agents import FrameFacts
@@ -53,10 +53,10 @@ class LiveMessage(NamedTuple):
         outgoing = ShardOutgoing(
             0, settings.journal, lambda _: router, self.targets, ShardCounts(routes, wall_ms), routes, _what
         )
-        operation = Operation(type=ADD, kind=MESSAGE, id=self.message_id, data=self.data)
+        added = [(self.message_id, MESSAGE, self.data, 0)]
         frames = {0: FrameFacts(epoch=0, node="", group=0, timestamp=0)}
         try:
-            deque(outgoing.divert([(operation, 0, 0, 0)], frames, lambda key: None, (), Checkpointed()), maxlen=0)
+            deque(outgoing.divert(added, frames, lambda key: None, (), Checkpointed()), maxlen=0)
         except RouteStopError as error:
             return str(error)
         return ""

@@ -1,24 +1,24 @@
-"""One shard's routes: what happened since its last checkpoint, to records for that checkpoint's transaction.
+"""One shard's routes: what was added since its last checkpoint, to records for that checkpoint's transaction.
 
-A function of what happened alone, whatever the checkpoints: each message that took effect is routed once, in WAL order,
-also one that was deleted before the checkpoint. What no route can send, and whose policy is `fail`, stops the shard
-before the frame that added it.
+A function of what took effect alone, whatever the checkpoints: each message that was added is routed once, in WAL
+order, also one that was deleted before the checkpoint. What no route can send, and whose policy is `fail`, stops the
+shard before the frame that added it.
 
-Hot path: one look at each operation, and what the router takes for a message of a route.
+Hot path: a look at each message, and what the router takes for one of a route.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from journal.engine import Happened
+from journal.engine import Added
 from journal.errors import OperatingError, RouteStopError, RowError
 from journal.kafka.ports import Sent
 from journal.routing.dead_letters import record_bytes
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
 from journal.routing.partitions import MURMUR2, murmur2, partition_of
 from journal.routing.router import Router
-from journal.v1.journal_pb2 import ADD, Record
+from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import record_key
 from streams.agents import FrameFacts
@@ -64,7 +64,7 @@ class ShardOutgoing:
         self._journal = journal
         self._words = words or self._of_the_worker
         self._router = make_router(self._body)
-        self._happened: Sequence[Happened] = ()
+        self._added: Sequence[Added] = ()
         self._get: GetRow = _nothing
         self._chunks: dict[int, bytes] | None = None
         self._reached: set[str] = set()
@@ -91,7 +91,7 @@ class ShardOutgoing:
 
     def divert(
         self,
-        happened: Sequence[Happened],
+        added: Sequence[Added],
         frames: Mapping[int, FrameFacts],
         get: GetRow,
         passed: Collection[int],
@@ -103,17 +103,16 @@ class ShardOutgoing:
         cannot be sent left out. Raises RouteStopError, OutgrownError, and OperatingError if the cluster cannot be
         asked.
         """
-        self._happened, self._get, self._chunks = happened, get, None
+        self._added, self._get, self._chunks = added, get, None
         self._reached.clear()
         route, reached, new_sent = self._router.route, self._reached, tuple.__new__
         ready = self.targets.ready()
         counts = dict.fromkeys(self._routes, 0)
         slow: list[Sent] = []
         oldest = -1
-        for op, offset, _, _ in happened:
-            if op.kind != MESSAGE or op.type != ADD:
+        for message_id, kind, data, offset in added:
+            if kind != MESSAGE:
                 continue
-            message_id, data = op.id, op.data
             try:
                 outcomes = route(message_id, data)
                 if not outcomes:
@@ -135,7 +134,7 @@ class ShardOutgoing:
                 done.refused += [Refused(name, SKIPPED_BY_OPERATOR, what, False) for name in self._routes]
             yield from slow
             slow.clear()
-        self._happened, self._chunks = (), None
+        self._added, self._chunks = (), None
         done.sent.update({name: count for name, count in counts.items() if count})
         if oldest >= 0:
             done.oldest_ms = frames[oldest].timestamp
@@ -231,10 +230,10 @@ class ShardOutgoing:
         return True
 
     def too_much(
-        self, happened: Sequence[Happened], offset: int, rows: int, times: int, error: OperatingError
+        self, added: Sequence[Added], offset: int, rows: int, times: int, error: OperatingError
     ) -> RouteStopError:
         """What to say of a group, ending at that WAL offset, whose checkpoint alone fails time after time."""
-        messages = sum(op.kind == MESSAGE and op.type == ADD for op, _, _, _ in happened)
+        messages = sum(kind == MESSAGE for _, kind, _, _ in added)
         return RouteStopError(
             f"shard {self._shard} tries again and again to checkpoint the one group that ends at WAL offset {offset}: "
             f"its {rows} rows, and what routes send of its {messages} messages, did not get through in one "
@@ -256,9 +255,9 @@ class ShardOutgoing:
         )
 
     def _body(self, chunks: Sequence[int]) -> bytes | None:
-        """A large message's body: its chunks are among what happened, or in the local copy."""
+        """A large message's body: its chunks are among what was added, or in the local copy."""
         if self._chunks is None:
-            self._chunks = {op.id: op.data for op, _, _, _ in self._happened if op.type == ADD and op.kind == CHUNK}
+            self._chunks = {chunk: data for chunk, kind, data, _ in self._added if kind == CHUNK}
         parts: list[bytes] = []
         for chunk in chunks:
             data = self._chunks.get(chunk)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from journal.engine import Change, Fold, Happened
+from journal.engine import Added, Change, Fold
 from journal.errors import FrameError, GapError
 from journal.kafka.control import wal_topic
 from journal.kafka.marks import records_between
@@ -38,7 +38,7 @@ class FrameMessages(NamedTuple):
 
     offset: int
     timestamp: int
-    messages: list[Happened]
+    messages: list[Added]
 
 
 class _Living:
@@ -165,7 +165,7 @@ class ShardHistory:
             self._note_chunks(frame, record.offset)
             fold.apply(record.offset, record.timestamp, frame)
         holds, timestamp = self._range.holds, record.timestamp
-        messages = [each for each in fold.happened() if holds(each[0].id, timestamp)]
+        messages = [each for each in fold.added() if holds(each[0], timestamp)]
         self._living.write(fold.changes())
         fold.checkpointed()
         if messages:

@@ -215,7 +215,7 @@ def test_changes_may_be_asked_for_again() -> None:
 # ---- what it tells ------------------------------------------------------------------------------------------------
 
 
-def test_of_records_added_only_those_of_some_kinds_are_told_where_no_more_is_asked_for() -> None:
+def test_of_records_added_those_of_the_kinds_asked_for_are_told_also_if_they_are_deleted_again() -> None:
     fold = Fold(Mark(offset=-1), DictBase(), updates_row_bytes_max=64, tell_added=frozenset([7]))
     groups = [
         [marker()],
@@ -224,7 +224,10 @@ def test_of_records_added_only_those_of_some_kinds_are_told_where_no_more_is_ask
     ]
     for entry in wal(*groups):
         fold.apply(*entry)
-    assert [(op.id, *place) for op, *place in fold.happened()] == [(1, 2, 0, 0), (3, 4, 4, 1)]
+    assert [(record_id, kind, offset) for record_id, kind, _, offset in fold.added()] == [(1, 7, 2), (3, 7, 4)]
+    assert fold.happened() == []
+    fold.checkpointed()
+    assert fold.added() == []
 
 
 def test_what_happened_is_told_once_and_only_if_asked_for() -> None:
