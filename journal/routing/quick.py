@@ -68,8 +68,11 @@ class QuickHeaders:
                 at += 2
                 end = at + size
                 value_at = at + 2 + data[at + 1]
-                names, raw = of_properties if place == _PROPERTIES else of_headers, data[at:value_at]
-                name = names[raw] if raw in names else self._named(raw, place)
+                raw = data[at:value_at]
+                try:
+                    name = (of_properties if place == _PROPERTIES else of_headers)[raw]
+                except KeyError:
+                    name = self._named(raw, place)
                 at = value_at + 4
                 if size >= _MORE or name is None or at > end:
                     return None

@@ -2,12 +2,13 @@
 
 Hot path. Which routes an address has is found once and kept, so that a message of no route costs a look at its first
 bytes; of one that has routes, the headers are made once for all targets, and it is parsed only if something asks for
-more than its body and headers (a filter, a template, an envelope).
+more than its body and headers (a filter, a template, an envelope). Where one target has all of an address, and asks for
+no more than that, it makes the record at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
@@ -28,6 +29,7 @@ _ADDRESSES_KEPT = 65_536
 _ADDRESS_TAG = 0x0A
 _SHORT = 0x80
 _NOTHING: tuple[()] = ()
+_Plain = Callable[[Header, int, bytes, int], Outgoing | None]
 
 
 class Verdict(NamedTuple):
@@ -63,8 +65,9 @@ class Router:
         self._routes = [_Route(route, self._context) for route in config.routes]
         if replay_of:
             self._routes = _up_to(replay_of, self._routes, journal)
-        self._of_address: dict[bytes, tuple[Header, tuple[_Route, ...]]] = {}
-        """What names the address in Kafka, and its routes."""
+        self._of_address: dict[bytes, tuple[Header, tuple[_Route, ...], _Plain | None]] = {}
+        """What names the address in Kafka, its routes, and what makes the only record that they send of most messages.
+        """
 
     def route(self, message_id: int, data: bytes) -> Sequence[Outgoing | Refusal]:
         """What a message's routes send, in their order. `data` is its MESSAGE record's. Raises RowError."""
@@ -75,9 +78,11 @@ class Router:
         else:
             end, address = len(data), parsed(data).address.encode()
         try:
-            destination, routes = self._of_address[address]
+            destination, routes, plain = self._of_address[address]
         except KeyError:
-            destination, routes = self._routes_of(address)
+            destination, routes, plain = self._routes_of(address)
+        if plain is not None and (outgoing := plain(destination, message_id, data, end)) is not None:
+            return [outgoing]
         if not routes:
             return _NOTHING
         sending = Sending(message_id, data, self._context)
@@ -111,7 +116,7 @@ class Router:
             verdicts.append(Verdict(route.config.name, verdict))
         return verdicts
 
-    def _routes_of(self, address: bytes) -> tuple[Header, tuple[_Route, ...]]:
+    def _routes_of(self, address: bytes) -> tuple[Header, tuple[_Route, ...], _Plain | None]:
         if len(self._of_address) >= _ADDRESSES_KEPT:
             self._of_address.clear()
         try:
@@ -119,7 +124,8 @@ class Router:
         except UnicodeDecodeError as error:
             raise RowError(f"an address of {len(address)} bytes is no text: {error}") from None
         found = tuple(route for route in self._routes if matches(route.pattern, name))
-        kept = self._of_address[address] = (DESTINATION_HEADER, address), found
+        plain = found[0].plain if found and (len(found) == 1 or found[0].stop) else None
+        kept = self._of_address[address] = (DESTINATION_HEADER, address), found, plain
         return kept
 
 
@@ -132,6 +138,12 @@ class _Route:
         self.selector = Selector(config.filter) if config.filter.strip() else None
         self.stop = config.stop
         self.targets = [Target(target, config, context) for target in config.targets]
+
+    @property
+    def plain(self) -> _Plain | None:
+        """Of its only target, if that is plain and the route has every message."""
+        only = self.targets[0] if len(self.targets) == 1 and self.selector is None else None
+        return only.plain if only is not None and only.is_plain else None
 
 
 def _up_to(name: str, routes: Sequence[_Route], journal: str) -> list[_Route]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -124,3 +125,37 @@ def test_records_have_the_same_key_and_headers_either_way(
         data = encode_message(replace(message, headers=headers, properties=properties))
         again = data + bytes((0x28, message.priority))  # the same, said twice: not as it is expected
         assert router.route(7, data) == router.route(7, again)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        {},
+        {"key_format": "text"},
+        {"key": ["header:n", "constant:c"], "partitioner": "crc32"},
+        {"headers": ["n*"]},
+        {"value": "json"},
+        {"reply_topic": "replies"},
+        {"topic": "t-{address}"},
+        {"key": "message-id"},
+    ],
+    ids=str,
+)
+@given(messages, st.sampled_from([None, "text", 7, -1, True, b"bytes"]), st.sampled_from([300, 99_000]), st.booleans())
+@example(Message("a", b"body"), "text", 99_000, False)
+@example(Message("a", b"body", properties={"n\0": "cut"}), "text", 99_000, False)
+def test_a_target_that_has_all_of_an_address_makes_what_it_makes_behind_a_filter(
+    target: dict[str, object], message: Message, value: Value | None, bytes_max: int, twice: bool
+) -> None:
+    properties = message.properties | ({} if value is None else {"n": value})
+    headers = message.headers | ({} if twice else {"JMSReplyTo": "answers"})
+    data = encode_message(replace(message, address="a.b", headers=headers, properties=properties))
+    targets = [{"topic": "t", "key": "header:n", **target}, *([{"topic": "v"}] * twice)]
+    outcomes = []
+    for condition in ("", "1 = 1"):
+        first = {"name": "first", "address": "a.*", "filter": condition, "targets": targets, "stop": True}
+        behind = {"name": "behind", "targets": [{"topic": "u"}]}
+        config = RoutingConfig.model_validate({"routes": [first, behind]})
+        router = Router(config, journal="j", own_topics=frozenset(), bytes_max={"t": bytes_max})
+        outcomes.append(router.route(7, data))
+    assert outcomes[0] == outcomes[1]
