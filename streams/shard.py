@@ -461,7 +461,7 @@ class ShardWorker:
                     rows = (Sent(topic, self.shard, key, value) for key, value in changes)
                     offset = producer.send(chain(outputs, rows), timeout_s)[-1]
                 else:
-                    offset = producer.send_rows(topic, self.shard, changes, timeout_s, before=outputs)
+                    offset = producer.send_rows(topic, self.shard, changes, timeout_s, beside=outputs)
                 break
             except AbortableProducerError as error:
                 log.warning("shard %d: sending the checkpoint again: %s", self.shard, error)

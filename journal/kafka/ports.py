@@ -117,12 +117,13 @@ class TransactionalProducer(Protocol):
         rows: Sequence[tuple[bytes, bytes | None]],
         timeout_s: float,
         *,
-        before: Iterable[Sent] = (),
+        beside: Iterable[Sent] = (),
     ) -> int:
         """`send` for many rows (key and value) to one partition, the last one behind all others: its offset.
 
-        `before` are records for other partitions, taken one by one; each partition's keep their order. None but the
-        last row has a report of its own: one that is not delivered makes `commit_transaction` fail.
+        `beside` are records for other partitions, taken one by one while the rows are on their way; each partition's
+        keep their order. None but the last row has a report of its own: one that is not delivered makes
+        `commit_transaction` fail.
         """
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:

@@ -65,10 +65,10 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
             rows: Sequence[tuple[bytes, bytes | None]],
             timeout_s: float,
             *,
-            before: Iterable[Sent] = (),
+            beside: Iterable[Sent] = (),
         ) -> int:
             points.reached("applied")
-            offset = super().send_rows(topic, partition, rows, timeout_s, before=before)
+            offset = super().send_rows(topic, partition, rows, timeout_s, beside=beside)
             points.reached("produced")
             return offset
 

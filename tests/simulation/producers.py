@@ -140,9 +140,10 @@ class SimulatedTransactionalProducer:
         rows: Sequence[tuple[bytes, bytes | None]],
         timeout_s: float,
         *,
-        before: Iterable[Sent] = (),
+        beside: Iterable[Sent] = (),
     ) -> int:
-        records = chain(before, (Sent(topic, partition, key, value) for key, value in rows))
+        sent = [Sent(topic, partition, key, value) for key, value in rows]
+        records = chain(sent[:-1], beside, sent[-1:])
         try:
             return self.send(records, timeout_s)[-1]
         except FatalProducerError as error:

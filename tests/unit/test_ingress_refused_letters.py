@@ -45,7 +45,7 @@ class Refusing:
         rows: Sequence[tuple[bytes, bytes | None]],
         timeout_s: float,
         *,
-        before: Iterable[Sent] = (),
+        beside: Iterable[Sent] = (),
     ) -> int:
         raise self._errors.pop(0)
 
