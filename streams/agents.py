@@ -11,7 +11,7 @@ import asyncio
 import inspect
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -229,13 +229,13 @@ class OperationAgents:
             self.errors.pop((agent.name, shard), None)
 
 
-def check_agent(agent: Agent, others: Iterable[Agent], journal_topics: Iterable[str], memories: str) -> None:
-    """Raises ConfigError for one that cannot be. `memories` is what the names of agents' memory topics begin with."""
+def check_agent(agent: Agent, others: Iterable[Agent], own_topics: Container[str]) -> None:
+    """Raises ConfigError for one that cannot be. `own_topics` are the journal's."""
     if not agent.name or not all(char.isascii() and (char.isalnum() or char in "-_") for char in agent.name):
         raise ConfigError(f"agent {agent.name!r}: a name is letters, digits, - and _; give one with name=")
     if any(other.name == agent.name for other in others):
         raise ConfigError(f"there are two agents {agent.name!r}: give one of them another name=")
-    if agent.to is not None and (agent.to in set(journal_topics) or agent.to.startswith(memories)):
+    if agent.to is not None and agent.to in own_topics:
         raise ConfigError(f"agent {agent.name}: {agent.to} is the journal's own topic, which nobody else writes")
     if agent.every_s < 0 or agent.timeout_s <= 0:
         raise ConfigError(f"agent {agent.name}: every_s is not below 0, timeout_s above it")

@@ -16,17 +16,13 @@ from dataclasses import dataclass
 
 from journal.config import Settings
 from journal.errors import RowError, TopicError
-from journal.kafka.control import table_topic
+from journal.kafka.control import memory_topic, table_topic
 from journal.kafka.marks import records_between
 from journal.kafka.ports import Clock, Cluster, Kafka, LogRecord, Sent
 from journal.kafka.topics import topic_configs
 
 _POSITION_KEY = b"p"
 _STATE_TAG = b"s"
-
-
-def memory_topic(journal: str, agent: str) -> str:
-    return f"{journal}.agent.{agent}"
 
 
 def agent_id(journal: str, agent: str, shard: int) -> str:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from journal.errors import DeadlineError, OperatingError, RowError
-from journal.kafka.control import table_topic
+from journal.kafka.control import memory_topic, table_topic
 from journal.kafka.marks import MarkReader, records_between
 from journal.kafka.ports import AbortableProducerError, Clock, Kafka, LogRecord, Reader, Sent, TransactionalProducer
 from journal.local.ports import LocalStore
@@ -29,7 +29,6 @@ from streams.change_memory import (
     AgentPosition,
     Remembered,
     agent_id,
-    memory_topic,
     position_record,
     read_memory,
     state_records,

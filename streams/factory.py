@@ -30,9 +30,8 @@ from mode.types import ServiceT
 
 from journal.config import Settings
 from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
-from journal.kafka.control import own_topics
+from journal.kafka.control import OwnTopics
 from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
-from streams.change_memory import memory_topic
 from streams.client_properties import aiokafka_properties
 from streams.host import JournalHost
 from streams.service import GC_THRESHOLDS
@@ -99,7 +98,7 @@ class JournalApp(faust.App):
             agent = Agent(name or function.__name__, function, to, every_s, timeout_s)
             journal = self.settings.journal
             others = (*self.host.operation_agents, *self.host.change_agents)
-            check_agent(agent, others, own_topics(journal), memory_topic(journal, ""))
+            check_agent(agent, others, OwnTopics(journal))
             agents.append(agent)
             return function
 

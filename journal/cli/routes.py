@@ -20,7 +20,7 @@ from journal.cli.routes_sources import add_sources
 from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import InvalidOperationError
-from journal.kafka.control import own_topics
+from journal.kafka.control import OwnTopics
 from journal.limits import ID_MAX
 from journal.routing.headers import belongs_to_headers, header_value
 from journal.routing.ingress import Ingress
@@ -49,7 +49,7 @@ def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
     settings = chosen.settings()
     routing = settings.routing
     _router(settings)
-    Ingress(routing, journal=settings.journal, own_topics=own_topics(settings.journal))
+    Ingress(routing, journal=settings.journal, own_topics=OwnTopics(settings.journal))
     if as_json:
         print_json(routing.model_dump(mode="json"))
         return
@@ -155,7 +155,7 @@ def try_out(
 
 
 def _router(settings: Settings, bytes_max: Mapping[str, int] | None = None, body: Body | None = None) -> Router:
-    own = own_topics(settings.journal)
+    own = OwnTopics(settings.journal)
     return Router(settings.routing, journal=settings.journal, own_topics=own, bytes_max=bytes_max, body=body)
 
 

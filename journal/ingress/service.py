@@ -27,7 +27,7 @@ from journal.ingress.reporting import Reporter
 from journal.ingress.requests import Waiting
 from journal.ingress.status import IngressStatus, SourceStatus
 from journal.ingress.stops import Stops
-from journal.kafka.control import ingress_group, own_topics
+from journal.kafka.control import OwnTopics, ingress_group
 from journal.routing.ingress import Ingress, Replies, nobody_waits
 from journal.runtime import wall_ms
 from journal.store.store import MessageStore
@@ -52,7 +52,7 @@ def ingress_of(
     """The sources of a journal. Raises ConfigError for topics that are the journal's own, and requests without a
     dead-letter topic. `bytes_max` as of `Ingress`.
     """
-    own = own_topics(settings.journal)
+    own = OwnTopics(settings.journal)
     return Ingress(settings.routing, journal=settings.journal, own_topics=own, replies=replies, bytes_max=bytes_max)
 
 

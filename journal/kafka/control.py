@@ -60,9 +60,23 @@ def control_topic(journal: str) -> str:
     return f"{journal}.control"
 
 
-def own_topics(journal: str) -> frozenset[str]:
-    """The journal's topics: nobody else's to write, and no route's target or source."""
-    return frozenset((wal_topic(journal), table_topic(journal), control_topic(journal)))
+def memory_topic(journal: str, agent: str) -> str:
+    """What an `on_change` agent remembers, and where it stands in the table."""
+    return f"{journal}.agent.{agent}"
+
+
+class OwnTopics:
+    """The journal's topics, agents' memories and what Faust keeps of tables: nobody else's to write, and no route's
+    target or source."""
+
+    __slots__ = ("_beginnings", "_names")
+
+    def __init__(self, journal: str) -> None:
+        self._names = frozenset((wal_topic(journal), table_topic(journal), control_topic(journal)))
+        self._beginnings = (memory_topic(journal, ""), f"{worker_group(journal)}-")
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._names or (isinstance(topic, str) and topic.startswith(self._beginnings))
 
 
 def writer_id(journal: str) -> str:

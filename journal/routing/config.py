@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Container
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -26,7 +27,7 @@ def is_topic(name: str) -> bool:
     return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
 
 
-def is_internal(topic: str, own: frozenset[str]) -> bool:
+def is_internal(topic: str, own: Container[str]) -> bool:
     """Whether a topic is the journal's own, or one that Kafka or Faust keep to themselves."""
     return topic in own or topic.startswith("__") or "__assignor-__leader" in topic
 

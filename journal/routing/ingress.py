@@ -8,7 +8,7 @@ Hot path: plain records, which are encoded at once (`journal.routing.plain`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, StateError
@@ -96,7 +96,7 @@ class Ingress:
         config: RoutingConfig,
         *,
         journal: str,
-        own_topics: frozenset[str],
+        own_topics: Container[str],
         replies: Replies = nobody_waits,
         bytes_max: Mapping[str, int] | None = None,
     ) -> None:

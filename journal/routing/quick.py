@@ -29,6 +29,9 @@ _NAMES_KEPT = 16_384
 _TAILS_KEPT = 1024
 _TAIL_BYTES_MAX = 64
 
+Quick = tuple[bytes, list[Header]]
+"""A message's body, and its headers without the trail."""
+
 _Name = tuple[str, str, str]
 """What sorts as the entries should; the name; and Kafka's of a text."""
 
@@ -43,7 +46,7 @@ class QuickHeaders:
         self._tails: dict[bytes, list[Header] | None] = {}
         """Of the fields behind the properties: messages come many in a millisecond."""
 
-    def encoded(self, destination: Header, message_id: int, data: bytes, at: int) -> tuple[bytes, list[Header]] | None:
+    def encoded(self, destination: Header, message_id: int, data: bytes, at: int) -> Quick | None:
         """A message's body, and its headers as `HeaderNames.encoded` has them; None: ask the parsed message.
 
         `at` is where its address ends, which is `destination`.

@@ -8,7 +8,7 @@ no more than that, it makes the record at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
@@ -16,7 +16,7 @@ from journal.routing.config import RouteConfig, RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
 from journal.routing.outcomes import Header, Outgoing, Refusal
 from journal.routing.patterns import matches, parse_pattern
-from journal.routing.quick import QuickHeaders
+from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.selector import Selector
 from journal.routing.sending import Body, Context, Sending, parsed, trail_of
 from journal.routing.target import Target
@@ -29,7 +29,7 @@ _ADDRESSES_KEPT = 65_536
 _ADDRESS_TAG = 0x0A
 _SHORT = 0x80
 _NOTHING: tuple[()] = ()
-_Plain = Callable[[Header, int, bytes, int], Outgoing | None]
+_Plain = Callable[[int, bytes, Quick], Outgoing | None]
 
 
 class Verdict(NamedTuple):
@@ -47,7 +47,7 @@ class Router:
         config: RoutingConfig,
         *,
         journal: str,
-        own_topics: frozenset[str],
+        own_topics: Container[str],
         bytes_max: Mapping[str, int] | None = None,
         body: Body | None = None,
         replay_of: str = "",
@@ -81,8 +81,11 @@ class Router:
             destination, routes, plain = self._of_address[address]
         except KeyError:
             destination, routes, plain = self._routes_of(address)
-        if plain is not None and (outgoing := plain(destination, message_id, data, end)) is not None:
-            return [outgoing]
+        quick = None
+        if plain is not None:
+            quick = self._context.quick.encoded(destination, message_id, data, end)
+            if quick is not None and (outgoing := plain(message_id, data, quick)) is not None:
+                return [outgoing]
         if not routes:
             return _NOTHING
         sending = Sending(message_id, data, self._context)
@@ -91,7 +94,7 @@ class Router:
         for route in routes:
             if route.selector is None or route.selector.selects(sending.view.value):
                 if not is_made:
-                    sending.make(destination, end)
+                    sending.make(destination, end, quick)
                     is_made = True
                 for target in route.targets:
                     out.append(target.outcome(sending))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -12,7 +12,7 @@ from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import HeaderNames
 from journal.routing.outcomes import Header, Reason, RefusedError
-from journal.routing.quick import QuickHeaders
+from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.view import MessageView
 from journal.v1 import store_pb2 as pb
 
@@ -27,7 +27,7 @@ class Context(NamedTuple):
 
     config: RoutingConfig
     journal: str
-    own_topics: frozenset[str]
+    own_topics: Container[str]
     bytes_max: Mapping[str, int]
     """Topics' max.message.bytes."""
     body: Body | None
@@ -71,12 +71,11 @@ class Sending:
         self._view: MessageView | None = None
         self._large_body: bytes | None = None
 
-    def make(self, destination: Header, address_end: int) -> None:
+    def make(self, destination: Header, address_end: int, quick: Quick | None = None) -> None:
         """Before it is shown to a target: what all of them need. `destination` is its address, which ends there in its
-        data. Raises RowError."""
+        data; `quick` what was found without parsing it, if that was tried. Raises RowError."""
         context = self._context
-        quick = None
-        if self._view is None:
+        if quick is None and self._view is None:
             quick = context.quick.encoded(destination, self.message_id, self._data, address_end)
         if quick is not None:
             self.small_body, self.headers = quick

@@ -10,7 +10,7 @@ from functools import partial
 from journal.beside import InBackground
 from journal.config import Settings
 from journal.errors import OperatingError
-from journal.kafka.control import control_row, divert_key, own_topics
+from journal.kafka.control import OwnTopics, control_row, divert_key
 from journal.kafka.ports import Clock, Kafka, TransactionalProducer
 from journal.routing.router import Body, Router
 from journal.v1.journal_pb2 import DivertStatus
@@ -75,7 +75,7 @@ class Diverter:
         return Router(
             settings.routing,
             journal=settings.journal,
-            own_topics=own_topics(settings.journal),
+            own_topics=OwnTopics(settings.journal),
             bytes_max=self.targets.bytes_max,
             body=body,
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from journal.config import Settings
 from journal.connecting import wall_ms
 from journal.errors import OperatingError, RouteStopError
-from journal.kafka.control import ControlRows, own_topics, table_topic, wal_topic
+from journal.kafka.control import ControlRows, OwnTopics, table_topic, wal_topic
 from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Clock, Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.routing.router import Body, Router
@@ -226,7 +226,7 @@ class RouteReplay:
         return Router(
             settings.routing,
             journal=settings.journal,
-            own_topics=own_topics(settings.journal),
+            own_topics=OwnTopics(settings.journal),
             bytes_max=bytes_max,
             body=body,
             replay_of=self._route,

@@ -218,6 +218,8 @@ def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
         "flights.wal",
         "flights.table",
         "flights.control",
+        "flights.agent.alerts",
+        "kafka-journal.flights.worker-mine-changelog",
         "__consumer_offsets",
         "x__assignor-__leader",
     ]

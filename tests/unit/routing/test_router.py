@@ -302,7 +302,9 @@ def test_a_request_goes_out_with_what_its_reply_needs() -> None:
 
 
 def test_a_replayed_message_says_so() -> None:
-    assert ("kafka-journal.replayed", b"true") in only(router(route(), replay_of="r").route(7, stored())).headers
+    for key in ("message-id", "header:k"):
+        replaying = router(route("r", {"topic": "t", "key": key}), replay_of="r")
+        assert ("kafka-journal.replayed", b"true") in only(replaying.route(7, stored(k="v"))).headers
     assert "kafka-journal.replayed" not in dict(only(router(route()).route(7, stored())).headers)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from journal.cli.routes_live import LiveMessage
 from journal.config import Settings
-from journal.kafka.control import own_topics
+from journal.kafka.control import OwnTopics
 from journal.routing.router import Router
 from journal.store.model import Message, Value
 from journal.store.records import encode_message
@@ -24,7 +24,7 @@ def stop_of(target: dict[str, Any], topics: dict[str, dict[str, str]], **fields:
     targets.look_up(fixed_topics(world.routing))
     properties: dict[str, Value] = {"to": "made", "n": 1}
     message = LiveMessage(7, encode_message(Message("a", b"x", {}, properties)), lambda chunks: None, targets)
-    router = Router(world.routing, journal=NAME, own_topics=own_topics(NAME), bytes_max=targets.bytes_max)
+    router = Router(world.routing, journal=NAME, own_topics=OwnTopics(NAME), bytes_max=targets.bytes_max)
     message.routed(router)
     return message.stop(settings, router)
 

@@ -173,7 +173,7 @@ def test_dead_letters_are_not_taken_back() -> None:
 
 
 def test_the_journals_and_kafkas_own_topics_are_no_targets_and_no_sources() -> None:
-    for topic in ("flights.wal", "__consumer_offsets"):
+    for topic in ("flights.wal", "flights.agent.alerts", "__consumer_offsets"):
         with pytest.raises(ConfigError, match="own"):
             Router(config(routes=[route("r", {"topic": topic})]), journal="flights", own_topics=OWN)
         with pytest.raises(ConfigError, match="own"):

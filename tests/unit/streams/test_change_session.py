@@ -10,12 +10,12 @@ from random import Random
 import pytest
 
 from journal.errors import AgentError, LocalDamageError, OperatingError, RowError
+from journal.kafka.control import memory_topic
 from journal.kafka.ports import AbortableProducerError, FatalProducerError, Kafka, Sent
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import position_bytes
 from streams.agents import Agent, AgentCalls
-from streams.change_memory import memory_topic
 from streams.change_session import ChangeConfig, ChangeSession, ReopenError
 from streams.changes import Changes
 from tests.simulation.broker import SimulatedBroker
