@@ -455,7 +455,9 @@ class ShardWorker:
             outputs: Iterable[Sent] = told
             if self._outgoing is not None:
                 diverted = self._outgoing.divert(fold.added(), self._frames, self._store.get, self._passes, done)
-                outputs = chain(told, diverted)
+                # rows are sent meanwhile: in vain, time after time, where a route stops the shard again
+                is_stopped = isinstance(self.stopped_by, RouteStopError)
+                outputs = chain(told, list(diverted) if is_stopped else diverted)
             try:
                 if self._failures % 2:
                     rows = (Sent(topic, self.shard, key, value) for key, value in changes)

@@ -65,8 +65,10 @@ class DivertWorld:
         *routes: dict[str, Any],
         faults: Faults | None = None,
         topics: Mapping[str, Mapping[str, str]] | None = None,
+        records_per_produce: int = 1_000_000,
         **routing: Any,
     ) -> None:
+        self._records_per_produce = records_per_produce
         self.faults = faults or Faults()
         self.timeline = Timeline()
         self.broker = SimulatedBroker(self.timeline, self.faults)
@@ -90,7 +92,7 @@ class DivertWorld:
     # ---- workers ---------------------------------------------------------------------------------------------------
 
     def kafka(self) -> SimulatedKafka:
-        return SimulatedKafka(self.broker)
+        return SimulatedKafka(self.broker, records_per_produce=self._records_per_produce)
 
     def diverter(self) -> Diverter:
         settings = Settings(journal=NAME, node="worker", replication=self.replication, routing=self.routing)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from journal.errors import CorruptionError, RouteStopError, TopicError
-from journal.kafka.control import control_topic
+from journal.kafka.control import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
 from streams.shard import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
@@ -343,6 +343,24 @@ def test_a_topic_that_a_template_makes_and_that_is_missing_stops_the_shard_until
     worker.recover()
     scene.drive(worker, 100)
     assert (scene.sent("of-x"), scene.sent("of-y")) == ([b"1"], [b"2"])
+
+
+def test_a_shard_that_a_route_stops_again_sends_no_rows_meanwhile() -> None:
+    behind = [[add(number + 100)] for number in range(20)]
+    scene = world([message(2, b"2", "y")], *behind, routes=[one_route(topic="of-{address}")], records_per_produce=2)
+    worker, _ = stopped(scene)
+
+    def table_end() -> int:
+        log = scene.broker.log(table_topic(NAME), 0)
+        assert log is not None
+        return log.end
+
+    end = table_end()
+    for _ in range(3):
+        scene.timeline.wait(ROUTE_RETRY_S, lambda: False)
+        worker.recover()
+        scene.drive(worker, 100)
+        assert (worker.state, table_end()) == (ShardState.STOPPED, end)
 
 
 @pytest.mark.parametrize("on_error", ["fail", "skip", "dead-letter"])
