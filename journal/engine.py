@@ -160,7 +160,8 @@ class Fold:
         added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
         known, updated, spilled, updates = present.records, present.updated, present.spilled, self._updates
         lone, heads, lone_bytes_max = updates.lone, updates.heads, updates.row_bytes_max
-        highest, told_kinds, position = present.highest, self._told_kinds, position_in_frame(offset)
+        highest, position = present.highest, position_in_frame(offset)
+        told_kinds, tell_added = self._told_kinds, self._told_added.append
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
@@ -178,7 +179,7 @@ class Fold:
                 added[record_id] = op.SerializeToString() + position(index)
                 records += 1
                 if told_kinds and (record_kind := op.kind) in told_kinds:
-                    self._told_added.append((record_id, record_kind, op.data, offset))
+                    tell_added((record_id, record_kind, op.data, offset))
             elif kind == UPDATE:
                 value = op.SerializeToString() + position(index)
                 fresh = is_added or (is_known and record_id not in updated)

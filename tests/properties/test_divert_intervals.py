@@ -37,7 +37,7 @@ def histories(draw: st.DrawFn) -> list[list[Operation]]:
             body, tx = b"%d" % number, draw(TRANSACTIONS)
             what = draw(st.sampled_from(["add", "add", "add", "large", "delete", "delete", "settle", "prepare"]))
             if what == "add":
-                headers = draw(st.sampled_from([{}, {"k": 1}, {"k": 2}]))
+                headers = draw(st.sampled_from([{}, {"k": 1}, {"k": 2}, {"k": "text"}]))
                 made = [message(draw(IDS), body, draw(st.sampled_from(["a.b", "c"])), tx=tx, headers=headers)]
             elif what == "large":
                 made = [chunk(100 + number, body, tx=tx), large(draw(IDS), [100 + number], len(body), tx=tx)]

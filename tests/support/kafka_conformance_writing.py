@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from journal.errors import ClosedError, InvalidOperationError, KafkaRefusedError
-from journal.kafka.ports import FatalProducerError, Kafka, ProducerError, TransactionalProducer
+from journal.kafka.ports import FatalProducerError, Kafka, ProducerError, Sent, TransactionalProducer
 from tests.support.kafka_conformance import (
     GLANCE_S,
     LIMIT_S,
@@ -165,15 +165,54 @@ def _commit_many_rows(env: Environment, kafka: Kafka) -> None:
     assert producer.send_rows(topic, 0, rows[:1], LIMIT_S) == len(rows) + 1
 
 
+def records_beside_rows_keep_their_order_and_are_of_the_same_transaction(env: Environment) -> None:
+    for kafka in (env.kafka, env.crowded):
+        _commit_rows_and_records(env, kafka)
+
+
+def _commit_rows_and_records(env: Environment, kafka: Kafka) -> None:
+    topic, other, rows = env.topic(1, {"cleanup.policy": "compact"}), env.topic(2, {}), rows_of(ROWS)
+    beside = [Sent(other, i % 2, b"key", b"%d" % i, [("name", b"%d" % i)]) for i in range(ROWS)]
+    producer = kafka.transactional_producer(env.name())
+    producer.init(LIMIT_S)
+    offset = producer.send_rows(topic, 0, rows, LIMIT_S, beside=iter(beside))
+    assert offset == len(rows) - 1
+    reader = env.kafka.reader(other)
+    assert [reader.start_and_end(part, LIMIT_S) for part in (0, 1)] == [(0, 0), (0, 0)]
+    producer.commit_transaction(LIMIT_S)
+    wait_for_end(env, topic, len(rows) + 1)
+    records = read_all(env, topic)
+    assert (records[-1].offset, records[-1].key) == (offset, rows[-1][0])
+    for part in (0, 1):
+        wait_for_end(env, other, ROWS // 2 + 1, partition=part)
+        assert values(read_all(env, other, part)) == [each.value for each in beside[part::2]]
+
+
+def a_refused_record_beside_rows_fails_the_transaction(env: Environment) -> None:
+    topic, other, transactional_id = env.topic(1, {}), env.topic(1, {"max.message.bytes": str(TOPIC_BYTES)}), env.name()
+    producer = env.producer(transactional_id)
+    beside = [record(other, b"fits"), record(other, TOO_LARGE)]
+    with pytest.raises(ProducerError) as error:
+        _commit_rows(producer, topic, rows_of(2), beside)
+    assert not (isinstance(error.value, FatalProducerError) and error.value.fenced)
+    producer.close()
+    commit(env.producer(transactional_id), record(topic, b"behind it"), record(other, b"behind it"))
+    for each in (topic, other):
+        wait_for_end(env, each, env.kafka.reader(each, committed=False).start_and_end(0, LIMIT_S)[1])
+        assert values(read_all(env, each)) == [b"behind it"]
+
+
 def a_refused_row_fails_the_transaction_and_nothing_of_it_is_committed(env: Environment) -> None:
     for place in (0, ROWS // 2, ROWS - 1):
         for kafka in (env.kafka, env.crowded):
             _send_with_a_row_too_large(env, kafka, place)
 
 
-def _commit_rows(producer: TransactionalProducer, topic: str, rows: list[tuple[bytes, bytes | None]]) -> None:
+def _commit_rows(
+    producer: TransactionalProducer, topic: str, rows: list[tuple[bytes, bytes | None]], beside: Sequence[Sent] = ()
+) -> None:
     """Either of the two may fail."""
-    producer.send_rows(topic, 0, rows, LIMIT_S)
+    producer.send_rows(topic, 0, rows, LIMIT_S, beside=beside)
     producer.commit_transaction(LIMIT_S)
 
 
@@ -333,6 +372,8 @@ CASES: list[Callable[[Environment], None]] = [
     an_init_leaves_what_was_committed,
     the_coordinator_ends_a_transaction_that_outlives_its_time_out_and_its_producer_is_fenced,
     many_rows_are_one_transaction_and_the_last_one_is_behind_all_others,
+    records_beside_rows_keep_their_order_and_are_of_the_same_transaction,
+    a_refused_record_beside_rows_fails_the_transaction,
     a_refused_row_fails_the_transaction_and_nothing_of_it_is_committed,
     a_transaction_without_rows_is_refused,
     transactions_of_one_producer_follow_each_other,
