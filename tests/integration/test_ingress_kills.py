@@ -137,20 +137,22 @@ class Machine:
 
 
 class Stream(threading.Thread):
-    """Produces numbers, each with its rest as the key, up to a goal and until it is told to end."""
+    """Produces numbers, each with its rest as the key, up to a goal and until it is told to end. Those without a rest
+    go to a topic of their own, whose source takes them as they are."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, topic: str, plain: str) -> None:
         super().__init__(name="stream", daemon=True)
         self.count = 0
         self.goal = math.inf
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True})
-        self._topic = topic
+        self._topics = [plain, *([topic] * (KEYS - 1))]
         self._end = threading.Event()
 
     def run(self) -> None:
         while not self._end.wait(0.02):
             for _ in range(int(min(BURST, self.goal - self.count))):
-                self._producer.produce(self._topic, b"%d" % self.count, b"%d" % (self.count % KEYS))
+                key = self.count % KEYS
+                self._producer.produce(self._topics[key], b"%d" % self.count, b"%d" % key)
                 self.count += 1
             self._producer.poll(0)
 
@@ -164,13 +166,18 @@ class Stream(threading.Thread):
 class Cast:
     """Every process that has a part in it: two nodes, workers and Kafka."""
 
-    def __init__(self, kafka: EmbeddedKafka, settings: Settings, directory: Path, topic: str, stream: Stream) -> None:
-        source = {"name": "in", "topics": [topic], "address": "orders.{key}"}
-        routing = RoutingConfig.model_validate({"sources": [source]})
+    def __init__(
+        self, kafka: EmbeddedKafka, settings: Settings, directory: Path, topic: str, plain: str, stream: Stream
+    ) -> None:
+        sources = [
+            {"name": "in", "topics": [topic], "address": "orders.{key}"},
+            {"name": "plain", "topics": [plain], "address": "orders.0"},
+        ]
+        routing = RoutingConfig.model_validate({"sources": sources})
         self._dead: Machine | None = None
         """That is to stay so for a while."""
         self._kafka = kafka
-        self._topic = topic
+        self._topics = (topic, plain)
         self._stream = stream
         self._settings = settings
         self._cluster = kafka_of(settings).cluster()
@@ -207,7 +214,8 @@ class Cast:
 
         def asked() -> bool:
             try:
-                counts.append(sum(self._cluster.group_offsets(self._group, self._topic, _ASK_S).values()))
+                found = [self._cluster.group_offsets(self._group, topic, _ASK_S) for topic in self._topics]
+                counts.append(sum(sum(offsets.values()) for offsets in found))
             except OperatingError:  # not every client finds a Kafka again that was killed
                 self._cluster.close()
                 self._cluster = kafka_of(self._settings).cluster()
@@ -251,6 +259,15 @@ class Cast:
     def kill_broker(self, chance: random.Random) -> None:
         crash(self._kafka, chance.randint(1, BROKERS))
 
+    def kill_all(self, chance: random.Random) -> None:
+        """Everything at once."""
+        for node in self._nodes:
+            node.end(signal.SIGKILL)
+        for worker in self._workers:
+            worker.kill()
+        crash(self._kafka, *range(1, BROKERS + 1))
+        self._active_and_standby()
+
     def _active_and_standby(self) -> tuple[Machine, Machine]:
         """Who is what, once both know it: without Kafka nobody could tell."""
         self._wait_until(lambda: sorted(node.role() for node in self._nodes) == ["active", "standby"])
@@ -280,12 +297,12 @@ def test_every_record_is_a_message_once_and_in_its_keys_order_whichever_process_
 ) -> None:
     print(f"KAFKA_JOURNAL_TEST_SEED={SEED}")
     chance, bootstrap, began = random.Random(SEED), brokers.bootstrap_servers, time.monotonic()
-    topic = create_topic(bootstrap, new_name(), PARTITIONS, replication=BROKERS)
+    topic, plain = (create_topic(bootstrap, new_name(), PARTITIONS, replication=BROKERS) for _ in range(2))
     settings = made_journal(bootstrap, tmp_path / "own", shards=2, replication=BROKERS)
     queues = [QueueConfig(f"orders.{key}", f"orders.{key}") for key in range(KEYS)]
-    stream = Stream(bootstrap, topic)
-    cast = Cast(brokers, settings, tmp_path, topic, stream)
-    kinds = [cast.kill_active, cast.stop_active, cast.kill_worker, *([cast.kill_broker] if LONG else [])]
+    stream = Stream(bootstrap, topic, plain)
+    cast = Cast(brokers, settings, tmp_path, topic, plain, stream)
+    kinds = [cast.kill_active, cast.stop_active, cast.kill_worker, *([cast.kill_broker, cast.kill_all] if LONG else [])]
     events = [event for _ in range(ROUNDS) for event in chance.sample(kinds, len(kinds))]
     with ExitStack() as running:
         cast.start_workers(running)
