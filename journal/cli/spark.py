@@ -17,7 +17,7 @@ from journal.cli.common import Chosen, JsonOption, errors, exit_codes, journal_c
 from journal.cli.spark_analytics import add_to as add_analytics
 from journal.cli.spark_archive import add_to as add_archive
 from journal.cli.spark_replay import add_to as add_replay
-from journal.cli.spark_session import SMALL, spark_session
+from journal.cli.spark_session import SMALL, further_parts, spark_session
 from journal.cli.spark_tables import add_to as add_tables
 from journal.cli.text import printable
 from journal.errors import ConfigError
@@ -83,22 +83,28 @@ def read(
     from_trimmed: Annotated[bool, typer.Option("--from-trimmed", help="Of the WAL: what is left of a trimmed one.")] = (
         False
     ),
+    archive: Annotated[str | None, typer.Option("--archive", help="Of the WAL: where what was trimmed is.")] = None,
     master: MasterOption = "local[*]",
     as_json: JsonOption = False,
 ) -> None:
     """The first rows, in order, as Spark reads them. What is no frame or row is said on standard error, and which
     records of the WAL operators had skipped."""
-    if from_trimmed and what is not What.WAL:
-        raise ConfigError(f"--from-trimmed is of the WAL: it has no meaning for {what.value}")
+    for option, is_given in (("--from-trimmed", from_trimmed), ("--archive", archive is not None)):
+        if is_given and what is not What.WAL:
+            raise ConfigError(f"{option} is of the WAL: it has no meaning for {what.value}")
+    if from_trimmed and archive is not None:
+        raise ConfigError("--from-trimmed is without what was trimmed, --archive with it: give one of them")
     settings = chosen.settings()
-    with spark_session(_NAME, master, READING, SMALL) as spark:
+    with spark_session(_NAME, master, READING | further_parts(archive), SMALL) as spark:
         # starts quickly without: only this command needs PySpark
         from loaders.spark.failures import journal_errors
         from loaders.spark.source import JournalSource
 
         with journal_errors(settings.journal):
             source = JournalSource.from_settings(settings)
-            rows, dead_letters, skipped = _read(spark, source, what, store=store, from_trimmed=from_trimmed)
+            rows, dead_letters, skipped = _read(
+                spark, source, what, store=store, from_trimmed=from_trimmed, archive=archive
+            )
             found = [row.asDict(recursive=True) for row in rows.limit(limit).collect()]
             damaged = [] if dead_letters is None else dead_letters.limit(limit).collect()
             left_out = [] if skipped is None else skipped.orderBy("shard", "offset").limit(limit).collect()
@@ -114,7 +120,7 @@ def read(
 
 
 def _read(
-    spark: SparkSession, source: JournalSource, what: What, *, store: bool, from_trimmed: bool
+    spark: SparkSession, source: JournalSource, what: What, *, store: bool, from_trimmed: bool, archive: str | None
 ) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
     """Rows in order, what is none, and what operators had skipped."""
     from loaders.spark.readers import read_table, read_transactions, read_wal, readable_start
@@ -125,11 +131,14 @@ def _read(
         return read_transactions(spark, source).transactions.orderBy("tx"), None, None
     table = read_table(spark, source)
     if what is What.WAL:
-        journal = identity(spark, source)
-        left = dict.fromkeys(range(journal.shards), EARLIEST)
-        mend = "--from-trimmed shows what is left"
-        start = left if from_trimmed else readable_start(spark, source, journal, mend=mend)
-        wal = read_wal(spark, source, starting=start)
+        if archive is None:
+            journal = identity(spark, source)
+            left = dict.fromkeys(range(journal.shards), EARLIEST)
+            mend = "--archive PATH reads it from there, --from-trimmed shows what is left"
+            start = left if from_trimmed else readable_start(spark, source, journal, mend=mend)
+            wal = read_wal(spark, source, starting=start)
+        else:
+            wal = read_wal(spark, source, include_archive=archive)
         rows, order, letters = wal.operations, ["shard", "offset", "index"], wal.dead_letters
     else:
         rows, order, letters = table.records, ["shard", "id"], table.dead_letters

@@ -69,7 +69,8 @@ def archive(
         count = f"{result.records:,} records in {result.batches} batches"
         typer.echo(f"journal {result.journal}: {count} were archived to {result.path}")
         if result.foreign:
-            typer.echo(f"{result.foreign:,} of them are no frames of this journal")
+            told = f"{result.foreign:,} of them are no frames of this journal; the first: {first_foreign(result)}"
+            typer.echo(told)
         if result.faults:
             typer.echo(f"{result.faults:,} frames do not follow the one before them")
 
@@ -83,9 +84,18 @@ def to_json(result: ArchiveResult) -> dict[str, Any]:
         "records": result.records,
         "bytes": result.bytes,
         "foreign": result.foreign,
+        "first_foreign": first_foreign(result),
         "faults": result.faults,
         "offsets": [result.ends[shard] for shard in sorted(result.ends)],
     }
+
+
+def first_foreign(result: ArchiveResult) -> str | None:
+    """The place of the first record that is no frame of the journal, if there is one."""
+    if result.first_foreign is None:
+        return None
+    topic, partition, offset = result.first_foreign
+    return f"{topic}[{partition}]@{offset}"
 
 
 def _tell(manifest: Manifest) -> None:

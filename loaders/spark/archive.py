@@ -52,7 +52,9 @@ class ArchiveResult:
     records: int = 0
     bytes: int = 0
     foreign: int = 0
-    """Records that are no frames of this journal; they are archived as they are."""
+    """Records that are no frames of this journal; they are archived as they are. Operations are not looked at."""
+    first_foreign: tuple[str, int, int] | None = None
+    """Topic, partition and offset of the first of them, in order of place; None without any."""
     faults: int = 0
     """Frames that do not follow their predecessor."""
     ends: dict[int, int] = field(default_factory=dict)
@@ -197,7 +199,8 @@ class _Job:
     def _keep(self, batch: str, written: Written, *, left_over: bool = False) -> None:
         """A batch that is written is checked, gets its manifest, and counts."""
         before = self._manifest
-        parts = self._parts(written.rows, left_over=left_over)
+        seen = self._seen(written.rows)
+        parts = {row["shard"]: self._part(row, left_over=left_over) for row in seen}
         found = sum(part.records for part in parts.values())
         if written.records is not None and found != written.records:
             raise ArchiveError(
@@ -215,10 +218,10 @@ class _Job:
         self._log.commit(manifest)
         self._manifest = manifest
         self._marks.write(manifest)
-        self._count(parts)
+        self._count(parts, seen)
         self._told(manifest)
 
-    def _count(self, parts: Mapping[int, ShardPart]) -> None:
+    def _count(self, parts: Mapping[int, ShardPart], seen: Sequence[Row]) -> None:
         result = self.result
         result.batches += 1
         result.ends = self._manifest.ends()
@@ -227,24 +230,30 @@ class _Job:
             result.bytes += part.bytes
             result.foreign += part.records - part.frames
             result.faults += part.faults
+        foreign = [
+            (self._source.wal, row["shard"], row["first_foreign"]) for row in seen if row["first_foreign"] is not None
+        ]
+        result.first_foreign = min(filter(None, (result.first_foreign, *foreign)), default=None)
 
     # ---- what was written ------------------------------------------------------------------------------------------
 
-    def _parts(self, written: DataFrame, *, left_over: bool) -> dict[int, ShardPart]:
+    def _seen(self, written: DataFrame) -> list[Row]:
         """What the batch has of each shard, from what was written."""
-        own = F.col("uuid") == F.lit(self._identity.uuid)
+        # null-safe: of what is no frame at all there is no uuid
+        own = F.col("uuid").eqNullSafe(F.lit(self._identity.uuid))
         found = written.groupBy("shard").agg(
             F.count("*").alias("records"),
             F.min("offset").alias("first_offset"),
             F.max("offset").alias("last_offset"),
             F.count(F.when(own, 1)).alias("frames"),
+            F.min(F.when(~own, F.col("offset"))).alias("first_foreign"),
             F.min(F.when(own, F.col("number"))).alias("first"),
             F.max(F.when(own, F.struct("epoch", "number"))).alias("newest"),
             F.array_sort(F.collect_set(F.when(own, F.col("epoch")))).alias("epochs"),
             F.sum("bytes").alias("bytes"),
             self._frames.files().alias("files"),
         )
-        return {row["shard"]: self._part(row, left_over=left_over) for row in found.collect()}
+        return found.collect()
 
     def _part(self, row: Row, *, left_over: bool) -> ShardPart:
         before = self._manifest.parts[row["shard"]]

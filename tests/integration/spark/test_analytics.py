@@ -20,12 +20,14 @@ from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 from journal.cli.main import app
+from journal.cli.spark_analytics import to_json
 from journal.errors import ArchiveError, ConfigError, OperatingError
 from journal.kafka.marks import records_between
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from loaders.spark.analytics import Analytics, analysed, analytics, require_beginning
+from loaders.spark.archive import archive
 from loaders.spark.fold import is_one_of
 from loaders.spark.follow import Follower, coming_batch, follow
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
@@ -427,10 +429,34 @@ def test_commands_say_what_queues_were_like(spark: SparkSession, history: Histor
     assert "orders/eu" in text
 
 
+@pytest.mark.kafka
+def test_of_an_archive_everything_is_the_same_and_no_kafka_is_asked(
+    spark: SparkSession, history: History, tmp_path: Path
+) -> None:
+    path, page, name = str(tmp_path / "archive"), tmp_path / "report.html", history.settings.journal
+    archive(spark, history.source, path, once=True, replace_other=True)
+    of_wal = analytics(spark, history.source)
+    nowhere = JournalSource("127.0.0.1:1", name)
+    of_archive = analytics(spark, nowhere, archive=path)
+    expected = sorted(of_wal.windows.collect())
+    assert sorted(of_archive.windows.collect()) == expected
+    assert sum(row["came_in"] for row in expected) == len(history.waiting) + len(history.acknowledged)
+    assert (of_wal.skipped, of_archive.skipped) == (0, None)
+    assert replace(of_archive, windows=of_wal.windows, skipped=0) == of_wal
+
+    told = {**to_json(of_wal), "skipped": None}
+    places = ("--from-archive", path, "-b", nowhere.bootstrap_servers, "-j", name, "--json")
+    for command_, options in (("analytics", ()), ("report", ("--to", str(page)))):
+        ended = CliRunner().invoke(app, ["spark", command_, *options, *places])
+        assert (ended.exit_code, ended.stderr) == (0, ""), ended.output
+        assert json.loads(ended.stdout) == (told if command_ == "analytics" else {**told, "report": str(page)})
+    assert "orders/eu" in page.read_text()
+
+
 def test_an_archive_without_its_beginning_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """Depths would be wrong. What of a shard comes in a later batch may begin there."""
 
-    def archive(journal: str, *batches: tuple[ShardPart, ShardPart]) -> None:
+    def begun(journal: str, *batches: tuple[ShardPart, ShardPart]) -> None:
         log = ManifestLog(spark, str(tmp_path), journal)
         for number, parts in enumerate(batches, 1):
             log.commit(Manifest(bytes(16), journal, JOURNAL, number, f"b{number}", START_MS, dict(enumerate(parts))))
@@ -439,8 +465,8 @@ def test_an_archive_without_its_beginning_is_refused(spark: SparkSession, tmp_pa
     trimmed = ShardPart(0, 120, 140, records=5, frames=5, first=37, last=41)
     whole = ShardPart(0, 0, 140, records=41, frames=41, first=1, last=41)
     more = ShardPart(0, 140, 150, records=5, frames=5, first=42, last=46)
-    archive("late", (trimmed, ShardPart(1, 0, 0)), (more, later))
-    archive("whole", (whole, ShardPart(1, 0, 0)), (more, later))
+    begun("late", (trimmed, ShardPart(1, 0, 0)), (more, later))
+    begun("whole", (whole, ShardPart(1, 0, 0)), (more, later))
     with pytest.raises(ArchiveError, match=r"\(shard 0 begins at offset 120\)"):
         analytics(spark, JournalSource("127.0.0.1:1", "late"), archive=str(tmp_path))
     require_beginning(spark, str(tmp_path), "whole")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,15 +18,17 @@ from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
 from journal.cli.main import app
-from journal.errors import ArchiveError, ConfigError, GapError
+from journal.errors import ArchiveError, ConfigError, GapError, RowError
 from journal.kafka.control import IDENTITY_KEY, control_row
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
+from loaders.spark.analytics import analytics
 from loaders.spark.archive import ArchiveResult
 from loaders.spark.archive_frames import DeltaFrames, ParquetFrames, all_frames, kept_in
 from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
 from loaders.spark.manifest import Manifest
+from loaders.spark.readers import read_table, read_transactions, read_wal, stream_table, stream_wal
 from loaders.spark.source import identity
 from loaders.spark.table_stores import TableFormat
 from tests.support.build import add, frame
@@ -53,11 +55,13 @@ def test_the_archive_is_what_a_consumer_reads(journal: Written, spark: SparkSess
     assert journal.archived(spark) == journal.wal()
     assert result.batches > 1
     assert (result.records, result.foreign, result.faults) == (82, 2, 0)
+    (no_frame,) = [offset for _, offset, key, _ in journal.wal() if key == b"a key"]
+    assert result.first_foreign == (journal.source.wal, 0, no_frame)
     assert journal.marks() == result.ends == newest_manifest(spark, journal.path, journal.settings.journal).ends()
 
     # nothing new, then a little
     again = journal.run(spark)
-    assert (again.batches, again.ends) == (0, result.ends)
+    assert (again.batches, again.ends, again.first_foreign) == (0, result.ends, None)
     journal.frames(1)
     assert journal.run(spark).records == SHARDS
     assert journal.archived(spark) == journal.wal()
@@ -72,6 +76,7 @@ def test_the_archive_is_what_a_consumer_reads(journal: Written, spark: SparkSess
         assert (bytes(row["uuid"]), row["journal"]) == (journal.uuid, journal.settings.journal)
         assert row["day"] == row["appended"].date()
     (foreign,) = read_archive(spark, journal.path).where("key is not null").collect()
+    assert (foreign["shard"], foreign["offset"]) == (0, no_frame)
     assert (bytes(foreign["value"]), foreign["uuid"], foreign["number"]) == (b"no frame at all", None, None)
 
     # each manifest goes on where the one before it ended
@@ -296,6 +301,11 @@ def test_the_archive_and_what_the_wal_has_behind_it_have_no_gap_and_no_overlap(
     rows = joined(spark, journal.source, identity(spark, journal.source), journal.path).collect()
     found = sorted((row["partition"], row["offset"], bytes_of(row["key"]), bytes_of(row["value"])) for row in rows)
     assert found == sorted(before + journal.wal())
+    source = journal.source
+    places = ("-b", source.bootstrap_servers, "-j", source.journal, "--master", "local[2]", "--limit", "1000", "--json")
+    shown = CliRunner().invoke(app, ["spark", "read", "wal", "--archive", journal.path, *places])
+    assert shown.exit_code == 0, shown.output
+    assert {(row["shard"], row["offset"]) for row in json.loads(shown.stdout)} == {each[:2] for each in found}
     # and the archive goes on, though what it has is gone
     journal.run(spark)
     topic = journal.source.wal
@@ -410,23 +420,62 @@ def test_what_went_wrong_first_is_what_ends_a_job(journal: Written, spark: Spark
 
 
 def test_the_command_archives_and_says_what_it_did(journal: Written, spark: SparkSession) -> None:
+    """What is no frame of the journal is named, the first of it, and is no reason to fail."""
     name, source = journal.settings.journal, journal.source
-    arguments = [
-        "spark",
-        "archive",
-        "-b",
-        source.bootstrap_servers,
-        "-j",
-        name,
-        "--to",
-        journal.path,
-        "--once",
-        "--json",
-    ]
-    ended = CliRunner().invoke(app, arguments)
+    arguments = ["spark", "archive", "-b", source.bootstrap_servers, "-j", name, "--to", journal.path, "--once"]
+    ended = CliRunner().invoke(app, [*arguments, "--json"])
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
-    assert (told["records"], told["foreign"], told["faults"]) == (30 * SHARDS, 0, 0)
+    assert (told["records"], told["foreign"], told["first_foreign"], told["faults"]) == (30 * SHARDS, 0, None, 0)
     assert told["offsets"] == [end for _, end in sorted(journal.marks().items())]
     assert "batch 1 is archived: offsets below" in ended.stderr
     assert journal.archived(spark) == journal.wal()
+
+    of_another = frame(1, add(1024), journal=bytes(16)).SerializeToString()
+    journal.foreign(of_another)
+    journal.foreign(b"no frame at all")
+    ended = CliRunner().invoke(app, arguments)
+    assert ended.exit_code == 0, ended.output
+    (offset,) = [offset for _, offset, _, value in journal.wal() if value == of_another]
+    first = f"{source.wal}[0]@{offset}"
+    assert f"2 of them are no frames of this journal; the first: {first}\n" in ended.stdout
+
+
+def test_a_damaged_operation_is_archived_as_a_frame_and_a_dead_letter_of_who_reads_it(
+    journal: Written, spark: SparkSession
+) -> None:
+    """Only what a frame says before its operations is parsed on the way."""
+    damaged = frame(journal.numbers[0] + 1, add(1024), journal=journal.uuid)
+    value = damaged.SerializeToString()
+    operation = damaged.operations[0].SerializeToString()
+    assert value.count(operation) == 1
+    journal.foreign(value.replace(operation, b"\xff" * len(operation)))
+    result = journal.run(spark)
+    assert (result.records, result.foreign, result.first_foreign, result.faults) == (61, 0, None, 0)
+    (letter,) = read_wal(spark, journal.source, include_archive=journal.path).dead_letters.collect()
+    at = max(offset for shard, offset, *_ in journal.wal() if shard == 0)
+    assert (letter["partition"], letter["offset"]) == (0, at)
+
+
+def test_a_journal_of_another_format_is_neither_read_nor_archived(journal: Written, spark: SparkSession) -> None:
+    """Its control row says so before anything of it is taken for a frame."""
+    name = journal.settings.journal
+    row = Identity(magic=MAGIC, format=FORMAT + 1, journal=journal.uuid, name=name, shards=SHARDS)
+    producer = kafka_of(journal.settings).plain_producer()
+    producer.send([control_row(name, IDENTITY_KEY, row)], LIMIT_S)
+    producer.close()
+    reads: list[Callable[[], object]] = [
+        lambda: identity(spark, journal.source),
+        lambda: read_wal(spark, journal.source),
+        lambda: read_table(spark, journal.source),
+        lambda: stream_wal(spark, journal.source),
+        lambda: stream_table(spark, journal.source),
+        lambda: read_transactions(spark, journal.source),
+        lambda: analytics(spark, journal.source),
+        lambda: journal.run(spark),
+    ]
+    said = f"the journal has format {FORMAT + 1}, this kafka-journal reads {FORMAT}"
+    for read in reads:
+        with pytest.raises(RowError, match=rf"{name}\.control\[0\]@\d+: {said}"):
+            read()
+    assert not Path(journal.path).exists()

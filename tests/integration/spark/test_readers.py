@@ -236,7 +236,7 @@ def test_the_command_shows_what_is_left_of_a_trimmed_wal_if_it_is_asked_to(
 ) -> None:
     places = ("-b", damaged.bootstrap_servers, "-j", damaged.journal, "--master", "local[2]")
     gone = CliRunner().invoke(app, ["spark", "read", "wal", *places])
-    assert (gone.exit_code, "are gone (--from-trimmed shows what is left)" in gone.stderr) == (1, True), gone.output
+    assert (gone.exit_code, "are gone (--archive PATH reads it from there" in gone.stderr) == (1, True), gone.output
     left = CliRunner().invoke(app, ["spark", "read", "wal", "--from-trimmed", "--json", *places])
     assert left.exit_code == 0, left.output
     assert [row["id"] for row in json.loads(left.stdout) if row["id"]] == [4 << 10, 5 << 10]
