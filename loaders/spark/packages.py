@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from enum import Enum
 from importlib import metadata
+from importlib.util import find_spec
+from platform import python_version
 
 from journal.errors import ConfigError, MissingExtraError
 
@@ -31,6 +33,8 @@ class Part(Enum):
     """Delta Lake's tables."""
 
 
+_NOT_INSTALLED = "Spark needs PySpark: pip install 'kafka-journal[spark]'"
+
 READING = frozenset({Part.KAFKA, Part.PROTOBUF})
 """What it takes to read a journal's topics."""
 
@@ -40,7 +44,22 @@ def installed_pyspark() -> str:
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError:
-        raise MissingExtraError("Spark needs PySpark: pip install 'kafka-journal[spark]'") from None
+        raise MissingExtraError(_NOT_INSTALLED) from None
+
+
+def not_imported(error: ImportError) -> MissingExtraError:
+    """What it means that PySpark was not imported: there is none, or this Python cannot import the one there is.
+
+    Raises ConfigError for one that nothing is matched to: it may lack what is imported.
+    """
+    if any(find_spec(name) is None for name in ("pyspark", "py4j")):
+        return MissingExtraError(_NOT_INSTALLED)
+    version = installed_pyspark()
+    packages(version)
+    return MissingExtraError(
+        f"PySpark {version} is installed, and Python {python_version()} cannot import it "
+        f"({type(error).__name__}: {error}): PySpark 3.4 takes Python 3.12 or older"
+    )
 
 
 def packages(pyspark: str, parts: Collection[Part] = READING) -> tuple[str, ...]:

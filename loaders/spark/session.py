@@ -19,14 +19,14 @@ from pathlib import Path
 from journal.downloads import one_at_a_time
 from journal.errors import ConfigError, MissingExtraError
 from journal.kafka.distribution import CACHE_VARIABLE, cache_directory
-from loaders.spark.packages import READING, Part, installed_pyspark, packages
+from loaders.spark.packages import READING, Part, installed_pyspark, not_imported, packages
 
 try:
     from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
     from pyspark.errors import AnalysisException, IllegalArgumentException
     from pyspark.sql import SparkSession
-except ImportError as missing:
-    raise MissingExtraError("Spark needs PySpark: pip install 'kafka-journal[spark]'") from missing
+except ImportError as error:
+    raise not_imported(error) from error
 
 from loaders.spark.wire import parsed, ship_descriptor
 

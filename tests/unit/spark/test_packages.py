@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import platform
 import subprocess
 import sys
+from importlib import metadata
 
 import pytest
 from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.errors import ConfigError
-from loaders.spark.packages import READING, Part, installed_pyspark, packages
+from loaders.spark.packages import READING, Part, installed_pyspark, not_imported, packages
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.4"])
@@ -55,10 +57,11 @@ def test_the_readers_load_neither_kafka_clients_nor_faust() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_without_pyspark_the_error_says_how_to_get_it() -> None:
+def said_without(module: str) -> str:
+    """The error of a process that cannot import a module."""
     program = (
-        "import sys\n"
-        "sys.modules['pyspark'] = None\n"
+        "import sys, typing\n"
+        f"sys.modules['{module}'] = None\n"
         "from journal.errors import MissingExtraError\n"
         "try:\n"
         "    import loaders.spark.session\n"
@@ -66,4 +69,27 @@ def test_without_pyspark_the_error_says_how_to_get_it() -> None:
         "    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert "pip install 'kafka-journal[spark]'" in done.stdout
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("module", ["pyspark", "py4j"])
+def test_without_pyspark_the_error_says_how_to_get_it(module: str) -> None:
+    assert said_without(module) == "Spark needs PySpark: pip install 'kafka-journal[spark]'"
+
+
+def test_a_pyspark_that_this_python_cannot_import_is_not_said_to_be_missing() -> None:
+    """It imports `typing.io`, which Python 3.13 has no more."""
+    said = said_without("typing.io")
+    installed = f"PySpark {installed_pyspark()} is installed, and Python {platform.python_version()} cannot import it"
+    assert said.startswith(f"{installed} (ModuleNotFoundError: ")
+    assert "typing.io" in said
+    assert said.endswith("): PySpark 3.4 takes Python 3.12 or older")
+    assert "pip install" not in said
+
+
+def test_an_older_pyspark_that_lacks_what_is_imported_is_not_said_to_be_of_another_python(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: "3.3.4")
+    with pytest.raises(ConfigError, match=r"PySpark 3\.3\.4 is not of 3\.4"):
+        not_imported(ModuleNotFoundError("No module named 'pyspark.errors'"))
