@@ -108,6 +108,7 @@ def analytics(
                     once=once,
                     stop=stop,
                     bad_input=lambda bad: _warn(settings.journal, bad),
+                    left_out=_warn_of_skipped,
                 )
             return
         from loaders.spark.analytics import analytics as analyse
@@ -217,6 +218,11 @@ _AGES = ("oldest_age_s", "in_doubt_age_s", "p50_s", "p99_s")
 
 def _warn(journal: str, bad: DeadLetters) -> None:
     told = f"{bad.count:,} records are no frames of journal {journal} and count nowhere; the first: {bad.first}"
+    errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
+
+
+def _warn_of_skipped(count: int) -> None:
+    told = f"{count:,} records that operators had skipped count nowhere"
     errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
 
 

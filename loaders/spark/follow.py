@@ -34,7 +34,7 @@ from journal.errors import ConfigError
 from loaders.spark.analytics import width_of
 from loaders.spark.claim import Claim, names_of
 from loaders.spark.failures import StoppedError, is_of_two_queries, journal_errors, translated
-from loaders.spark.fold import is_skipped
+from loaders.spark.fold import is_one_of
 from loaders.spark.queue_events import (
     DOUBTS_SCHEMA,
     EVENTS_SCHEMA,
@@ -51,7 +51,7 @@ from loaders.spark.queue_events import (
     unfinished,
 )
 from loaders.spark.queue_windows import windows
-from loaders.spark.readers import readable_start
+from loaders.spark.readers import readable_start, skipped_places
 from loaders.spark.source import JournalIdentity, JournalSource, identity, stream
 from loaders.spark.table_stores import Files
 from loaders.spark.tables_place import COMMITS, OFFSETS
@@ -274,13 +274,14 @@ def follow(
     max_offsets: int | None = None,
     stop: threading.Event | None = None,
     bad_input: BadInput | None = None,
+    left_out: Callable[[int], None] | None = None,
 ) -> None:
     """Give `sink` the windows of the WAL as they are over: for good, until `stop` is set, or `once`, up to the end as
     of now. Goes on where the state at `state` ends; that is a place which executors have too.
 
-    What operators had skipped when this begins is left out. Raises as `readers.read_wal`, ConfigError for a state of
-    another journal or of windows of another width, one that is not whole or that another job has taken since, and for a
-    width of less than a millisecond or a lateness without end.
+    What operators had skipped when this begins is left out; `left_out` is told how many records, if there are any.
+    Raises as `readers.read_wal`, ConfigError for a state of another journal or of windows of another width, one that is
+    not whole or that another job has taken since, and for a width of less than a millisecond or a lateness without end.
     """
     if not 0 <= lateness_s < math.inf:
         raise ConfigError(f"a lateness of {lateness_s:g} s: expected 0 s or more")
@@ -304,8 +305,11 @@ def follow(
             failed.append(error)  # as Spark gives it back, it is a page of Java
             raise
 
-    skip = is_skipped(spark, source)
-    records = stream(spark, source, source.wal, starting=start, max_offsets=max_offsets).withColumn("skip", skip)
+    places = skipped_places(spark, source)
+    if places and left_out is not None:
+        left_out(len(places))
+    records = stream(spark, source, source.wal, starting=start, max_offsets=max_offsets)
+    records = records.withColumn("skip", is_one_of(places))
     writer = records.writeStream.queryName(f"analytics {source.journal}").foreachBatch(take)
     writer = writer.option("checkpointLocation", f"{state.rstrip('/')}/checkpoint")
     writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")

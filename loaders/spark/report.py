@@ -58,6 +58,7 @@ class ReportData:
     latencies: dict[int, int]
     epochs: Sequence[Epoch]
     dead_letters: DeadLetters
+    skipped: int | None
 
 
 def report_data(found: Analytics) -> ReportData:
@@ -93,6 +94,7 @@ def report_data(found: Analytics) -> ReportData:
         latencies=found.latencies,
         epochs=found.epochs,
         dead_letters=found.dead_letters,
+        skipped=found.skipped,
     )
 
 
@@ -137,11 +139,12 @@ def _when(data: ReportData) -> str:
 
 
 def _warning(data: ReportData) -> str:
-    bad = data.dead_letters
-    if not bad.count:
-        return ""
-    told = f"{bad.count:,} records are no frames of this journal and count nowhere; the first: {bad.first}"
-    return f'<p class="warning">{escape(told)}</p>'
+    bad, told = data.dead_letters, []
+    if bad.count:
+        told.append(f"{bad.count:,} records are no frames of this journal and count nowhere; the first: {bad.first}")
+    if data.skipped:
+        told.append(f"{data.skipped:,} records that operators had skipped count nowhere")
+    return "\n".join(f'<p class="warning">{escape(each)}</p>' for each in told)
 
 
 def _tiles(data: ReportData) -> str:

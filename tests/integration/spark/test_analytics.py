@@ -26,6 +26,7 @@ from journal.kafka.marks import records_between
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
+from journal.wire.keys import skipped_key
 from loaders.spark.analytics import Analytics, analysed, analytics, require_beginning
 from loaders.spark.archive import archive
 from loaders.spark.fold import is_one_of
@@ -35,12 +36,13 @@ from loaders.spark.queue_events import DeadLetters
 from loaders.spark.source import JournalIdentity, JournalSource
 from loaders.spark.table_stores import Files
 from loaders.spark.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
-from tests.support.build import JOURNAL, START_MS, add, frame, marker, update
+from tests.support.build import JOURNAL, START_MS, add, frame, marker, skipped, update
+from tests.support.in_process import made_journal
 from tests.support.long_form import long_form
 from tests.support.queue_life import SHARDS, Life, Writer, rows
 from tests.support.queue_life import Row as Expected
 from tests.support.spark_frames import TopicRecord, record_table
-from tests.support.spark_history import History
+from tests.support.spark_history import History, write_values
 from tests.support.spark_jobs import KILLED, ended_jobs, jars_of
 
 pytestmark = pytest.mark.timeout(400)
@@ -304,6 +306,20 @@ def test_a_stream_that_is_told_to_stop_begins_no_further_micro_batch(
         stream(is_wrong)
     assert len(told) == 2
     assert told[1] > told[0]
+
+
+@pytest.mark.kafka
+def test_a_stream_says_how_many_records_operators_had_skipped(
+    spark: SparkSession, bootstrap: str, tmp_path: Path
+) -> None:
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    source = JournalSource.from_settings(settings)
+    write_values(settings, source.wal, [(0, None, b"no frame"), (0, None, b"nor this")])
+    write_values(settings, source.table, [(0, skipped_key(0, 1), skipped(1).SerializeToString())])
+    bad, left_out = list[DeadLetters](), list[int]()
+    told: dict[str, Any] = {"bad_input": bad.append, "left_out": left_out.append}
+    follow(spark, source, str(tmp_path / "state"), lambda _windows, _told: None, once=True, **told)
+    assert (left_out, bad) == ([1], [DeadLetters(1, f"{source.wal}[0]@0: it does not parse, or has no magic")])
 
 
 @pytest.mark.kafka

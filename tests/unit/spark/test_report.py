@@ -23,7 +23,9 @@ def summary(queue: str, count: int = 10) -> QueueSummary:
     return QueueSummary(queue, count, count - 3, 3, 5, 61.5, 2, 1, 4.0, 0.25, 2.5)
 
 
-def data(queues: int = 3, windows: int = 30, epochs: int = 2, dead_letters: DeadLetters = NONE) -> ReportData:
+def data(
+    queues: int = 3, windows: int = 30, epochs: int = 2, dead_letters: DeadLetters = NONE, skipped: int = 0
+) -> ReportData:
     names = [f"queue {index}" for index in range(queues)]
     series = [*names[:7], REST] if queues > 7 else names
     moments = [
@@ -42,6 +44,7 @@ def data(queues: int = 3, windows: int = 30, epochs: int = 2, dead_letters: Dead
         latencies={6: 3, 9: 40, 12: 5} if windows else {},
         epochs=[Epoch(epoch, f"node-{epoch}", START_MS + 500 * epoch) for epoch in range(1, epochs + 1)],
         dead_letters=dead_letters,
+        skipped=skipped,
     )
 
 
@@ -102,6 +105,12 @@ def test_records_that_are_no_frames_are_warned_of() -> None:
     (warning,) = re.findall(r'<p class="warning">(.*?)</p>', page)
     assert warning.startswith("1,234 records are no frames of this journal")
     assert warning.endswith("the first: demo.wal[1]@17: of journal &lt;x&gt;")
+
+
+def test_records_that_operators_had_skipped_are_told() -> None:
+    page = render(data(skipped=1234))
+    (warning,) = re.findall(r'<p class="warning">(.*?)</p>', page)
+    assert warning == "1,234 records that operators had skipped count nowhere"
 
 
 def test_of_many_queues_the_rest_is_summed() -> None:
