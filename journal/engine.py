@@ -311,7 +311,8 @@ class Fold:
         return list(self._told or ())
 
     def added(self) -> list[Added]:
-        """Of that the records added, of the kinds that were asked for: also those that are deleted again."""
+        """The records added since, of the kinds that were asked for, in that order: also those that were deleted again,
+        but for what one transaction both added and deleted."""
         return list(self._told_added)
 
     def changes(self) -> list[Change]:
