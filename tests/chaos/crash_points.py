@@ -34,6 +34,8 @@ class CrashPoints:
     def __init__(self, home: Path) -> None:
         self._file = home / "crash-at"
         self._mark = home / "crashed-at"
+        self._ending = threading.Lock()
+        """Kept to the end: another shard that is at the point, too, would begin the mark anew."""
 
     def arm(self, point: str) -> None:
         assert point in (*ACTIVATION_POINTS, *CHECKPOINT_POINTS)
@@ -54,8 +56,9 @@ class CrashPoints:
     def reached(self, point: str) -> None:
         """The process ends here if it is to."""
         if self.armed(point):
-            self._mark.write_text(point, encoding="utf-8")
-            os.kill(os.getpid(), signal.SIGKILL)
+            with self._ending:
+                self._mark.write_text(point, encoding="utf-8")
+                os.kill(os.getpid(), signal.SIGKILL)
 
     def sending(self, point: str) -> bool:
         """As `reached`, a moment from now; says whether it will."""

@@ -20,6 +20,16 @@ from tests.chaos.crash_points import CrashPoints
 CrashPoints(pathlib.Path(sys.argv[1])).reached("applied")
 signal.pause()
 """
+REACH_TOGETHER = """
+import pathlib, sys, threading
+from tests.chaos.crash_points import CrashPoints
+points, begun = CrashPoints(pathlib.Path(sys.argv[1])), threading.Barrier(8)
+def reach():
+    begun.wait()
+    points.reached("applied")
+for _ in range(8):
+    threading.Thread(target=reach).start()
+"""
 FAILS = "import sys; print('in vain'); sys.exit(3)"
 WAITS = "import signal; signal.pause()"
 
@@ -52,6 +62,14 @@ def started(made: list[Child], directory: Path, code: str, point: str = "") -> C
         child.crash_points.arm(point)
     child.start(ready=False)
     return child
+
+
+def test_a_crash_at_a_point_that_several_shards_reach_at_once_is_one(made: list[Child], tmp_path: Path) -> None:
+    """One alone begins the file that says so: of ten processes some would have left it empty."""
+    for number in range(10):
+        child = started(made, tmp_path / str(number), REACH_TOGETHER, "applied")
+        child.wait_for_crash("applied")
+        child.note_end()
 
 
 def test_a_crash_at_the_armed_point_is_one(made: list[Child], tmp_path: Path) -> None:
