@@ -240,8 +240,11 @@ def test_the_command_shows_what_is_left_of_a_trimmed_wal_if_it_is_asked_to(
     left = CliRunner().invoke(app, ["spark", "read", "wal", "--from-trimmed", "--json", *places])
     assert left.exit_code == 0, left.output
     assert [row["id"] for row in json.loads(left.stdout) if row["id"]] == [4 << 10, 5 << 10]
-    other = CliRunner().invoke(app, ["spark", "read", "table", "--from-trimmed", *places])
-    assert (other.exit_code, "is of the WAL" in other.stderr) == (2, True), other.output
+    for option in (["--from-trimmed"], ["--archive", "anywhere"]):
+        other = CliRunner().invoke(app, ["spark", "read", "table", *option, *places])
+        assert (other.exit_code, f"{option[0]} is of the WAL" in other.stderr) == (2, True), other.output
+    both = CliRunner().invoke(app, ["spark", "read", "wal", "--from-trimmed", "--archive", "anywhere", *places])
+    assert (both.exit_code, "give one of them" in both.stderr) == (2, True), both.output
 
 
 def test_offsets_are_of_all_shards(spark: SparkSession, damaged: JournalSource) -> None:
