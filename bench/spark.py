@@ -39,6 +39,7 @@ def run(scene: Scene) -> Outcome:
         try:
             jobs = _Jobs(scene, spark, JournalSource.from_settings(settings), wal_bytes)
             archived, beside_archive = alternate(scene.rounds(), jobs.archive_rate, jobs.copy_rate, what="archive")
+            checked = [jobs.checked_rate() for _ in range(2)]
             typed, beside_typed = alternate(scene.rounds(), jobs.typed_rate, jobs.copy_rate, what="typed table")
         finally:
             spark.stop()
@@ -47,6 +48,7 @@ def run(scene: Scene) -> Outcome:
         Comparison("spark_typed", "wal_bytes_per_s", typed, beside_typed, 0.25),
     ]
     outcome.figures["spark_wal_bytes"] = wal_bytes
+    outcome.figures["spark_archive_checked_wal_bytes_per_s"] = rounded(statistics.median(checked))
     outcome.figures["spark_typed_operations_per_s"] = rounded(statistics.median(typed) * operations / wal_bytes)
     outcome.figures |= memory.figures()
     return outcome
@@ -74,8 +76,21 @@ class _Jobs:
 
     def archive_rate(self) -> float:
         """WAL bytes a second."""
+        return self._archive_rate(check_operations=False)
+
+    def checked_rate(self) -> float:
+        return self._archive_rate(check_operations=True)
+
+    def _archive_rate(self, *, check_operations: bool) -> float:
         began = self._anew()
-        done = archive(self._spark, self._source, str(self._place), once=True, replace_other=True)
+        done = archive(
+            self._spark,
+            self._source,
+            str(self._place),
+            once=True,
+            replace_other=True,
+            check_operations=check_operations,
+        )
         took = time.perf_counter() - began
         assert done.bytes == self._wal_bytes
         return self._wal_bytes / took

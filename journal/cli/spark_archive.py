@@ -13,7 +13,7 @@ from journal.cli.stopping import stopped_by_signals
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:
-    from loaders.spark.archive import ArchiveResult
+    from loaders.spark.archive_result import ArchiveResult
     from loaders.spark.manifest import Manifest
 
 
@@ -34,6 +34,9 @@ def archive(
     replace: Annotated[bool, typer.Option("--replace", help="This archive takes the place of another one.")] = False,
     from_trimmed: Annotated[
         bool, typer.Option("--from-trimmed", help="Begin an archive with what is left of a trimmed WAL.")
+    ] = False,
+    check_operations: Annotated[
+        bool, typer.Option("--check-operations", help="Look at every operation too, which takes longer.")
     ] = False,
     master: Annotated[str | None, typer.Option("--master", help="Spark's master, unless it is configured.")] = None,
     as_json: JsonOption = False,
@@ -60,6 +63,7 @@ def archive(
             replace_other=replace,
             from_trimmed=from_trimmed,
             kept_as=TableFormat(kept_as.value),
+            check_operations=check_operations,
             told=_tell,
             stop=stop,
         )
@@ -69,10 +73,15 @@ def archive(
         count = f"{result.records:,} records in {result.batches} batches"
         typer.echo(f"journal {result.journal}: {count} were archived to {result.path}")
         if result.foreign:
-            told = f"{result.foreign:,} of them are no frames of this journal; the first: {first_foreign(result)}"
-            typer.echo(told)
+            told = f"{result.foreign:,} of them are no frames of this journal"
+            typer.echo(f"{told}; the first: {place(result.first_foreign)}")
+        if result.damaged:
+            told = f"{result.damaged:,} of them are frames with operations that must not be there"
+            typer.echo(f"{told}; the first: {place(result.first_damaged)}")
         if result.faults:
             typer.echo(f"{result.faults:,} frames do not follow the one before them")
+        if result.skipped:
+            typer.echo(f"{result.skipped:,} records of the archive are skipped by operators")
 
 
 def to_json(result: ArchiveResult) -> dict[str, Any]:
@@ -84,17 +93,20 @@ def to_json(result: ArchiveResult) -> dict[str, Any]:
         "records": result.records,
         "bytes": result.bytes,
         "foreign": result.foreign,
-        "first_foreign": first_foreign(result),
+        "first_foreign": place(result.first_foreign),
+        "damaged": result.damaged,
+        "first_damaged": place(result.first_damaged),
         "faults": result.faults,
+        "skipped": result.skipped,
         "offsets": [result.ends[shard] for shard in sorted(result.ends)],
     }
 
 
-def first_foreign(result: ArchiveResult) -> str | None:
-    """The place of the first record that is no frame of the journal, if there is one."""
-    if result.first_foreign is None:
+def place(found: tuple[str, int, int] | None) -> str | None:
+    """Topic, partition and offset of a record, if there is one."""
+    if found is None:
         return None
-    topic, partition, offset = result.first_foreign
+    topic, partition, offset = found
     return f"{topic}[{partition}]@{offset}"
 
 

@@ -62,7 +62,7 @@ def replay(
     days: Annotated[str | None, typer.Option(metavar="DAY[/DAY]", help="Of these days (YYYY-MM-DD, UTC) only.")] = None,
     skip: Annotated[
         list[str] | None,
-        typer.Option(metavar="SHARD:OFFSET", help="A record that the source's operators had skipped."),
+        typer.Option(metavar="SHARD:OFFSET", help="A record that operators had skipped since the archive was written."),
     ] = None,
     remap_ids: Annotated[bool, typer.Option("--remap-ids", help="Give records ids that the target issues.")] = False,
     in_doubt: Annotated[

@@ -81,8 +81,8 @@ class Analytics:
     epochs: list[Epoch]
     dead_letters: DeadLetters
     """What was read and is no frame of the journal: it counts nowhere."""
-    skipped: int | None
-    """Records that operators had skipped, which count nowhere either; None of an archive, which does not know."""
+    skipped: int
+    """Records that operators had skipped, by now or as the archive has it; they count nowhere either."""
 
 
 def analytics(
@@ -93,20 +93,20 @@ def analytics(
     Windows are `width_s` wide; without it about `WINDOWS_SHOWN` of them. Raises as `readers.read_wal` and
     `archived.newest_manifest`; ArchiveError for an archive that was begun after a trim: depths would be wrong.
     """
-    skipped: int | None = None
     if archive is None:
         journal = identity(spark, source)
         places = skipped_places(spark, source)
-        skipped = len(places)
         start = readable_start(spark, source, journal, mend="--from-archive PATH is of an archive that has it")
-        records = batch(spark, source, source.wal, starting=start).withColumn("skip", is_one_of(places))
+        records = batch(spark, source, source.wal, starting=start)
     else:
         manifest = newest_manifest(spark, archive, source.journal)
         require_beginning(spark, archive, source.journal)
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
-        records = as_records(read_archive(spark, archive, source.journal), source.wal).withColumn("skip", F.lit(False))
+        places = manifest.skipped_and_archived()
+        records = as_records(read_archive(spark, archive, source.journal), source.wal)
     with journal_errors(source.journal):
-        return analysed(records, journal, source.journal, width_s, skipped=skipped)
+        with_skips = records.withColumn("skip", is_one_of(places))
+        return analysed(with_skips, journal, source.journal, width_s, skipped=len(places))
 
 
 def analysed(
@@ -115,9 +115,9 @@ def analysed(
     name: str,
     width_s: float | None = None,
     *,
-    skipped: int | None = None,
+    skipped: int = 0,
 ) -> Analytics:
-    """The same of records in Kafka's columns, with `skip`."""
+    """The same of records in Kafka's columns, with `skip`, of which there are `skipped`."""
     part = _computed(read_part(records, journal))
     took_effect = happened(operations_of(part), markers_of(part), None)
     events, doubts = _computed(took_effect.events), _computed(took_effect.doubts)

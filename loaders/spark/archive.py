@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +30,7 @@ from journal.errors import ArchiveError, CorruptionError
 from loaders.spark.archive_frames import Written, open_frames
 from loaders.spark.archive_marks import ArchiveMarks
 from loaders.spark.archive_numbers import checked_part
+from loaders.spark.archive_result import ArchiveResult
 from loaders.spark.archived import read_archive
 from loaders.spark.failures import journal_errors, translated
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
@@ -40,25 +41,6 @@ from loaders.spark.table_stores import TableFormat
 BATCH_OFFSETS_MAX = 200_000
 """Of all shards, in one batch: a batch that is cut off is written again."""
 _LOOK_EVERY_S = 1
-
-
-@dataclass(slots=True)
-class ArchiveResult:
-    """What a run did, and where the archive stands."""
-
-    path: str
-    journal: str
-    batches: int = 0
-    records: int = 0
-    bytes: int = 0
-    foreign: int = 0
-    """Records that are no frames of this journal; they are archived as they are. Operations are not looked at."""
-    first_foreign: tuple[str, int, int] | None = None
-    """Topic, partition and offset of the first of them, in order of place; None without any."""
-    faults: int = 0
-    """Frames that do not follow their predecessor."""
-    ends: dict[int, int] = field(default_factory=dict)
-    """Per shard the first offset that is not archived."""
 
 
 def archive(
@@ -72,6 +54,7 @@ def archive(
     replace_other: bool = False,
     from_trimmed: bool = False,
     kept_as: TableFormat = TableFormat.PARQUET,
+    check_operations: bool = False,
     told: Callable[[Manifest], None] | None = None,
     stop: threading.Event | None = None,
 ) -> ArchiveResult:
@@ -79,13 +62,15 @@ def archive(
     batch every `every_s`, until `stop` is set. `told` is called behind each batch.
 
     `replace_other`: the journal has been archived elsewhere; from now on it is this archive that `trim` waits for.
-    `from_trimmed`: begin a new archive with what is left of a trimmed WAL. `kept_as` is for good.
+    `from_trimmed`: begin a new archive with what is left of a trimmed WAL. `kept_as` is for good. `check_operations`:
+    parse all of what was written, and count what is damaged; it takes longer.
 
     Raises ArchiveError for an archive of another journal or another job's, ConfigError for one that is kept in another
     format, TopicError for a journal that does not exist, GapError when records have been trimmed that are not in the
     archive; it names them.
     """
-    job = _Job(spark, source, path, kept_as, told or (lambda _manifest: None), stop or threading.Event())
+    to_each = told or (lambda _manifest: None)
+    job = _Job(spark, source, path, kept_as, check_operations, to_each, stop or threading.Event())
     job.open(replace_other=replace_other, from_trimmed=from_trimmed)
     return job.run(once=once, every_s=every_s, max_offsets=max_offsets)
 
@@ -99,6 +84,7 @@ class _Job:
         source: JournalSource,
         path: str,
         kept_as: TableFormat,
+        check_operations: bool,
         told: Callable[[Manifest], None],
         stop: threading.Event,
     ) -> None:
@@ -106,18 +92,20 @@ class _Job:
         self._source = source
         self._path = path.rstrip("/")
         self._kept_as = kept_as
+        self._check_operations = check_operations
         self._told = told
         self._stop = stop
         self._log = ManifestLog(spark, self._path, source.journal)
         self._error: Exception | None = None
-        self.result = ArchiveResult(self._path, source.journal)
+        self.result = ArchiveResult(self._path, source.journal, damaged=0 if check_operations else None)
 
     # ---- where to go on --------------------------------------------------------------------------------------------
 
     def open(self, *, replace_other: bool, from_trimmed: bool) -> None:
         """Read where the archive stands, and check that the journal is the one it is of. Raises as `archive`."""
-        self._identity, begun, marks, _ = control(self._spark, self._source)
-        self._marks = ArchiveMarks(self._spark, self._source, self._path, marks)
+        found_control = control(self._spark, self._source)
+        self._identity, begun = found_control.identity, found_control.begun
+        self._marks = ArchiveMarks(self._spark, self._source, self._path, found_control.archives)
         found = self._log.newest()
         if found is not None:
             _require_same(found, self._identity, self._path)
@@ -137,8 +125,10 @@ class _Job:
             starting = _readable_start(self._spark, self._source, self._identity, asked, self._path, begun=begun)
         self._starting = starting
         self.result.ends = newest.ends()
-        if left_over is None and self._marks.are_behind(newest):
-            self._marks.write(newest)
+        if left_over is None:
+            if self._marks.are_behind(newest):
+                self._marks.write(newest)
+            self._note_skipped(found_control.skip_requests)
 
     def _no_batch(self, archive: bytes) -> Manifest:
         """Of an archive that is begun."""
@@ -171,6 +161,7 @@ class _Job:
             query.stop()
         if self._error is not None:
             raise self._error
+        self.result.skipped = len(self._manifest.skipped_and_archived())
         return self.result
 
     def _batch(self, records: DataFrame, _spark_number: int) -> None:
@@ -217,23 +208,28 @@ class _Job:
         manifest = replace(before, number=number, batch=batch, written=written_ms, parts=parts)
         self._log.commit(manifest)
         self._manifest = manifest
-        self._marks.write(manifest)
-        self._count(parts, seen)
+        told = self._marks.write(manifest)
+        self.result.count(manifest, seen, self._source.wal)
+        if self._check_operations:
+            self.result.count_damaged(written.rows, self._identity, self._source.wal)
         self._told(manifest)
+        self._note_skipped(told.skip_requests)
 
-    def _count(self, parts: Mapping[int, ShardPart], seen: Sequence[Row]) -> None:
-        result = self.result
-        result.batches += 1
-        result.ends = self._manifest.ends()
-        for part in parts.values():
-            result.records += part.records
-            result.bytes += part.bytes
-            result.foreign += part.records - part.frames
-            result.faults += part.faults
-        foreign = [
-            (self._source.wal, row["shard"], row["first_foreign"]) for row in seen if row["first_foreign"] is not None
-        ]
-        result.first_foreign = min(filter(None, (result.first_foreign, *foreign)), default=None)
+    def _note_skipped(self, requests: frozenset[tuple[int, int]]) -> None:
+        """Have a manifest say what operators had skipped by now, so that the archive's readers need not ask a journal
+        that may be gone. The table is asked only if there is a request of which no manifest tells."""
+        before = self._manifest
+        if not before.number or requests <= set(before.skipped):
+            return
+        skipped = tuple(skipped_places(self._spark, self._source))
+        if skipped == before.skipped:
+            return
+        number, written_ms = before.number + 1, int(time.time() * 1000)
+        parts = {shard: part.nothing_more() for shard, part in before.parts.items()}
+        batch = self._frames.new_batch(number)
+        manifest = replace(before, number=number, batch=batch, written=written_ms, parts=parts, skipped=skipped)
+        self._log.commit(manifest)
+        self._manifest = manifest
 
     # ---- what was written ------------------------------------------------------------------------------------------
 

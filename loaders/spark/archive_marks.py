@@ -15,7 +15,7 @@ from journal.errors import ArchiveError
 from journal.v1.journal_pb2 import Archive
 from loaders.spark.failures import journal_errors
 from loaders.spark.manifest import Manifest
-from loaders.spark.source import JournalSource, control
+from loaders.spark.source import Control, JournalSource, control
 from loaders.spark.wire import table_of
 
 
@@ -51,10 +51,11 @@ class ArchiveMarks:
         said = {shard: (mark.archive, mark.offset) for shard, mark in self._found.items()}
         return said != {shard: (manifest.archive, end) for shard, end in manifest.ends().items()}
 
-    def write(self, manifest: Manifest) -> None:
-        """Tell how far the archive is: only what a manifest has. Raises ArchiveError if another one has taken its place
-        since."""
-        other = self._other(control(self._spark, self._source).archives, {manifest.archive, *self._displaced})
+    def write(self, manifest: Manifest) -> Control:
+        """Tell how far the archive is: only what a manifest has. Gives what the control rows said before. Raises
+        ArchiveError if another one has taken its place since."""
+        found = control(self._spark, self._source)
+        other = self._other(found.archives, {manifest.archive, *self._displaced})
         if other is not None:
             raise ArchiveError(
                 f"the journal is archived to {other.path} by now (--replace), and `trim` waits for that one: this job "
@@ -69,6 +70,7 @@ class ArchiveMarks:
         with journal_errors(self._source.journal):
             table.write.format("kafka").options(**options).save()
         self._displaced = frozenset()
+        return found
 
     def _mark(self, manifest: Manifest, shard: int, end: int) -> Archive:
         return Archive(

@@ -1,4 +1,5 @@
-"""What an archive holds: one manifest a batch, numbered in sequence, each naming its files and where each shard stands.
+"""What an archive holds: one manifest a batch, numbered in sequence, each naming its files, where each shard stands,
+and what operators had skipped by then. One that has only a skip to tell is of a batch without records.
 
     <path>/manifest/<journal>/000000000001.json, …
 
@@ -66,10 +67,17 @@ class Manifest:
     written: int
     """ms since 1970."""
     parts: Mapping[int, ShardPart] = field(default_factory=dict)
+    skipped: tuple[tuple[int, int], ...] = ()
+    """The WAL records (shard, offset) that operators had skipped by then, in order; some may not be archived yet."""
 
     def ends(self) -> dict[int, int]:
         """Per shard the first offset that is not in the archive."""
         return {shard: part.end for shard, part in self.parts.items()}
+
+    def skipped_and_archived(self) -> list[tuple[int, int]]:
+        """The archive's records (shard, offset) that operators had skipped by then, in order."""
+        ends = self.ends()
+        return [(shard, offset) for shard, offset in self.skipped if offset < ends.get(shard, 0)]
 
     def to_json(self) -> str:
         return json.dumps(
@@ -82,6 +90,7 @@ class Manifest:
                 "batch": self.batch,
                 "written": self.written,
                 "shards": [asdict(self.parts[shard]) for shard in sorted(self.parts)],
+                "skipped": [{"shard": shard, "offset": offset} for shard, offset in self.skipped],
             },
             separators=(",", ":"),
         )
@@ -105,6 +114,7 @@ class Manifest:
                 found["batch"],
                 found["written"],
                 {part.shard: part for part in parts},
+                tuple((place["shard"], place["offset"]) for place in found.get("skipped", ())),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ArchiveError(f"{place} is no manifest of an archive: {error!r}") from error
@@ -113,7 +123,8 @@ class Manifest:
 MANIFEST_SCHEMA = (
     "format int, archive string, journal string, uuid string, number bigint, batch string, written bigint, "
     "shards array<struct<shard: int, start: bigint, end: bigint, records: bigint, frames: bigint, first: bigint, "
-    "last: bigint, epoch: bigint, epochs: array<bigint>, bytes: bigint, faults: bigint, files: array<string>>>"
+    "last: bigint, epoch: bigint, epochs: array<bigint>, bytes: bigint, faults: bigint, files: array<string>>>, "
+    "skipped array<struct<shard: int, offset: bigint>>"
 )
 """Manifests as Spark's JSON reader reads them."""
 

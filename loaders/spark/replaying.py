@@ -63,7 +63,8 @@ class Filter:
     days: tuple[date, date] | None = None
     """When an operation took effect, as the WAL's append time has it."""
     skip: tuple[tuple[int, int], ...] = ()
-    """Records (shard, offset) that the source's operators had skipped: an archive does not know."""
+    """Records (shard, offset) that are left out, beside those that the source's operators had skipped, as the archive
+    has it."""
 
     def to_json(self) -> str:
         """In words, without what is not asked for."""
@@ -169,7 +170,7 @@ class Selection:
         archived = as_records(read_archive(spark, path, manifest.journal), f"{manifest.journal}.wal")
         # newest manifest first: what is archived meanwhile lies behind it
         bounded = archived.where(F.col("offset") < by_shard(manifest.ends()))
-        with_skips = bounded.withColumn("skip", is_one_of(self._filter.skip))
+        with_skips = bounded.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
         if until is None:
             cut = with_skips.withColumn("until", F.lit(None).cast("bigint"))

@@ -58,7 +58,7 @@ class ReportData:
     latencies: dict[int, int]
     epochs: Sequence[Epoch]
     dead_letters: DeadLetters
-    skipped: int | None
+    skipped: int
 
 
 def report_data(found: Analytics) -> ReportData:

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, RowError, TopicError
-from journal.v1.journal_pb2 import Archive, Identity, Trim
+from journal.v1.journal_pb2 import Archive, Identity, SkipRequest, Trim
 from loaders.spark.client_options import java_options
 from loaders.spark.failures import journal_errors
 from loaders.spark.wire import FORMAT, MAGIC
@@ -31,7 +31,7 @@ _Message = TypeVar("_Message", bound=Message)
 
 IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
-ARCHIVE_KEYS, TRIM_KEYS = b"archive/", b"trim/"
+ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS = b"archive/", b"trim/", b"skip/"
 EARLIEST, LATEST = -2, -1
 """In place of an offset: where the partition starts, where it ends."""
 
@@ -91,6 +91,8 @@ class Control(NamedTuple):
     """The archive's mark of each shard that has one, of this journal."""
     trims: dict[int, Trim]
     """The newest trim of each shard that was trimmed, of this journal."""
+    skip_requests: frozenset[tuple[int, int]]
+    """The WAL records (shard, offset) that operators asked to have skipped: whether a worker did, the table says."""
 
 
 def batch(
@@ -156,11 +158,13 @@ def control(spark: SparkSession, source: JournalSource) -> Control:
     told = _identity(source, found[IDENTITY_KEY])
     archives = _advice(source, found, ARCHIVE_KEYS, Archive)
     trims = _advice(source, found, TRIM_KEYS, Trim)
+    skips = _advice(source, found, SKIP_KEYS, SkipRequest)
     return Control(
         told,
         EPOCH_KEY in found,
         {mark.shard: mark for mark in archives if mark.journal == told.uuid},
         {trim.shard: trim for trim in trims if trim.journal == told.uuid},
+        frozenset((skip.shard, skip.offset) for skip in skips if skip.journal == told.uuid),
     )
 
 
@@ -179,10 +183,10 @@ def _advice(
 
 def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row]:
     """By key, the newest of those rows that are there. One partition, and not many keys: a shuffle would cost more."""
-    key = F.col("key")
-    of_archive = F.substring("key", 1, len(ARCHIVE_KEYS)) == F.lit(ARCHIVE_KEYS)
-    of_trim = F.substring("key", 1, len(TRIM_KEYS)) == F.lit(TRIM_KEYS)
-    rows = batch(spark, source, source.control).where(key.isin(IDENTITY_KEY, EPOCH_KEY) | of_archive | of_trim)
+    wanted = F.col("key").isin(IDENTITY_KEY, EPOCH_KEY)
+    for keys in (ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS):
+        wanted |= F.substring("key", 1, len(keys)) == F.lit(keys)
+    rows = batch(spark, source, source.control).where(wanted)
     with journal_errors(source.journal):
         read = rows.select("key", "value", "offset").collect()
     newest = {bytes(row["key"]): row for row in sorted(read, key=lambda row: int(row["offset"]))}

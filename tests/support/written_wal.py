@@ -16,7 +16,8 @@ from journal.kafka.marks import records_between
 from journal.kafka.ports import LogRecord, Sent
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Archive, Epoch, Frame
-from loaders.spark.archive import ArchiveResult, archive
+from loaders.spark.archive import archive
+from loaders.spark.archive_result import ArchiveResult
 from loaders.spark.archived import read_archive
 from loaders.spark.source import JournalSource
 from tests.support.build import add, frame, marker

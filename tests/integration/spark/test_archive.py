@@ -24,8 +24,8 @@ from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.spark.analytics import analytics
-from loaders.spark.archive import ArchiveResult
 from loaders.spark.archive_frames import DeltaFrames, ParquetFrames, all_frames, kept_in
+from loaders.spark.archive_result import ArchiveResult
 from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
 from loaders.spark.manifest import Manifest
 from loaders.spark.readers import read_table, read_transactions, read_wal, stream_table, stream_wal
@@ -444,7 +444,7 @@ def test_the_command_archives_and_says_what_it_did(journal: Written, spark: Spar
 def test_a_damaged_operation_is_archived_as_a_frame_and_a_dead_letter_of_who_reads_it(
     journal: Written, spark: SparkSession
 ) -> None:
-    """Only what a frame says before its operations is parsed on the way."""
+    """Only what a frame says before its operations is parsed on the way, unless more is asked for."""
     damaged = frame(journal.numbers[0] + 1, add(1024), journal=journal.uuid)
     value = damaged.SerializeToString()
     operation = damaged.operations[0].SerializeToString()
@@ -452,9 +452,22 @@ def test_a_damaged_operation_is_archived_as_a_frame_and_a_dead_letter_of_who_rea
     journal.foreign(value.replace(operation, b"\xff" * len(operation)))
     result = journal.run(spark)
     assert (result.records, result.foreign, result.first_foreign, result.faults) == (61, 0, None, 0)
+    assert (result.damaged, result.first_damaged) == (None, None)
     (letter,) = read_wal(spark, journal.source, include_archive=journal.path).dead_letters.collect()
     at = max(offset for shard, offset, *_ in journal.wal() if shard == 0)
     assert (letter["partition"], letter["offset"]) == (0, at)
+
+    journal.foreign(b"no frame at all")
+    other = f"{journal.path}-other"
+    arguments = ["spark", "archive", "-b", journal.source.bootstrap_servers, "-j", journal.source.journal, "--once"]
+    asked = [*arguments, "--to", other, "--replace", "--check-operations"]
+    ended = CliRunner().invoke(app, asked)
+    assert ended.exit_code == 0, ended.output
+    first = f"{journal.source.wal}[0]@{at}"
+    assert f"1 of them are frames with operations that must not be there; the first: {first}\n" in ended.stdout
+    ended = CliRunner().invoke(app, [*asked, "--json"])
+    told = json.loads(ended.stdout)
+    assert (told["records"], told["foreign"], told["damaged"], told["first_damaged"]) == (0, 0, 0, None)
 
 
 def test_a_journal_of_another_format_is_neither_read_nor_archived(journal: Written, spark: SparkSession) -> None:

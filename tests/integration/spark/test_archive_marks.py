@@ -10,15 +10,19 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from journal.errors import ArchiveError, GapError
-from journal.v1.journal_pb2 import Archive
+from journal.errors import ArchiveError, CorruptionError, GapError
+from journal.kafka.control import skip_key
+from journal.v1.journal_pb2 import Archive, SkipRequest
 from journal.wire.keys import skipped_key
 from loaders.spark import archive as archiving
-from loaders.spark.archived import newest_manifest
+from loaders.spark.analytics import analytics
+from loaders.spark.archived import newest_manifest, read_manifests
 from loaders.spark.fold import state_as_of
 from loaders.spark.manifest import Manifest
 from loaders.spark.readers import read_wal
-from loaders.spark.source import stream
+from loaders.spark.replaying import Filter, Selection
+from loaders.spark.source import JournalSource, stream
+from loaders.spark.table_stores import TableFormat
 from tests.support.build import add, frame, skipped
 from tests.support.spark_history import write_values
 from tests.support.written_wal import SHARDS, Written, make_written
@@ -140,3 +144,56 @@ def test_a_frame_that_operators_had_skipped_does_not_keep_later_ones_from_the_ar
     journal.frames(2)
     assert journal.run(spark).faults == 0
     assert journal.archived(spark) == journal.wal()
+
+
+def test_an_archive_says_what_operators_had_skipped_to_who_has_nothing_but_the_archive(
+    journal: Written, spark: SparkSession
+) -> None:
+    """Also if there is nothing else to archive, and of a skip that was asked for only what a worker did."""
+    source = journal.source
+    name, nowhere = source.journal, JournalSource("127.0.0.1:1", source.journal)
+    broken = frame(journal.numbers[0] + 1, add(1024), journal=journal.uuid)
+    broken.count += 1
+    journal.foreign(broken.SerializeToString())
+    offset = max(row[1] for row in journal.wal() if row[0] == 0)
+    place = (0, offset)
+    assert journal.run(spark, check_operations=True).first_damaged == (source.wal, *place)
+    with pytest.raises(CorruptionError, match=f"so does --skip 0:{offset}"):
+        Selection(spark, journal.path, newest_manifest(spark, journal.path, name), Filter())
+
+    request = SkipRequest(journal=journal.uuid, shard=0, offset=offset).SerializeToString()
+    of_another = SkipRequest(journal=bytes(16), shard=0, offset=1).SerializeToString()
+    requests = [(0, skip_key(*place), request), (0, skip_key(0, 1), of_another)]
+    write_values(journal.settings, source.control, requests)
+    asked = journal.run(spark)
+    assert (asked.batches, asked.skipped, newest_manifest(spark, journal.path, name).number) == (0, 0, 1)
+    row = skipped(offset, raw=broken.SerializeToString()).SerializeToString()
+    write_values(journal.settings, source.table, [(0, skipped_key(*place), row)])
+    for number in (2, 2):
+        done = journal.run(spark)
+        manifest = newest_manifest(spark, journal.path, name)
+        assert (done.batches, done.records, done.skipped, manifest.number) == (0, 0, 1, number)
+    assert manifest.skipped == (place,)
+    journal.frames(2)
+    assert journal.run(spark).skipped == 1
+    assert journal.archived(spark) == journal.wal()
+    assert journal.marks() == newest_manifest(spark, journal.path, name).ends()
+
+    found = analytics(spark, nowhere, archive=journal.path)
+    assert (found.skipped, found.dead_letters.count) == (1, 0)
+    manifests = read_manifests(spark, journal.path, name).orderBy("number").select("number", "skipped").collect()
+    assert [(row["number"], [tuple(each) for each in row["skipped"]]) for row in manifests] == [
+        (1, []),
+        (2, [place]),
+        (3, [place]),
+    ]
+    selection = Selection(spark, journal.path, newest_manifest(spark, journal.path, name), Filter())
+    operations = sum(row["operations"] for row in selection.counts())
+    assert operations == sum(journal.numbers) - SHARDS  # all but the markers
+
+    # of one that begins when all of it is known
+    delta = elsewhere(journal, "delta")
+    assert delta.run(spark, replace_other=True, kept_as=TableFormat.DELTA, max_offsets=40).skipped == 1
+    journal.frames(1)
+    assert delta.run(spark, kept_as=TableFormat.DELTA).records == SHARDS
+    assert delta.archived(spark) == journal.wal()

@@ -20,12 +20,19 @@ MANIFEST = Manifest(
     "000000000003-0a0b0c0d",
     1_700_000_000_000,
     {1: PART, 0: ShardPart(0, 0, 0)},
+    ((0, 7), (1, 12), (1, 25)),
 )
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
     assert Manifest.from_json(MANIFEST.to_json(), "here") == MANIFEST
     assert MANIFEST.ends() == {0: 0, 1: 25}
+    assert MANIFEST.skipped_and_archived() == [(1, 12)]
+
+
+def test_one_that_says_nothing_of_skips_knows_of_none() -> None:
+    text = {key: value for key, value in json.loads(MANIFEST.to_json()).items() if key != "skipped"}
+    assert Manifest.from_json(json.dumps(text), "here").skipped == ()
 
 
 def test_shards_are_written_in_order() -> None:
