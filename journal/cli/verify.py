@@ -70,10 +70,7 @@ def verify(
         raise ConfigError("--master and --archive go with --with-spark")
     settings = chosen.settings()
     if with_spark:
-        # quick without: only this way needs PySpark
-        from loaders.spark.packages import installed_pyspark
-
-        installed_pyspark()
+        # quick without: only this way needs Spark
         from journal.cli.verify_spark import audited, show
 
         show(audited(settings, master, archive), as_json=as_json)

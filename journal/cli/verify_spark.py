@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
-from pyspark.sql import SparkSession
 
 from journal.cli.common import print_json, print_table
 from journal.cli.spark_session import further_parts, spark_session
 from journal.config import Settings
 from journal.verify import Report
-from loaders.spark.audit import audit
 from loaders.spark.packages import READING
-from loaders.spark.source import JournalSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _PARTITIONS_PER_CORE = 4
@@ -25,6 +25,10 @@ def audited(settings: Settings, master: str | None, archive: str | None) -> Repo
     """What the audit finds, in the Spark that is there or one of this command alone. Raises as `make_session` and
     `audit`."""
     with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
+        # behind the session, which knows whether there is a PySpark
+        from loaders.spark.audit import audit
+        from loaders.spark.source import JournalSource
+
         _fit_to_machine(spark)
         return audit(spark, JournalSource.from_settings(settings), archive=archive)
 

@@ -57,14 +57,14 @@ def test_the_readers_load_neither_kafka_clients_nor_faust() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def said_without(module: str) -> str:
-    """The error of a process that cannot import a module."""
+def said_without(module: str, statement: str = "import loaders.spark.session") -> str:
+    """The error of a process that cannot import a module, at a statement."""
     program = (
         "import sys, typing\n"
         f"sys.modules['{module}'] = None\n"
         "from journal.errors import MissingExtraError\n"
         "try:\n"
-        "    import loaders.spark.session\n"
+        f"    {statement}\n"
         "except MissingExtraError as error:\n"
         "    print(error)"
     )
@@ -85,6 +85,8 @@ def test_a_pyspark_that_this_python_cannot_import_is_not_said_to_be_missing() ->
     assert "typing.io" in said
     assert said.endswith("): PySpark 3.4 takes Python 3.12 or older")
     assert "pip install" not in said
+    audited = "from journal.cli.verify_spark import audited; audited(None, None, None)"
+    assert said_without("typing.io", audited) == said
 
 
 def test_an_older_pyspark_that_lacks_what_is_imported_is_not_said_to_be_of_another_python(
