@@ -14,8 +14,8 @@ _CLUSTER = "tests/chaos/"
 """Has one cluster for all of its tests."""
 
 _SPARK = "tests/integration/spark/test_"
-_ONE_SPARK = ("a", "c")
-"""How the files are called that share one Spark; the others share another one: one alone takes longer for all of them
+_ONE_SPARK = ("a", "s")
+"""How the files' names begin that share one Spark; the others share another one: one alone takes longer for all of them
 than the other processes for everything else."""
 
 _APART = ("tests/simulation/", "tests/chaos/test_containers.py")

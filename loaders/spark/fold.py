@@ -123,8 +123,9 @@ def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
     """The offset of a record's shard (the column of that name), null for one that is not named."""
     if not offsets:
         return F.lit(None).cast("bigint")
-    named = (F.lit(value).cast("bigint") for pair in sorted(offsets.items()) for value in pair)
-    return F.create_map(*named)[F.col(shard).cast("bigint")]
+    # as text: to ask the JVM for each number costs more than to parse them all
+    named = ", ".join(f"{value}L" for pair in sorted(offsets.items()) for value in pair)
+    return F.expr(f"map({named})")[F.col(shard).cast("bigint")]
 
 
 # ---- operations ----------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
+from functools import reduce
 from pathlib import Path
 
 from journal.downloads import one_at_a_time
@@ -42,6 +43,19 @@ _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where PySpark finds the JVM that has started it."""
 _WAREHOUSE = Path("spark-warehouse")
 """Where Spark keeps tables that have a name; it makes it in the working directory, whether there are any or not."""
+_LOOKED_UP = (
+    "functions",
+    "PythonUtils",
+    "org",
+    "org.apache",
+    "org.apache.spark",
+    "org.apache.spark.sql",
+    "org.apache.spark.sql.catalyst",
+    "org.apache.spark.sql.catalyst.expressions",
+    "org.apache.hadoop",
+    "org.apache.hadoop.fs",
+)
+"""What PySpark, and who uses Hadoop's file systems, asks the JVM for again and again."""
 _TIME_ZONE = "spark.sql.session.timeZone"
 """Times are shown, and days are cut, in UTC wherever a job runs."""
 
@@ -72,6 +86,7 @@ def make_session(
         if listed:
             own[_PACKAGES] = ",".join(listed)
         spark = _started(name, own | asked, wanted)
+    _look_up_once(spark)
     check_parts(spark, parts)
     if Part.PROTOBUF in parts:
         ship_descriptor(spark)
@@ -154,6 +169,15 @@ def _getting_packages() -> Iterator[None]:
                 f"cannot lock {lock} ({error}): set {CACHE_VARIABLE} to a directory where that can be done"
             ) from error
         yield
+
+
+def _look_up_once(spark: SparkSession) -> None:
+    """Each time, Py4J looks for a class of such a name in every jar, before it takes it for an import or a package. It
+    finds the same as long as the JVM lives."""
+    for name in _LOOKED_UP:
+        *packages_, last = name.split(".")
+        holder = reduce(getattr, packages_, spark._jvm)
+        setattr(holder, last, getattr(holder, last))
 
 
 def _removed_if_empty(directory: Path) -> None:

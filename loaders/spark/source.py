@@ -218,6 +218,8 @@ def _reading(
         # three tries: an unreachable broker is known in a minute, a slow one is waited for; the user's may replace it
         "kafka.default.api.timeout.ms": "20000",
         "kafka.request.timeout.ms": "20000",
+        # what is read is there: a look further, which a consumer takes by itself, would hold up all that it asks next
+        "kafka.fetch.max.wait.ms": "10",
         **source.options(),
         **which,
         "startingOffsets": "earliest" if starting is None else _offsets({topic: starting}),

@@ -17,8 +17,18 @@ from pyspark.sql import SparkSession
 from loaders.spark.session import make_session
 from tests.support.brokers import JVM_OPTIONS
 
-QUICK_JAVA = " ".join((*JVM_OPTIONS, "-XX:+UseSerialGC"))
-"""For a minute of small jobs."""
+QUICK_JAVA = " ".join(
+    (
+        *JVM_OPTIONS,
+        "-XX:+UseSerialGC",
+        "-XX:ReservedCodeCacheSize=240m",
+        "-XX:+UnlockDiagnosticVMOptions",
+        "-XX:-BytecodeVerificationRemote",
+    )
+)
+"""For minutes of small jobs. With one compiler alone, Java has room for 48 MB of compiled code. Spark has filled them
+after a minute, and from then on Java throws code away and compiles it again. To verify what is in Spark's jars is a
+tenth of a start."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """Of queries over a few hundred rows, compiling them is a third of the cost. They are compiled, as everywhere else, in

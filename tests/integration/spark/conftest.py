@@ -16,13 +16,16 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SETTINGS = INTERPRETED | {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
-    JAVA_OPTIONS: QUICK_JAVA,
+    JAVA_OPTIONS: f"{QUICK_JAVA} -Xmn400m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
     # of a query over a few hundred rows, planning it again after each stage is a quarter of its cost
     "spark.sql.adaptive.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # what nobody looks at: plans written out at length, and those of the last thousand queries
+    "spark.sql.ui.explainMode": "simple",
+    "spark.sql.ui.retainedExecutions": "10",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 

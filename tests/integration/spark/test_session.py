@@ -68,6 +68,13 @@ def test_a_session_that_runs_is_taken_as_it_is(spark: SparkSession) -> None:
     assert spark.conf.get("spark.app.name") == "kafka-journal tests"
 
 
+def test_what_every_expression_asks_the_jvm_for_is_looked_up_once(spark: SparkSession) -> None:
+    jvm: Any = spark._jvm
+    assert jvm.functions is jvm.functions
+    assert jvm.org.apache.hadoop.fs is jvm.org.apache.hadoop.fs
+    assert jvm.org.apache.hadoop.fs.Path("/a").getName() == "a"
+
+
 @pytest.mark.parametrize("asked", [{"master": "local[1]"}, {"settings": {"spark.sql.shuffle.partitions": "3"}}])
 def test_what_a_running_session_was_not_started_with_is_refused(spark: SparkSession, asked: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="stop it first"):

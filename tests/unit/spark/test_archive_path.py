@@ -14,7 +14,7 @@ SOURCE = JournalSource("127.0.0.1:1", "orders")
 
 def marked(*paths: str) -> Control:
     marks = {shard: Archive(shard=shard, path=path) for shard, path in enumerate(paths)}
-    return Control(JournalIdentity(b"j" * 16, len(paths)), True, marks, {})
+    return Control(JournalIdentity(b"j" * 16, len(paths)), True, marks, {}, frozenset())
 
 
 def test_it_is_the_path_of_all_marks() -> None:
