@@ -51,6 +51,11 @@ class Appends(ABC):
         """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""
         return self.require_core().new_id(virtual_shard)
 
+    def new_volatile_id(self, virtual_shard: int = 0) -> int:
+        """An id for what is never in the journal. `new_id` gives one again if a crash comes before anything that was
+        appended is durable; of this one nothing durable is waited for, and it is never given again."""
+        return self.require_core().new_volatile_id(virtual_shard)
+
     def add(self, record_id: int, kind: int, data: bytes, *, tx: int = 0) -> Completion:
         """Add a record. Raises RecordExistsError, LockedError, FullError, InvalidOperationError, StateError."""
         return (self._core or self.require_core()).add(record_id, kind, data, tx)

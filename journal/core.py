@@ -31,7 +31,7 @@ from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
 from journal.state import JournalState, refusal, require_transition
 from journal.taking_in import TakingIn
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
-from journal.wire.ids import make_id, make_ids, shard_of
+from journal.wire.ids import make_id, make_ids, make_volatile_id, shard_of
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +96,7 @@ class Core:
         self._in_flight: Completion | None = None
         """Of the last group that was taken, if it was not one of those that take in: nobody waits for these."""
         self._issued = 0
+        self._volatile_issued = 0
         self._next_tx = 0
         self._transactions: dict[int, Completion] = {}
         self._room: deque[Completion] = deque()
@@ -116,6 +117,7 @@ class Core:
             self._activated = activated
             self._acceptance = activated.acceptance
             self._issued = activated.issued
+            self._volatile_issued = 0
             self._next_tx = activated.writer.claim.epoch << _EPOCH_SHIFT
 
     def step_down(self, error: JournalError) -> None:
@@ -290,6 +292,17 @@ class Core:
             record_id = make_id(self._issued + 1, virtual_shard % VIRTUAL_SHARDS)
             self._issued += 1
             return record_id
+
+    def new_volatile_id(self, virtual_shard: int) -> int:
+        """An id that nothing has had and no activation will give to anything else, for what is never in the journal."""
+        with self._lock:
+            self._require_active()
+            activated = self._activated
+            assert activated is not None
+            epoch = activated.writer.claim.epoch
+            volatile_id = make_volatile_id(epoch, self._volatile_issued + 1, virtual_shard)
+            self._volatile_issued += 1
+            return volatile_id
 
     # ---- transactions ----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,15 @@ import pytest
 
 from journal.errors import IdsExhaustedError
 from journal.limits import ID_MAX, SEQUENCE_MAX, VIRTUAL_SHARDS
-from journal.wire.ids import home_shard_of, make_id, make_ids, sequence_of, shard_of
+from journal.wire.ids import (
+    home_shard_of,
+    is_volatile,
+    make_id,
+    make_ids,
+    make_volatile_id,
+    sequence_of,
+    shard_of,
+)
 
 
 @pytest.mark.parametrize("sequence", [1, 2, SEQUENCE_MAX])
@@ -31,6 +39,18 @@ def test_many_ids_are_of_sequences_that_follow_each_other() -> None:
     for first in (0, SEQUENCE_MAX):
         with pytest.raises(IdsExhaustedError):
             make_ids(first, [3, 3])
+
+
+def test_what_is_never_in_the_journal_has_ids_of_its_own_in_every_epoch() -> None:
+    last = (1 << 30) - 1
+    made = [make_volatile_id(epoch, number, 1023) for epoch in (1, 2, (1 << 22) - 1) for number in (1, 2, last)]
+    assert len(set(made)) == len(made)
+    assert all(is_volatile(each) and sequence_of(each) > SEQUENCE_MAX and each <= ID_MAX for each in made)
+    assert {each % VIRTUAL_SHARDS for each in made} == {1023}
+    assert not is_volatile(make_id(SEQUENCE_MAX, 1023))
+    for number in (0, last + 1):
+        with pytest.raises(IdsExhaustedError):
+            make_volatile_id(1, number, 0)
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 8, 1024])
