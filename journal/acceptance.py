@@ -134,6 +134,10 @@ class Acceptance:
     def is_open(self, tx: int) -> bool:
         return tx in self._open
 
+    def is_prepared(self, tx: int) -> bool:
+        opened = self._open.get(tx)
+        return opened is not None and opened.prepared
+
     def prepared(self) -> list[int]:
         return sorted(tx for tx, opened in self._open.items() if opened.prepared)
 

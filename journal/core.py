@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.acceptance import NOTHING_STAGED, Acceptance, Append, NewRecords, PlainOperation, Staged
 from journal.activation import Activated
@@ -21,6 +21,7 @@ from journal.errors import (
     FencedError,
     InvalidOperationError,
     JournalError,
+    OutcomeUnknownError,
     QueueFullError,
     RolledBackError,
 )
@@ -54,6 +55,14 @@ def _count_and_size(operations: Sequence[PlainOperation | NewRecords]) -> tuple[
             count += 1
             size += len(operation[3])
     return count, size + count * OPERATION_OVERHEAD_BYTES
+
+
+def _cut_off(pending: Iterable[Completion], in_doubt: Mapping[int, Completion], error: JournalError) -> None:
+    """Tell those that nothing else will tell any more."""
+    for completion in pending:
+        completion.resolve(error)
+    for tx, completion in in_doubt.items():
+        completion.resolve(OutcomeUnknownError(f"transaction {tx} is in doubt, and this node does not settle it"))
 
 
 class Core:
@@ -129,14 +138,16 @@ class Core:
             self.state = require_transition(self.state, JournalState.FENCED if fenced else JournalState.FAILED)
             self._error = error
             self._acceptance = None
-            pending = self._take_pending()
-        for completion in pending:
-            completion.resolve(error)
+            pending, in_doubt = self._take_pending()
+        _cut_off(pending, in_doubt, error)
         if self._on_critical is not None:
             self._on_critical(error)
 
-    def _take_pending(self) -> list[Completion]:
-        """Completions that nothing will resolve any more, each once."""
+    def _take_pending(self) -> tuple[list[Completion], dict[int, Completion]]:
+        """Completions that nothing will resolve any more, each once; and those of transactions in doubt, which another
+        node settles."""
+        prepared = () if self._activated is None else self._activated.acceptance.prepared()
+        in_doubt = {tx: self._transactions.pop(tx) for tx in prepared if tx in self._transactions}
         ahead = [group.completion for group in self._ahead]
         pending = [*ahead, self._group.completion, *self._transactions.values(), *self._room]
         self._ahead.clear()
@@ -145,7 +156,7 @@ class Core:
         self._room.clear()
         self._wake.notify_all()
         self._taken.notify_all()
-        return pending
+        return pending, in_doubt
 
     def _require_active(self) -> Acceptance:
         """Raises what refuses every append now."""
@@ -324,7 +335,7 @@ class Core:
             acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
             self._require_room(operations + len(then), size + len(data) + _size_of(then))
-            return self._settle(acceptance.prepare(tx, data, then), tx)
+            return self._append(acceptance.prepare(tx, data, then))
 
     def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> Completion:
         with self._lock:
@@ -346,12 +357,18 @@ class Core:
         with self._lock:
             acceptance = self._require_active()
             settled = acceptance.settled_by(tx)
+            in_doubt = acceptance.is_prepared(tx)
             group = self._require_room_to_settle(*acceptance.rollback_size_of(tx), settled)
             completion = self._append(acceptance.rollback(tx))
             group.settle(settled)
             cut_off = self._transactions.pop(tx, None)
-        if cut_off is not None:
-            cut_off.resolve(RolledBackError(f"transaction {tx} was rolled back"))
+            if cut_off is None:
+                return completion
+            rolled_back = RolledBackError(f"transaction {tx} was rolled back")
+            if in_doubt:  # and is again, if a crash comes before that is durable
+                completion.add_callback(lambda error: cut_off.resolve(error or rolled_back))
+                return completion
+        cut_off.resolve(rolled_back)
         return completion
 
     def _operate_all(self, operations: Sequence[PlainOperation], tx: int) -> Completion:
@@ -370,7 +387,7 @@ class Core:
         return completion
 
     def _settle(self, appends: list[Append], tx: int) -> Completion:
-        """Append what prepares or commits `tx`; its operations complete with that group."""
+        """Append what commits `tx`; its operations complete with that group."""
         completion = self._append(appends)
         operations = self._transactions.pop(tx, None)
         if operations is not None:
@@ -556,8 +573,7 @@ class Core:
         with self._lock:
             if self.state is not JournalState.CLOSED:
                 self.state = require_transition(self.state, JournalState.CLOSED)
-            pending = self._take_pending()
+            pending, in_doubt = self._take_pending()
         if self._activated is not None:
             self._activated.writer.close()
-        for completion in pending:
-            completion.resolve(ClosedError("the journal was closed"))
+        _cut_off(pending, in_doubt, ClosedError("the journal was closed"))

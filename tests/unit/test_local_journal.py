@@ -23,6 +23,7 @@ from journal.errors import (
     InvalidOperationError,
     LocalStorageError,
     LockedError,
+    OutcomeUnknownError,
     RecordExistsError,
     RecordMissingError,
     RolledBackError,
@@ -39,7 +40,7 @@ from journal.local_writer import LocalWriter, marks_of
 from journal.script import apply_operation, parse_line
 from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Identity, Mark
-from journal.wire.ids import shard_of
+from journal.wire.ids import is_volatile, shard_of
 from journal.wire.keys import record_id_of
 from tests.support.build import JOURNAL, NONCE
 from tests.support.fold import always, fold_entries
@@ -51,6 +52,7 @@ from tests.support.nodes import CollectingLoader
 from tests.support.script_model import ScriptModel, random_script
 
 KIND = 7
+LIMIT_S = 10.0
 
 
 def loaded(directory: Path) -> Collected:
@@ -240,6 +242,37 @@ def test_a_prepared_transaction_survives_reopens_with_its_locks_until_it_is_sett
     assert set(loaded(tmp_path / "a").records) == set(ids[1:])
 
 
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_a_prepared_transaction_did_is_done_with_its_outcome(tmp_path: Path, committed: bool) -> None:
+    with active(tmp_path / "a") as journal:
+        tx, record_id = journal.begin(), journal.new_id()
+        operation = journal.add(record_id, KIND, b"", tx=tx)
+        journal.prepare(tx, b"xid").wait()
+        assert not operation.done
+        if committed:
+            journal.commit(tx).wait()
+            operation.wait()
+        else:
+            settled = journal.rollback(tx)
+            assert settled.done or not operation.done
+            settled.wait()
+            with pytest.raises(RolledBackError):
+                operation.wait(LIMIT_S)
+        assert operation.done
+
+
+def test_of_what_is_in_doubt_when_a_journal_closes_the_outcome_is_not_known(tmp_path: Path) -> None:
+    with active(tmp_path / "a") as journal:
+        in_doubt, open_ = journal.begin(), journal.begin()
+        prepared = journal.add(journal.new_id(), KIND, b"", tx=in_doubt)
+        cut_off = journal.add(journal.new_id(), KIND, b"", tx=open_)
+        journal.prepare(in_doubt).wait()
+    with pytest.raises(OutcomeUnknownError, match=f"transaction {in_doubt} is in doubt"):
+        prepared.wait()
+    with pytest.raises(ClosedError):
+        cut_off.wait()
+
+
 def test_the_next_epoch_drops_what_was_staged_and_not_prepared(tmp_path: Path) -> None:
     limits = Limits(transaction_buffer_operations_max=5)
     with active(tmp_path / "a", limits=limits) as journal:
@@ -267,6 +300,15 @@ def test_each_activation_is_the_next_epoch_and_issues_ids_that_none_before_it_di
             assert not issued.intersection(ids)
             issued.update(ids)
             journal.add(ids[-1], KIND, b"").wait()
+
+
+def test_an_id_of_what_is_not_in_the_journal_is_never_given_again(tmp_path: Path) -> None:
+    issued: list[int] = []
+    for _ in range(3):
+        with active(tmp_path / "a") as journal:
+            issued += [journal.new_volatile_id(3) for _ in range(4)]
+    assert len(set(issued)) == len(issued)
+    assert all(is_volatile(each) and shard_of(each, 4) == 3 for each in issued)
 
 
 class _Refusing(NullLoader):
