@@ -96,9 +96,9 @@ class Appends(ABC):
     def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
 
-        What was done in it is done with its outcome, not before. Plain operations `then` are in the same group, and take
-        effect at once. Raises TransactionPreparedError, FullError, or what refuses one of `then` (LockedError for what
-        `tx` itself holds); then nothing was changed.
+        What was done in it is done with its outcome, not before. Plain operations `then` are in the same group, and
+        take effect at once. Raises TransactionPreparedError, FullError, or what refuses one of `then` (LockedError for
+        what `tx` itself holds); then nothing was changed.
         """
         return self.require_core().prepare(tx, data, then)
 
