@@ -29,9 +29,9 @@ def run(*command: object, cwd: Path) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a new environment with the wheel and what it depends on."""
+    """The command of a new environment with the wheel, which is built of the source archive, and what it depends on."""
     work = tmp_path_factory.mktemp("wheel")
-    run(sys.executable, "-m", "build", "--wheel", "--outdir", work / "dist", ROOT, cwd=work)
+    run(sys.executable, "-m", "build", "--outdir", work / "dist", ROOT, cwd=work)
     (wheel,) = (work / "dist").glob("*.whl")
     venv.create(work / "venv")
     pip = [sys.executable, "-m", "pip", "--python", work / "venv" / "bin" / "python", "--disable-pip-version-check"]
