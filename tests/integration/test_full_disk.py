@@ -71,7 +71,7 @@ def follows_again(log: str) -> bool:
     return log.count("the local copy cannot follow") == log.count("the local copy follows again")
 
 
-@pytest.mark.parametrize("shards", [8])
+@pytest.mark.parametrize("shards", [1, 8])
 def test_the_node_goes_on_when_the_disk_of_its_copy_is_full(
     bootstrap: str, tmp_path: Path, small_disk: SmallDisk, shards: int
 ) -> None:
@@ -106,7 +106,7 @@ def activate_on(small_disk: SmallDisk, settings: Settings) -> Activation:
     return loader.activation()
 
 
-@pytest.mark.parametrize("shards", [8])
+@pytest.mark.parametrize("shards", [1, 8])
 def test_a_worker_whose_disk_is_full_goes_on_when_there_is_room(
     bootstrap: str, tmp_path: Path, small_disk: SmallDisk, shards: int
 ) -> None:
