@@ -23,7 +23,7 @@ from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import ROLLBACKS
 from journal.xa.ports import Participant, TwoPhaseConnection
 from journal.xa.resource import XaResource
-from journal.xa.xid import Xid, text
+from journal.xa.xid import AnyXid, Xid, as_xid, text
 
 log = logging.getLogger(__name__)
 
@@ -55,25 +55,26 @@ def valid_transition(now: Decision, then: Decision) -> bool:
 class StoreDataManager:
     """The store's part, and the state of the whole. Made by `Coordinator.join`; used by one thread."""
 
-    def __init__(self, resource: XaResource, xid: Xid, manager: Any, ended: Callable[[Xid], None]) -> None:
+    def __init__(self, resource: XaResource, xid: AnyXid, manager: Any, ended: Callable[[Xid], None]) -> None:
         """Works in the branch `xid`, just begun. `ended` is called once nothing of the transaction is at work."""
         self.transaction_manager = manager
-        self.xid = xid
+        self.xid = as_xid(xid)
         self._resource = resource
         self._ended = ended
         self._decision = Decision.OPEN
         self._others: list[BranchDataManager] = []
         self._enlisting = True
-        self._at_work: set[Xid] = {xid}
-        self.tx = resource.tx(xid)
+        self._at_work: set[Xid] = {self.xid}
+        self.tx = resource.tx(self.xid)
         """The store's transaction: for the operations that belong to it."""
 
     @property
     def decision(self) -> Decision:
         return self._decision
 
-    def enlist(self, participant: Participant, connection: TwoPhaseConnection, xid: Xid) -> BranchDataManager:
+    def enlist(self, participant: Participant, connection: TwoPhaseConnection, xid: AnyXid) -> BranchDataManager:
         """Have a connection, on which the branch `xid` was begun, commit or roll back with the store."""
+        xid = as_xid(xid)
         if not self._enlisting:
             raise StateError("the transaction is committing or has ended: nothing can join it")
         other = BranchDataManager(self, participant, connection, xid)

@@ -5,7 +5,8 @@
     resource = XaResource(store, journal, loader.loaded, clock_ms=wall_ms)
     resource.start()
 
-A call that returns is durable. A refusal (XidError, or what the store refuses) changes nothing. A commit or rollback
+A call that returns is durable. A refusal (XidError, or what the store refuses) changes nothing. An xid is an `Xid` or a
+plain tuple of its parts, and is checked before anything else (XidError, INVAL). A commit or rollback
 that is called again after a deadline waits on; one that became durable meanwhile is NOTA. After an error of the journal
 itself (fenced, outcome unknown) the branch stays as it may be, and the next load tells.
 """
@@ -37,7 +38,7 @@ from journal.xa.branches import Branches, InDoubt
 from journal.xa.codes import ROLLBACKS, XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK, KeptOutcome, Outcomes
 from journal.xa.ports import ClockMs, LoadedRows, OutcomeRecords, SaysNotDurable, Transactions, Waitable
-from journal.xa.xid import Xid, encode_xid, make_xid, refusal, text
+from journal.xa.xid import AnyXid, Xid, as_xid, encode_xid, make_xid, refusal, text
 
 log = logging.getLogger(__name__)
 
@@ -113,20 +114,22 @@ class XaResource:
         """An xid. Raises XidError for parts out of range."""
         return make_xid(format_id, gtrid, bqual)
 
-    def tpc_begin(self, xid: Xid, *, timeout_ms: float = math.inf) -> None:
+    def tpc_begin(self, xid: AnyXid, *, timeout_ms: float = math.inf) -> None:
         """Begin a branch, with one session at work. Unless it is prepared within `timeout_ms` it may only roll back.
 
         Raises XidError (DUPID) for an xid that is in use or whose outcome is kept, FullError over `branches_max`.
         """
+        xid = as_xid(xid)
         with self._lock:
             self._branches.begin(xid, self._clock_ms() + timeout_ms)
 
-    def tpc_prepare(self, xid: Xid) -> Vote:
+    def tpc_prepare(self, xid: AnyXid) -> Vote:
         """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it.
 
         What of it a crash would take all the same, `not_durable` tells. Raises XidError: NOTA, PROTO, or a rollback
         code: the branch was doomed or its time was over; it is rolled back and gone.
         """
+        xid = as_xid(xid)
         with self._ending_the_doomed(xid), self._lock:
             branch = self._branches.require(xid)
             branch.require_willing()
@@ -134,19 +137,21 @@ class XaResource:
             if not branch.tx:
                 self._branches.end(branch)
                 return Vote.READ_ONLY
-            before = branch.state
+            before, since_ms = branch.state, self._clock_ms()
+            data = encode_xid(xid, since_ms)
             branch.become(BranchState.PREPARING)
-            branch.since_ms = self._clock_ms()
-        data = encode_xid(xid, branch.since_ms)
+            branch.since_ms = since_ms
         self._carry_out(branch, before, lambda: self._prepared(branch, data))
         return Vote.COMMIT
 
-    def tpc_commit(self, xid: Xid, *, one_phase: bool = False, confirm: Sequence[Xid] = ()) -> None:
+    def tpc_commit(self, xid: AnyXid, *, one_phase: bool = False, confirm: Sequence[AnyXid] = ()) -> None:
         """Commit a prepared branch, or with `one_phase` one that is not.
 
         The same group keeps an outcome for each other branch in `confirm`, until `forget`: so it is the decision.
         Raises XidError: NOTA, PROTO, a rollback code as `tpc_prepare`, a heuristic one until `forget`.
         """
+        xid = as_xid(xid)
+        others = [as_xid(other) for other in confirm]
         if self._awaited(xid, BranchState.COMMITTING):
             return
         with self._ending_the_doomed(xid), self._lock:
@@ -156,18 +161,19 @@ class XaResource:
             branch.require_left()
             if one_phase != (branch.state is BranchState.IDLE):
                 raise refusal(XaCode.PROTO, xid, f"is {branch.state.value}: it cannot be committed so")
-            if not branch.tx and not confirm:
+            if not branch.tx and not others:
                 self._branches.end(branch)
                 return
             tx = self._tx(branch)
-            rows = [self._outcomes.made(other, COMMITTED, self._clock_ms(), virtual_shard=tx) for other in confirm]
+            rows = [self._outcomes.made(other, COMMITTED, self._clock_ms(), virtual_shard=tx) for other in others]
             before = branch.state
             branch.become(BranchState.COMMITTING)
             branch.rows = rows
         self._carry_out(branch, before, lambda: self._transactions.commit(tx, then=[row.added() for row in rows]))
 
-    def tpc_rollback(self, xid: Xid) -> None:
+    def tpc_rollback(self, xid: AnyXid) -> None:
         """Roll a branch back. Raises XidError: NOTA, PROTO while sessions are at work, a heuristic code."""
+        xid = as_xid(xid)
         self._awaited(xid, BranchState.PREPARING)
         if self._awaited(xid, BranchState.ROLLING_BACK):
             return
@@ -192,8 +198,9 @@ class XaResource:
 
     # ---- X/Open ----------------------------------------------------------------------------------------------------
 
-    def tx(self, xid: Xid) -> int:
+    def tx(self, xid: AnyXid) -> int:
         """The store's transaction in which a session does the branch's work; asked for, it is no more read-only."""
+        xid = as_xid(xid)
         with self._lock:
             branch = self._branches.require(xid)
             branch.require_willing()
@@ -201,25 +208,29 @@ class XaResource:
                 raise refusal(XaCode.PROTO, xid, f"is {branch.state.value}: nothing can be done in it")
             return self._tx(branch)
 
-    def join(self, xid: Xid) -> None:
+    def join(self, xid: AnyXid) -> None:
         """One session more works in the branch."""
+        xid = as_xid(xid)
         with self._lock:
             self._branches.require(xid).join()
 
-    def end(self, xid: Xid, *, failed: bool = False) -> None:
+    def end(self, xid: AnyXid, *, failed: bool = False) -> None:
         """A session has done its work; if it failed, the branch can only be rolled back."""
+        xid = as_xid(xid)
         with self._lock:
             branch = self._branches.require(xid)
             branch.leave()
             if failed and branch.state is not BranchState.DOOMED:
                 branch.doom(XaCode.RBROLLBACK)
 
-    def suspend(self, xid: Xid) -> None:
+    def suspend(self, xid: AnyXid) -> None:
         """A session leaves its work, to `resume` it."""
+        xid = as_xid(xid)
         with self._lock:
             self._branches.require(xid).suspend()
 
-    def resume(self, xid: Xid) -> None:
+    def resume(self, xid: AnyXid) -> None:
+        xid = as_xid(xid)
         with self._lock:
             self._branches.require(xid).resume()
 
@@ -246,8 +257,9 @@ class XaResource:
             log.warning("xid %s has %s before its prepare: what it did is rolled back", text(branch.xid), why)
         return done
 
-    def settle(self, xid: Xid, *, commit: bool) -> None:
+    def settle(self, xid: AnyXid, *, commit: bool) -> None:
         """Settle a branch in doubt in place of its coordinator; the outcome is kept until it has heard (`forget`)."""
+        xid = as_xid(xid)
         decision = HEURISTIC_COMMIT if commit else HEURISTIC_ROLLBACK
         with self._lock:
             branch = self._branches.require(xid)
@@ -280,8 +292,9 @@ class XaResource:
             if tx in self.unnamed:
                 self.unnamed.remove(tx)
 
-    def forget(self, xid: Xid, *, wait: bool = True) -> None:
+    def forget(self, xid: AnyXid, *, wait: bool = True) -> None:
         """Whoever had to hear the outcome of `xid` has. Raises XidError (NOTA) if none is kept."""
+        xid = as_xid(xid)
         with self._lock:
             kept = self._outcomes.get(xid)
             if kept is None:
@@ -300,14 +313,16 @@ class XaResource:
 
     # ---- what is known ---------------------------------------------------------------------------------------------
 
-    def state_of(self, xid: Xid) -> BranchState | None:
+    def state_of(self, xid: AnyXid) -> BranchState | None:
         """None for a branch that there is not, or no more."""
+        xid = as_xid(xid)
         with self._lock:
             branch = self._branches.look(xid)
             return None if branch is None else branch.state
 
-    def not_durable(self, xid: Xid) -> NotDurable:
+    def not_durable(self, xid: AnyXid) -> NotDurable:
         """What of a prepared branch a crash would take. Nothing of one that a load found: it is gone already."""
+        xid = as_xid(xid)
         with self._lock:
             branch = self._branches.look(xid)
             return NOTHING if branch is None else branch.not_durable
@@ -322,7 +337,8 @@ class XaResource:
         with self._lock:
             return self._branches.in_doubt()
 
-    def outcome(self, xid: Xid) -> KeptOutcome | None:
+    def outcome(self, xid: AnyXid) -> KeptOutcome | None:
+        xid = as_xid(xid)
         with self._lock:
             return self._outcomes.get(xid)
 

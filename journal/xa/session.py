@@ -16,7 +16,7 @@ from journal.store.transactions import NotDurable
 from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import ROLLBACKS, XaCode
 from journal.xa.resource import XaResource
-from journal.xa.xid import Xid
+from journal.xa.xid import AnyXid, Xid, as_xid
 
 
 class SessionState(Enum):
@@ -68,8 +68,9 @@ class Session:
     def xid(self, format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
         return self._resource.xid(format_id, gtrid, bqual)
 
-    def tpc_begin(self, xid: Xid, *, join: bool = False, timeout_ms: float = math.inf) -> None:
+    def tpc_begin(self, xid: AnyXid, *, join: bool = False, timeout_ms: float = math.inf) -> None:
         """Work in a new branch, or with `join` in one that another session works or has worked in."""
+        xid = as_xid(xid)
         self._require(*_FREE)
         if xid in self._suspended:
             raise XidError("this session has suspended that branch: resume it", code=XaCode.PROTO)
@@ -87,8 +88,9 @@ class Session:
         self._become(SessionState.FREE)
         return xid
 
-    def resume(self, xid: Xid) -> None:
+    def resume(self, xid: AnyXid) -> None:
         """Work again in a branch that this session has suspended."""
+        xid = as_xid(xid)
         self._require(*_FREE)
         if xid not in self._suspended:
             raise XidError("this session has not suspended that branch", code=XaCode.PROTO)
@@ -118,9 +120,10 @@ class Session:
         self._become(SessionState.PREPARED if vote is Vote.COMMIT else SessionState.FREE, xid)
         return vote
 
-    def tpc_commit(self, xid: Xid | None = None) -> None:
+    def tpc_commit(self, xid: AnyXid | None = None) -> None:
         """Second phase; without a prepare, the only one. With an xid, outside of a branch: for recovery."""
         if xid is not None:
+            xid = as_xid(xid)
             self._require(*_FREE)
             self._resource.tpc_commit(xid)
             return
@@ -135,9 +138,10 @@ class Session:
             raise
         self._become(SessionState.FREE)
 
-    def tpc_rollback(self, xid: Xid | None = None) -> None:
+    def tpc_rollback(self, xid: AnyXid | None = None) -> None:
         """Roll the session's branch back, prepared or not. With an xid, outside of a branch: for recovery."""
         if xid is not None:
+            xid = as_xid(xid)
             self._require(*_FREE)
             self._resource.tpc_rollback(xid)
             return
@@ -158,7 +162,7 @@ class Session:
         """Xids in doubt or with a heuristic outcome, whoever began them."""
         return self._resource.tpc_recover()
 
-    def forget(self, xid: Xid) -> None:
+    def forget(self, xid: AnyXid) -> None:
         """The heuristic outcome of `xid` has been heard."""
         self._resource.forget(xid)
 

@@ -1,8 +1,10 @@
-"""Xids: which branch of which global transaction. Checked when made; a PREPARE's data is one, as store.proto has it."""
+"""Xids: which branch of which global transaction. Checked when made, and wherever a caller names one: what is prepared
+under an xid that cannot be read back is nobody's after a crash. A PREPARE's data is one, as store.proto has it.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -26,16 +28,31 @@ class Xid(NamedTuple):
     """The branch, 0 to 64 bytes."""
 
 
+AnyXid: TypeAlias = tuple[int, bytes | str, bytes | str]
+"""What is taken where an xid is asked for: an `Xid`, or the plain (format_id, gtrid, bqual) of PEP 249."""
+
+
 def make_xid(format_id: int, gtrid: bytes | str, bqual: bytes | str) -> Xid:
-    """An xid; text is taken as UTF-8. Raises XidError for a part that is too short, too long, or out of range."""
-    xid = Xid(format_id, _bytes(gtrid), _bytes(bqual))
+    """An xid; text is taken as UTF-8. Raises XidError (INVAL) for a part that is of another type, too short, too long,
+    or out of range.
+    """
+    if not isinstance(format_id, int) or isinstance(format_id, bool):
+        raise XidError(f"format_id {format_id!r} is no number", code=XaCode.INVAL)
     if not 0 <= format_id <= FORMAT_ID_MAX:
         raise XidError(f"format_id {format_id} is not in 0 to {FORMAT_ID_MAX}", code=XaCode.INVAL)
+    xid = Xid(format_id, _bytes("gtrid", gtrid), _bytes("bqual", bqual))
     if not 1 <= len(xid.gtrid) <= PART_BYTES_MAX:
         raise XidError(f"a gtrid of {len(xid.gtrid)} bytes is not one of 1 to {PART_BYTES_MAX}", code=XaCode.INVAL)
     if len(xid.bqual) > PART_BYTES_MAX:
         raise XidError(f"a bqual of {len(xid.bqual)} bytes is over {PART_BYTES_MAX}", code=XaCode.INVAL)
     return xid
+
+
+def as_xid(xid: AnyXid) -> Xid:
+    """What a caller gives as an xid. Raises XidError (INVAL) for what is no tuple of three, and as `make_xid`."""
+    if not isinstance(xid, tuple) or len(xid) != 3:
+        raise XidError(f"{xid!r} is no xid: (format_id, gtrid, bqual)", code=XaCode.INVAL)
+    return make_xid(*xid)
 
 
 def encode_xid(xid: Xid, prepared_ms: float = 0.0) -> bytes:
@@ -77,8 +94,15 @@ def refusal(code: XaCode, xid: Xid, why: str) -> XidError:
     return XidError(f"xid {text(xid)} {why}", code=code)
 
 
-def _bytes(part: bytes | str) -> bytes:
-    return part.encode() if isinstance(part, str) else bytes(part)
+def _bytes(name: str, part: object) -> bytes:
+    if isinstance(part, bytes):
+        return part
+    if not isinstance(part, str):
+        raise XidError(f"{name} {part!r} is neither bytes nor text", code=XaCode.INVAL)
+    try:
+        return part.encode()
+    except UnicodeEncodeError as error:
+        raise XidError(f"{name} {part!r} cannot be UTF-8", code=XaCode.INVAL) from error
 
 
 def _printable(part: bytes) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 import transaction  # type: ignore[import-untyped]
@@ -346,6 +347,27 @@ def test_nothing_joins_a_transaction_that_is_over(scene: Scene) -> None:
     scene.manager.commit()
     with pytest.raises(StateError):
         scene.coordinator.enlist(work, scene.database)
+
+
+@pytest.mark.parametrize("wrong", [None, "1:test:store", (1, b"test"), (1, b"h" * 100, b""), Xid(1, b"", b"")])
+def test_data_managers_take_nothing_that_is_no_xid(scene: Scene, wrong: Any) -> None:
+    work = scene.work()
+    with pytest.raises(XidError) as raised:
+        StoreDataManager(scene.resource, wrong, scene.manager, lambda xid: None)
+    assert raised.value.code == XaCode.INVAL
+    with pytest.raises(XidError) as raised:
+        work.enlist(scene.database, scene.database.connect(), wrong)
+    assert raised.value.code == XaCode.INVAL
+    scene.manager.commit()
+    assert scene.database.committed == scene.log.messages() == {b"both"}
+
+
+def test_a_data_manager_takes_a_plain_tuple(scene: Scene) -> None:
+    scene.resource.tpc_begin((1, "plain", "store"))
+    work = StoreDataManager(scene.resource, (1, "plain", "store"), scene.manager, lambda xid: None)
+    assert work.xid == make_xid(1, "plain", "store")
+    other = work.enlist(scene.database, scene.database.connect(), (1, "plain", "database"))
+    assert other.xid == make_xid(1, "plain", "database")
 
 
 class Store:

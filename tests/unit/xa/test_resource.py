@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import XaCode
 from journal.xa.outcomes import COMMITTED, HEURISTIC_COMMIT, HEURISTIC_ROLLBACK
 from journal.xa.resource import WARNINGS_MAX, XaResource
-from journal.xa.xid import Xid, make_xid
+from journal.xa.xid import AnyXid, Xid, make_xid
 from tests.support.xa import MESSAGE_KIND, START_MS, Crash, MemoryJournal, MemoryLog, opened
 
 XID = make_xid(1, "global", "here")
@@ -70,6 +72,87 @@ def code_of(call: object, *arguments: object, **more: object) -> XaCode:
     with pytest.raises(XidError) as raised:
         call(*arguments, **more)
     return XaCode(raised.value.code)
+
+
+# ---- xids --------------------------------------------------------------------------------------------------------
+
+WRONG: list[Any] = [
+    None,
+    "1:global:here",
+    (1, b"global"),
+    (1, b"h" * 100, b""),
+    Xid(1, b"h" * 100, b""),
+    Xid(1, b"", b""),
+    Xid(1, b"g", bytes(65)),
+    Xid(2**31, b"g", b""),
+    Xid(1, None, b""),  # type: ignore[arg-type]
+]
+TAKES_AN_XID: dict[str, Callable[[XaResource, Any], object]] = {
+    "tpc_begin": XaResource.tpc_begin,
+    "tpc_prepare": XaResource.tpc_prepare,
+    "tpc_commit": XaResource.tpc_commit,
+    "tpc_commit, others": lambda resource, xid: resource.tpc_commit(XID, confirm=[OTHER, xid]),
+    "tpc_rollback": XaResource.tpc_rollback,
+    "tx": XaResource.tx,
+    "join": XaResource.join,
+    "end": XaResource.end,
+    "suspend": XaResource.suspend,
+    "resume": XaResource.resume,
+    "settle": lambda resource, xid: resource.settle(xid, commit=True),
+    "forget": XaResource.forget,
+    "state_of": XaResource.state_of,
+    "not_durable": XaResource.not_durable,
+    "outcome": XaResource.outcome,
+}
+
+
+@pytest.mark.parametrize("call", TAKES_AN_XID)
+def test_what_is_no_xid_is_refused_by_every_call_and_changes_nothing(scene: Scene, call: str) -> None:
+    scene.prepared()
+    for wrong in WRONG:
+        assert code_of(TAKES_AN_XID[call], scene.resource, wrong) == XaCode.INVAL
+        assert scene.resource.tpc_recover() == [XID]
+        assert scene.resource.state_of(XID) is BranchState.PREPARED
+    scene.resource.tpc_commit(XID)
+    assert scene.messages == {b"global"}
+
+
+@pytest.mark.parametrize("plain", [(1, b"plain", b"one"), (1, "plain", "one")])
+def test_a_plain_tuple_is_an_xid_in_every_call(scene: Scene, plain: AnyXid) -> None:
+    resource, xid = scene.resource, make_xid(*plain)
+
+    def work() -> None:
+        resource.tpc_begin(plain)
+        resource.suspend(plain)
+        resource.resume(plain)
+        resource.join(plain)
+        resource.end(plain)
+        scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"done", tx=resource.tx(plain))
+        resource.end(plain)
+        assert resource.tpc_prepare(plain) is Vote.COMMIT
+        assert (resource.tpc_recover(), resource.state_of(plain)) == ([xid], BranchState.PREPARED)
+
+    work()
+    resource.tpc_rollback(plain)
+    work()
+    resource.tpc_commit(plain, confirm=[(1, "plain", "two")])
+    assert scene.messages == {b"done"}
+    assert [kept.xid for kept in resource.outcomes()] == [make_xid(1, "plain", "two")]
+    assert resource.outcome((1, "plain", "two")) is not None
+    resource.forget((1, "plain", "two"))
+    work()
+    resource.settle(plain, commit=False)
+    resource.forget(plain)
+    assert not resource.not_durable(plain)
+
+
+def test_a_prepare_that_a_clock_without_a_time_stops_leaves_the_branch_as_it_was(scene: Scene) -> None:
+    scene.work()
+    scene.now_ms, now_ms = math.nan, scene.now_ms
+    with pytest.raises(ValueError):  # noqa: PT011 (int's own)
+        scene.resource.tpc_prepare(XID)
+    scene.now_ms = now_ms
+    assert scene.resource.tpc_prepare(XID) is Vote.COMMIT
 
 
 # ---- the two phases --------------------------------------------------------------------------------------------

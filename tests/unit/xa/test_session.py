@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,51 @@ def scene() -> Scene:
 @pytest.mark.parametrize(("now", "then"), list(itertools.product(SessionState, repeat=2)))
 def test_a_session_changes_only_as_the_table_says(now: SessionState, then: SessionState) -> None:
     assert valid_transition(now, then) == ((now.name, then.name) in ALLOWED)
+
+
+TAKES_AN_XID: list[Callable[[Session, Any], object]] = [
+    Session.tpc_begin,
+    lambda session, xid: session.tpc_begin(xid, join=True),
+    Session.resume,
+    Session.tpc_commit,
+    Session.tpc_rollback,
+    Session.forget,
+]
+
+
+@pytest.mark.parametrize("call", TAKES_AN_XID)
+@pytest.mark.parametrize("working", [True, False])
+def test_what_is_no_xid_is_refused_and_the_session_is_as_before(
+    scene: Scene, call: Callable[[Session, Any], object], working: bool
+) -> None:
+    if working:
+        scene.session.tpc_begin(XID)
+    for wrong in ("1:global:one", (1, b"global"), (1, b"h" * 100, b""), Xid(1, b"h" * 100, b""), Xid(1, b"", b"")):
+        with pytest.raises(XidError) as raised:
+            call(scene.session, wrong)
+        assert raised.value.code == XaCode.INVAL
+        assert scene.session.state is (SessionState.WORKING if working else SessionState.FREE)
+    if not working:
+        scene.session.tpc_begin(XID)
+    scene.work()
+    scene.session.tpc_commit()
+    assert scene.log.messages() == {b"done"}
+
+
+@pytest.mark.parametrize("plain", [(1, b"global", b"one"), (1, "global", "one")])
+def test_a_session_takes_plain_tuples(scene: Scene, plain: tuple[int, bytes | str, bytes | str]) -> None:
+    session = scene.session
+    session.tpc_begin(plain)
+    assert session.suspend() == XID
+    with pytest.raises(XidError, match="resume it"):
+        session.tpc_begin(plain)
+    session.resume(plain)
+    scene.work()
+    session.tpc_prepare()
+    other = Session(scene.resource)
+    assert other.tpc_recover() == [XID]
+    other.tpc_commit(plain)
+    assert scene.log.messages() == {b"done"}
 
 
 def test_two_phases(scene: Scene) -> None:
