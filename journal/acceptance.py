@@ -19,6 +19,7 @@ from journal.arguments import check_data, check_new_records, check_operation, ch
 from journal.errors import (
     FullError,
     InvalidOperationError,
+    LockedError,
     RecordExistsError,
     RecordMissingError,
     TransactionPreparedError,
@@ -130,6 +131,18 @@ class Acceptance:
     @property
     def records(self) -> int:
         return len(self._live)
+
+    def is_taken(self, record_id: int) -> bool:
+        """Whether a record has that id, or a transaction holds it, and the record may yet be there. Raises what refuses
+        every operation on such an id."""
+        self.check_operation(record_id, 0, b"", 0)
+        if record_id in self._live:
+            return True
+        try:
+            self._locks.check_record(record_id, 0)
+        except LockedError:
+            return True
+        return False
 
     def is_open(self, tx: int) -> bool:
         return tx in self._open

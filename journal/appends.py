@@ -51,6 +51,11 @@ class Appends(ABC):
         """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""
         return self.require_core().new_id(virtual_shard)
 
+    def is_taken(self, record_id: int) -> bool:
+        """Whether a record has that id, or will have if a transaction commits. Raises InvalidOperationError for what is
+        no id."""
+        return self.require_core().is_taken(record_id)
+
     def new_volatile_id(self, virtual_shard: int = 0) -> int:
         """An id for what is never in the journal. `new_id` gives one again if a crash comes before anything that was
         appended is durable; of this one nothing durable is waited for, and it is never given again."""

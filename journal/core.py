@@ -304,6 +304,10 @@ class Core:
             self._issued += 1
             return record_id
 
+    def is_taken(self, record_id: int) -> bool:
+        with self._lock:
+            return self._require_active().is_taken(record_id)
+
     def new_volatile_id(self, virtual_shard: int) -> int:
         """An id that nothing has had and no activation will give to anything else, for what is never in the journal."""
         with self._lock:

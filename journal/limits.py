@@ -13,8 +13,9 @@ VIRTUAL_SHARDS = 1024
 ID_MAX = 2**63 - 1
 SUBJECT_MAX = 2**63 - 1
 KIND_MAX = 255
-SEQUENCE_MAX = 2**52 - 1
-"""Of ids that are issued for records. Larger ones, to `ID_MAX >> 10`, are of what is never in the journal."""
+SEQUENCE_MAX = 2**51 - 1
+"""Of ids that are issued for records. Larger ones, to twice that, are of what is never in the journal; the bit above is
+that of a chain of stores."""
 
 FRAME_OVERHEAD_BYTES = 512
 """More than a frame's header takes: two varints of ten bytes for each field, a uuid, and a node name of 200 bytes."""

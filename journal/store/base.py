@@ -100,6 +100,9 @@ class StoreBase:
                 queue_bytes_max=settings.swap_queue_bytes_max,
             )
         self._volatile = VolatileBodies(settings.volatile_bytes_max, swap)
+        self._chosen: set[int] = set()
+        """Ids that callers chose for messages that are not durable. The journal does not know of these, and may issue
+        one: it is passed over."""
         self._absent: set[str] = set()
         """Holders from before the load that have not re-attached, until their time is over."""
         self._grace_until_ms = 0
@@ -200,16 +203,34 @@ class StoreBase:
             raise txn.refused
         return txn
 
-    def _new_id(self, address: AddressEntry, wanted: int = 0) -> int:
+    def _new_id(self, address: AddressEntry, wanted: int = 0, *, durable: bool = True) -> int:
         """An id in the address' virtual shard. Raises StoreError if the caller's is not, or is in use."""
         virtual_shard = address.record_id & SHARD_MASK
         if not wanted:
-            return self._journal.new_id(virtual_shard)
+            record_id = self._issued_id(virtual_shard, durable=durable)
+            while self._state.is_known(record_id):  # a binding whose id was chosen, say
+                record_id = self._issued_id(virtual_shard, durable=durable)
+            return record_id
         if wanted & SHARD_MASK != virtual_shard:
             raise StoreError(f"id {wanted} is not in the virtual shard of address {address.name} ({virtual_shard})")
-        if self._state.is_known(wanted) or wanted in self._volatile:
+        if self._is_here(wanted) or self._journal.is_taken(wanted):
             raise StoreError(f"id {wanted} is in use")
         return wanted
+
+    def _issued_id(self, virtual_shard: int, *, durable: bool) -> int:
+        """An id that nothing has had: no record, nor what is not durable, also before an activation."""
+        issue = self._journal.new_id if durable else self._journal.new_volatile_id
+        record_id = issue(virtual_shard)
+        while record_id in self._chosen:
+            self._chosen.remove(record_id)  # it is not issued again
+            record_id = issue(virtual_shard)
+        return record_id
+
+    def _is_here(self, record_id: int) -> bool:
+        """Whether something that the store knows has that id: all that is not durable, and some of what is."""
+        if self._state.is_known(record_id) or self._state.has_queue(record_id) or record_id in self._volatile:
+            return True
+        return any(txn.declares(record_id) for txn in self._declaring.values())
 
     # ---- what is gone ----------------------------------------------------------------------------------------------
 
@@ -217,6 +238,8 @@ class StoreBase:
         """Let go of what is kept of a message beside its references."""
         self._cache.drop(message_id)
         self._volatile.drop(message_id)
+        if self._chosen:
+            self._chosen.discard(message_id)
         for chunk in chunks:
             self._volatile.drop(chunk)
 

@@ -129,7 +129,7 @@ class Declaring(StoreBase):
                     raise QueueExistsError(f"transaction {other.tx} creates or destroys queue {config.name!r}")
             if txn is not None:
                 return self._create_queue_in(state, txn, config, data)
-            record_id = self._new_id(state.address(config.address))
+            record_id = self._new_id(state.address(config.address), durable=config.durable)
             state.add_queue(record_id, config)
             if not config.durable:
                 return Pending(record_id)
@@ -141,7 +141,7 @@ class Declaring(StoreBase):
 
     def _create_queue_in(self, state: QueueState, txn: StoreTransaction, config: QueueConfig, data: bytes) -> Pending:
         made = txn.declared.made_address(config.address)
-        record_id = self._new_id(made or state.address(config.address))
+        record_id = self._new_id(made or state.address(config.address), durable=config.durable)
         require_creatable(state, record_id, config, made)
         pending = Pending(record_id)
         if config.durable:
@@ -195,7 +195,9 @@ class Declaring(StoreBase):
             txn = self._transaction(tx) if tx else None
             made = None if txn is None else txn.declared.made_queue(queue)
             entry = made or state.queue(queue)
-            record_id = self._new_binding_id(state, txn, entry.config.address, id)
+            made_there = None if txn is None else txn.declared.made_address(entry.config.address)
+            address = made_there or state.address(entry.config.address)
+            record_id = self._new_id(address, id, durable=entry.config.durable)
             data = encode_binding(entry.record_id, key, filter)
             pending = Pending(record_id)
             if entry.config.durable:
@@ -206,10 +208,6 @@ class Declaring(StoreBase):
                 bound = BindingEntry(record_id, entry.record_id, key, filter)
                 self._declare(txn, BindingDeclared(True, bound, queue, entry.config.durable))
             return pending
-
-    def _new_binding_id(self, state: QueueState, txn: StoreTransaction | None, address: str, wanted: int) -> int:
-        made = None if txn is None else txn.declared.made_address(address)
-        return self._new_id(made or state.address(address), wanted)
 
     def unbind(self, binding_id: int, tx: int = 0) -> Pending:
         """Raises StoreError if there is no such binding. In a transaction it is back if that is rolled back."""

@@ -29,6 +29,9 @@ class StoreJournal(Protocol):
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had."""
 
+    def is_taken(self, record_id: int) -> bool:
+        """Whether a record has that id, or will have if a transaction commits."""
+
     def new_volatile_id(self, virtual_shard: int = 0) -> int:
         """An id for what is never in the journal: nothing else was given it, or will be."""
 

@@ -104,13 +104,13 @@ class Sending(Settling):
         address = state.address(message.address)
         targets = [state.queue(name) for name in queues]
         require_routable(message.address, targets)
-        message_id = self._new_id(address, wanted_id)
+        message_id = self._message_id(address, wanted_id, durable=message.durable)
         window, slot = self._slot(address, message, None, checked=out.checked)
         operations: list[PlainOperation] = []
         if message.durable:
             operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
         else:
-            self._keep_volatile(message_id, out, address, targets)
+            self._keep_volatile(message_id, out, address, targets, chosen=bool(wanted_id))
         return Adding(message_id, address, targets, window, slot, operations)
 
     def _finish_send(self, state: QueueState, out: Outgoing, adding: Adding, completion: Completion | None) -> Pending:
@@ -145,14 +145,14 @@ class Sending(Settling):
         address = state.address(message.address)
         targets = [state.queue(name) for name in queues]
         require_routable(message.address, targets)
-        message_id = self._new_id(address, wanted_id)
+        message_id = self._message_id(address, wanted_id, durable=durable)
         window, slot = self._slot(address, message, txn, checked=out.checked)
         if durable:
             operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
             pending = Pending(message_id, self._journal.append_all(operations, tx=txn.tx))
             txn.keep_body(message_id, out.data, self._settings.transaction_bodies_bytes_max)
         else:
-            self._keep_volatile(message_id, out, address, targets)
+            self._keep_volatile(message_id, out, address, targets, chosen=bool(wanted_id))
             pending = Pending(message_id)
         if window is not None:
             txn.reservations.append(window.reserve(message.duplicate_id, slot, txn.tx))
@@ -164,6 +164,11 @@ class Sending(Settling):
             state.route(message_id, queue.record_id, due=message.due, tx=txn.tx)
             txn.routed.append(Routed(message_id, queue.record_id, durable and queue.config.durable))
         return pending
+
+    def _message_id(self, address: AddressEntry, wanted: int, *, durable: bool) -> int:
+        if wanted:
+            return self._new_id(address, wanted)
+        return self._issued_id(address.record_id & SHARD_MASK, durable=durable)
 
     def _slot(
         self, address: AddressEntry, message: Message, txn: StoreTransaction | None, *, checked: bool = False
@@ -190,9 +195,11 @@ class Sending(Settling):
             return None, 0
 
     def _keep_volatile(
-        self, message_id: int, out: Outgoing, address: AddressEntry, targets: Sequence[QueueEntry]
+        self, message_id: int, out: Outgoing, address: AddressEntry, targets: Sequence[QueueEntry], *, chosen: bool
     ) -> None:
         self._volatile.put((targets[0] if targets else address).record_id, message_id, out.data)
+        if chosen:
+            self._chosen.add(message_id)
 
     def _know(self, state: QueueState, message_id: int, address_id: int, out: Outgoing) -> None:
         message = out.message

@@ -7,13 +7,21 @@ from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import replace
 
 from journal.completion import Completion
-from journal.errors import DeadlineError, InvalidOperationError, MessageTooLargeError, QueueFullError, StoreError
+from journal.errors import (
+    DeadlineError,
+    InvalidOperationError,
+    MessageTooLargeError,
+    QueueFullError,
+    StoreError,
+    TransactionUnknownError,
+)
 from journal.store.base import SHARD_MASK
 from journal.store.large import Chunks
 from journal.store.model import Message
 from journal.store.pending import Pending
 from journal.store.records import encode_message
 from journal.store.sending import Outgoing, Sending, require_routable
+from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import CHUNK
 
 _LARGE_FIELDS_BYTES = 32
@@ -23,12 +31,13 @@ _LARGE_FIELDS_BYTES = 32
 class _Stream:
     """A message whose body is on its way into the store."""
 
-    __slots__ = ("address_id", "checked", "chunks", "id", "message", "own", "place", "queues", "tx")
+    __slots__ = ("address_id", "checked", "chunks", "id", "message", "own", "place", "queues", "txn")
 
-    def __init__(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool) -> None:
+    def __init__(self, message: Message, queues: Sequence[str], id: int, checked: bool) -> None:
         self.message = message
         self.queues = tuple(queues)
-        self.tx = tx
+        self.txn: StoreTransaction | None = None
+        """Not its number: that may be begun again while the body comes."""
         self.id = id
         self.checked = checked
         self.own = False
@@ -65,7 +74,7 @@ class Streaming(Sending):
             return self._send_large(message, queues, tx, id, checked)
         data = encode_message(message)
         with self._lock:
-            if not (tx or id or message.duplicate_id) and message.durable and len(queues) == 1:
+            if not (tx or id or message.duplicate_id or self._chosen) and message.durable and len(queues) == 1:
                 state = self._enter()
                 address, queue = state.address(message.address), state.queue(queues[0])
                 if queue.config.durable:
@@ -157,10 +166,10 @@ class Streaming(Sending):
         if message.body:
             raise InvalidOperationError("a message whose body is streamed has none of its own")
         record_bytes = len(encode_message(message)) + _LARGE_FIELDS_BYTES
-        stream = _Stream(message, queues, tx, id, checked)
+        stream = _Stream(message, queues, id, checked)
         with self._lock:
             state = self._enter()
-            txn = self._transaction(tx) if tx else None
+            txn = stream.txn = self._transaction(tx) if tx else None
             address = state.address(message.address)
             targets = [state.queue(name) for name in stream.queues]
             require_routable(message.address, targets)
@@ -181,18 +190,38 @@ class Streaming(Sending):
     def _keep_chunk(self, stream: _Stream, chunk: bytes) -> int:
         with self._lock:
             self._enter()
-            chunk_id = self._journal.new_id(stream.address_id & SHARD_MASK)
+            self._require_begun_in(stream)
+            chunk_id = self._chunk_id(stream)
             if not stream.message.durable:
                 self._volatile.put(stream.place, chunk_id, chunk)
                 return chunk_id
-            if not stream.tx:
-                stream.tx = self.begin()
+            txn = stream.txn
+            if txn is None:
+                txn = stream.txn = self._transactions[self.begin()]
                 stream.own = True
-            txn = self._transaction(stream.tx)
-            self._journal.add(chunk_id, CHUNK, chunk, tx=stream.tx)
+            self._journal.add(chunk_id, CHUNK, chunk, tx=txn.tx)
             if not stream.chunks.ids:
                 txn.streams += 1
             return chunk_id
+
+    def _chunk_id(self, stream: _Stream) -> int:
+        chunk_id = 0
+        while chunk_id in (0, stream.id):
+            chunk_id = self._issued_id(stream.address_id & SHARD_MASK, durable=stream.message.durable)
+        return chunk_id
+
+    def _is_open(self, stream: _Stream) -> bool:
+        """Whether the transaction that it was begun in is there."""
+        return stream.txn is not None and self._transactions.get(stream.txn.tx) is stream.txn
+
+    def _require_begun_in(self, stream: _Stream) -> None:
+        """Raises TransactionUnknownError if its transaction is gone, and what refuses operations in it."""
+        if stream.txn is None:
+            return
+        tx = stream.txn.tx
+        if not self._is_open(stream):
+            raise TransactionUnknownError(f"the transaction {tx} in which the large message was begun is over")
+        self._transaction(tx)
 
     def _put_chunk(self, stream: _Stream) -> Completion | None:
         """Put the next chunk; or what is done once the journal has room for it."""
@@ -200,9 +229,9 @@ class Streaming(Sending):
             stream.chunks.put_chunk()
         except QueueFullError:
             room = self._journal.room()
-            if room.done:
-                raise  # no queue has room for it
-            return room
+            if not room.done:
+                return room
+            stream.chunks.put_chunk()  # it has just got room; or no queue has room for it
         return None
 
     def _has_rest(self, stream: _Stream) -> bool:
@@ -213,17 +242,20 @@ class Streaming(Sending):
     def _close_stream(self, stream: _Stream) -> Pending:
         """The message behind its chunks, and the commit of a transaction of its own."""
         message, chunks = stream.message, stream.chunks
-        if not chunks.ids:
-            whole = replace(message, body=chunks.rest())
-            return self.send(whole, stream.queues, stream.tx, id=stream.id, checked=stream.checked)
-        data = encode_message(message, chunks=chunks.ids, body_bytes=chunks.bytes)
         with self._lock:
+            self._enter()
+            self._require_begun_in(stream)
+            tx = 0 if stream.txn is None else stream.txn.tx
+            if not chunks.ids:
+                whole = replace(message, body=chunks.rest())
+                return self.send(whole, stream.queues, tx, id=stream.id, checked=stream.checked)
+            data = encode_message(message, chunks=chunks.ids, body_bytes=chunks.bytes)
             out = Outgoing(message, data, chunks.ids, chunks.bytes, checked=stream.checked)
-            pending = self._send(out, stream.queues, stream.tx, stream.id)
-            if stream.tx and message.durable:
-                self._transactions[stream.tx].streams -= 1
+            pending = self._send(out, stream.queues, tx, stream.id)
+            if stream.txn is not None and message.durable:
+                stream.txn.streams -= 1
             if stream.own:
-                pending.completion = self.commit(stream.tx).completion
+                pending.completion = self.commit(tx).completion
             return pending
 
     def _cut_off(self, stream: _Stream) -> None:
@@ -232,10 +264,11 @@ class Streaming(Sending):
             if not stream.message.durable:
                 for chunk_id in stream.chunks.ids:
                     self._volatile.drop(chunk_id)
-            elif stream.own:
-                self._abandon(stream.tx)
-            elif stream.tx and stream.chunks.ids:
-                self._refuse_rest(stream.tx, "a large message")
+            elif stream.txn is not None and self._is_open(stream):
+                if stream.own:
+                    self._abandon(stream.txn.tx)
+                elif stream.chunks.ids:
+                    self._refuse_rest(stream.txn.tx, "a large message")
 
     def _refuse_rest(self, tx: int, what: str) -> None:
         """A transaction that has a part of an operation can only be rolled back."""

@@ -134,6 +134,15 @@ class StoreTransaction:
         """(message, queue) that a holder has by the commit, of those that it changes."""
         return {key for key, changed in self.changed.items() if changed.holder == holder}
 
+    def declares(self, record_id: int) -> bool:
+        """Whether a queue or binding that it creates or destroys has that id."""
+        declared = self.declared
+        return (
+            any(each.record_id == record_id for each in declared.queues)
+            or any(each.entry.record_id == record_id for each in declared.bindings)
+            or any(each.record_id == record_id for queue in declared.queues for each in queue.bindings)
+        )
+
     def touches(self, queue: int) -> bool:
         return (
             any(item.queue == queue for item in self.routed)

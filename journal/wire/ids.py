@@ -3,9 +3,10 @@
 id        0 sequence (53 bits) | virtual shard (10 bits)
 shard     virtual shard modulo P, P = number of WAL partitions
 
-sequence  0 number (52 bits)                           issued for records, in order: a mark says how far
-          1 epoch's low 22 bits | number (30 bits)     issued for what is in no frame (not durable), so that no mark
-                                                       knows of it, and still nothing is ever issued that id again
+sequence  0 | 0 number (51 bits)                        issued for records, in order: a mark says how far
+          0 | 1 epoch's low 21 bits | number (30 bits)  issued for what is in no frame (not durable), so that no mark
+                                                        knows of it, and still nothing is ever issued that id again
+          1 | …                                         of a chain's stores behind the first
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from journal.limits import SEQUENCE_MAX, VIRTUAL_SHARDS
 _SHARD_BITS = VIRTUAL_SHARDS.bit_length() - 1
 _SHARD_MASK = VIRTUAL_SHARDS - 1
 _NUMBER_BITS = 30
-_EPOCH_MASK = (1 << 22) - 1
+_EPOCH_MASK = (1 << 21) - 1
 _VOLATILE = SEQUENCE_MAX + 1
 
 
@@ -33,7 +34,7 @@ def home_shard_of(tx: int, shards: int) -> int:
 
 
 def make_id(sequence: int, virtual_shard: int) -> int:
-    """The id of a sequence (1 to 2^52 - 1) in a virtual shard (0 to 1023). Raises IdsExhaustedError beyond."""
+    """The id of a sequence (1 to 2^51 - 1) in a virtual shard (0 to 1023). Raises IdsExhaustedError beyond."""
     if not 0 < sequence <= SEQUENCE_MAX:
         raise IdsExhaustedError(f"id sequence {sequence} is beyond {SEQUENCE_MAX}")
     return sequence << _SHARD_BITS | virtual_shard & _SHARD_MASK
@@ -49,7 +50,7 @@ def make_volatile_id(epoch: int, number: int, virtual_shard: int) -> int:
 
 def is_volatile(record_id: int) -> bool:
     """Whether an id was issued for what is never in the journal."""
-    return sequence_of(record_id) >= _VOLATILE
+    return bool(sequence_of(record_id) & _VOLATILE)
 
 
 def make_ids(sequence: int, virtual_shards: Sequence[int]) -> list[int]:

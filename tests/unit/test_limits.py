@@ -23,7 +23,7 @@ def test_the_defaults_hold_together() -> None:
 
 
 def test_sequences_and_virtual_shards_fill_an_id() -> None:
-    assert (2 * SEQUENCE_MAX + 1) * VIRTUAL_SHARDS + VIRTUAL_SHARDS - 1 == ID_MAX
+    assert (4 * SEQUENCE_MAX + 3) * VIRTUAL_SHARDS + VIRTUAL_SHARDS - 1 == ID_MAX
 
 
 @pytest.mark.parametrize(

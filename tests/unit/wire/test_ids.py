@@ -6,6 +6,7 @@ import pytest
 
 from journal.errors import IdsExhaustedError
 from journal.limits import ID_MAX, SEQUENCE_MAX, VIRTUAL_SHARDS
+from journal.store.lockstep import chained_id
 from journal.wire.ids import (
     home_shard_of,
     is_volatile,
@@ -43,11 +44,12 @@ def test_many_ids_are_of_sequences_that_follow_each_other() -> None:
 
 def test_what_is_never_in_the_journal_has_ids_of_its_own_in_every_epoch() -> None:
     last = (1 << 30) - 1
-    made = [make_volatile_id(epoch, number, 1023) for epoch in (1, 2, (1 << 22) - 1) for number in (1, 2, last)]
+    made = [make_volatile_id(epoch, number, 1023) for epoch in (1, 2, (1 << 21) - 1) for number in (1, 2, last)]
     assert len(set(made)) == len(made)
     assert all(is_volatile(each) and sequence_of(each) > SEQUENCE_MAX and each <= ID_MAX for each in made)
     assert {each % VIRTUAL_SHARDS for each in made} == {1023}
     assert not is_volatile(make_id(SEQUENCE_MAX, 1023))
+    assert all(chained_id(each) not in (*made, each) for each in made)
     for number in (0, last + 1):
         with pytest.raises(IdsExhaustedError):
             make_volatile_id(1, number, 0)
