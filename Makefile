@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+JAVA := $(if $(JAVA_HOME),$(JAVA_HOME)/bin/java,java)
 
 .DEFAULT_GOAL := help
 
@@ -11,7 +12,9 @@ help:  ## what there is to make
 .needs:
 	@command -v $(PYTHON) >/dev/null || { echo "make: Python 3.11 or newer is missing: install it or name one with PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "make: $$($(PYTHON) --version) is too old: Python 3.11 or newer is needed, name one with PYTHON=" >&2; exit 1; }
-	@command -v java >/dev/null || [ -x "$$JAVA_HOME/bin/java" ] || { echo "make: Java 17 or newer is missing: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; }
+	@command -v "$(JAVA)" >/dev/null || { echo "make: Java 17 or newer is missing, there is no $(JAVA): install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; }
+	@version=$$("$(JAVA)" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p'); \
+		[ "$${version:-0}" -ge 17 ] || { echo "make: $(JAVA) is Java $${version:-of no known version}: Java 17 or newer is needed: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME" >&2; exit 1; }
 
 $(VENV)/.done: pyproject.toml requirements.txt | .needs
 	$(PYTHON) -m venv $(VENV)

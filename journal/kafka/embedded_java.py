@@ -1,4 +1,7 @@
-"""Which Java runs the embedded Apache Kafka: JAVA_HOME's, else the one on PATH, and new enough."""
+"""Which Java runs the embedded Apache Kafka: JAVA_HOME's, without one that on PATH, and new enough.
+
+`make` looks at the same one before it builds anything.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ JAVA_MAJOR_MIN = 17
 VERSION_TIMEOUT_S = 30.0
 
 _MEND = f"install Java {JAVA_MAJOR_MIN} or newer (Debian: openjdk-17-jre-headless), or set JAVA_HOME to one"
+_MEND_HOME = "set it to the directory of a Java, or unset it for the one on PATH"
 _VERSION = re.compile(r'version "(?P<first>\d+)(?:\.(?P<second>\d+))?')
 
 
@@ -22,7 +26,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
     """Gives the `java` to run. Raises EmbeddedKafkaError when there is none, or an old one."""
     java = _locate_java(environ)
     if java is None:
-        raise EmbeddedKafkaError(f"no java in JAVA_HOME or on PATH: {_MEND}")
+        raise EmbeddedKafkaError(f"no java on PATH: {_MEND}")
     try:
         answer = subprocess.run(
             [java, "-version"], capture_output=True, text=True, errors="replace", timeout=VERSION_TIMEOUT_S, check=False
@@ -48,10 +52,12 @@ def parse_java_major(text: str) -> int | None:
 
 
 def _locate_java(environ: Mapping[str, str]) -> Path | None:
+    """Raises EmbeddedKafkaError for a JAVA_HOME without a Java: who sets it does not mean another one."""
     home = environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
-        if os.access(java, os.X_OK):
-            return java
+        if not os.access(java, os.X_OK):
+            raise EmbeddedKafkaError(f"JAVA_HOME is {home}, and there is no bin/java in it: {_MEND_HOME}")
+        return java
     on_path = shutil.which("java", path=environ.get("PATH"))
     return Path(on_path) if on_path else None

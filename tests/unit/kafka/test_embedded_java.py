@@ -42,9 +42,15 @@ def test_java_home_comes_before_path(tmp_path: Path) -> None:
     assert find_java(environ) == home
 
 
-def test_a_java_home_without_java_leads_to_path(tmp_path: Path) -> None:
+def test_without_a_java_home_the_java_on_path_is_taken(tmp_path: Path) -> None:
     path = put_java(tmp_path / "path", 'openjdk version "17.0.1"')
-    assert find_java({"JAVA_HOME": str(tmp_path / "empty"), "PATH": str(path.parent)}) == path
+    assert find_java({"JAVA_HOME": "", "PATH": f"{path.parent}:/bin:/usr/bin"}) == path
+
+
+def test_a_java_home_without_java_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = put_java(tmp_path / "path", 'openjdk version "17.0.1"')
+    with pytest.raises(EmbeddedKafkaError, match=f"JAVA_HOME is {tmp_path}/empty, and there is no bin/java in it: set"):
+        find_java({"JAVA_HOME": str(tmp_path / "empty"), "PATH": str(path.parent)})
 
 
 def test_an_old_java_is_refused_with_its_version_and_the_remedy(tmp_path: Path) -> None:
@@ -54,7 +60,7 @@ def test_an_old_java_is_refused_with_its_version_and_the_remedy(tmp_path: Path) 
 
 
 def test_a_missing_java_is_an_error_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(EmbeddedKafkaError, match="no java in JAVA_HOME or on PATH: install Java 17"):
+    with pytest.raises(EmbeddedKafkaError, match="no java on PATH: install Java 17"):
         find_java({"PATH": str(tmp_path)})
 
 
