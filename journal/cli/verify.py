@@ -1,7 +1,8 @@
 """`kafka-journal verify`: fold the WAL again with code of its own, and compare with the tables and a load.
 
 One shard at a time, so that memory holds one shard's state. What a load gives is put aside in files by shard first, in
-one pass. A shard that stopped, or cannot be loaded, is reported and the rest is still checked.
+one pass. It goes to the WAL's end, so that what no worker has applied yet is compared too. A shard that stopped, or
+cannot be loaded, is reported and the rest is still checked; so is how much of the WAL was compared with nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -27,8 +28,9 @@ from journal.cli.common import (
     print_json,
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
+from journal.cli.verify_wal import WatchedWal
 from journal.config import Settings
-from journal.errors import ConfigError, CorruptionError, DeadlineError, FullError, RowError
+from journal.errors import ConfigError, CorruptionError, DeadlineError, FrameError, FullError, GapError, RowError
 from journal.kafka.control import ControlRows, wal_topic
 from journal.kafka.marks import FoundMark
 from journal.kafka.ports import Kafka
@@ -133,6 +135,8 @@ class _Load:
     missing: str = ""
     refused: bool = False
     """The rows are why: nobody can load them."""
+    behind: CorruptionError | FullError | None = None
+    """Why it is not the state at the WAL's end, if the WAL is why."""
 
     @contextmanager
     def of(self, shard: int) -> Iterator[Loaded | None]:
@@ -164,8 +168,17 @@ class _Verification:
 
     def run(self) -> Report:
         with ended_by_sigterm_as_by_ctrl_c(), tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory:
+            ends = self._ends()
             load = self._load(Path(directory))
-            return Report([self._verify(shard, load) for shard in range(self._identity.shards)])
+            return Report([self._verify(shard, load, end) for shard, end in ends.items()])
+
+    def _ends(self) -> dict[int, int]:
+        """Where each shard's WAL ended when the verification began: it answers for what was there then."""
+        reader = self._kafka.reader(wal_topic(self._settings.journal))
+        try:
+            return dict(reader.ends(tuple(range(self._identity.shards)), self._timeout_s))
+        finally:
+            reader.close()
 
     def _load(self, directory: Path) -> _Load:
         """The loaded state in files; with a reason instead if there is none to be had."""
@@ -175,31 +188,43 @@ class _Verification:
                 found = self._reading.newest_mark(shard)
                 if next(self._reading.strays(found, shard), None) is not None:
                     return _Load(directory, {}, f"rows behind the last mark of shard {shard} keep a load from its end")
-            with ExitStack() as stack:
-                files = [stack.enter_context(_shard_file(directory, shard).open("w")) for shard in shards]
-                snapshot = loaded_snapshot(self._settings, self._kafka, self._rows, now=False, progress=self._progress)
-                state = stack.enter_context(snapshot)
-                state.tell(ShownLoader(_LoadToFiles(files), self._progress))
-                return _Load(directory, {shard: mark.offset for shard, mark in state.marks.items()})
+            try:
+                return self._load_to(directory, now=True)
+            except RowError:
+                raise
+            except (CorruptionError, FullError) as error:  # behind the marks; what the tables hold may be sound
+                return replace(self._load_to(directory, now=False), behind=error)
         except (CorruptionError, FullError, DeadlineError) as error:
-            return _Load(directory, {}, str(error), refused=isinstance(error, RowError))
+            behind = error if isinstance(error, FrameError | GapError) else None
+            return _Load(directory, {}, str(error), refused=isinstance(error, RowError), behind=behind)
 
-    def _verify(self, shard: int, load: _Load) -> ShardReport:
+    def _load_to(self, directory: Path, *, now: bool) -> _Load:
+        """What a load gives at the tables' marks, or (`now`) at the WAL's end."""
+        with ExitStack() as stack:
+            shards = range(self._identity.shards)
+            files = [stack.enter_context(_shard_file(directory, shard).open("w")) for shard in shards]
+            snapshot = loaded_snapshot(self._settings, self._kafka, self._rows, now=now, progress=self._progress)
+            state = stack.enter_context(snapshot)
+            state.tell(ShownLoader(_LoadToFiles(files), self._progress))
+            return _Load(directory, {shard: mark.offset for shard, mark in state.marks.items()})
+
+    def _verify(self, shard: int, load: _Load, end: int) -> ShardReport:
         try:
-            return self._compare(shard, load)
+            return self._compare(shard, load, end)
         except CorruptionError as error:
             finding = Finding(error.topic, error.partition, error.offset, error.reason)
             unchecked = ["it cannot be read to its end"]
             return ShardReport(shard, -1, 0, 0, 0, 0, Differences(shard), [finding], unchecked)
 
-    def _compare(self, shard: int, load: _Load) -> ShardReport:
+    def _compare(self, shard: int, load: _Load, end: int) -> ShardReport:
         found: list[FoundMark] = []
+        wal = WatchedWal(self._reading.wal(shard), lambda: max(found[-1].mark.offset, load.offsets.get(shard, -1)))
         with load.of(shard) as loaded:
             report = verify_shard(
                 shard,
                 self._identity.shards,
                 self._identity.journal,
-                wal=self._reading.wal(shard),
+                wal=wal,
                 table=self._reading.table(shard, found),
                 loaded=loaded,
                 wal_topic=wal_topic(self._settings.journal),
@@ -214,14 +239,23 @@ class _Verification:
             report.differences.add(
                 "row", f"key {key} at {record.offset}", "a mark behind it", "none: no worker wrote it"
             )
-        self._check_ahead(found[-1].mark, report)
+        left = wal.left(report.offset, end)
+        if left:
+            why = f": {load.behind}" if load.behind and not load.missing else ""
+            report.unchecked.append(left + why)
+        self._check_ahead(found[-1].mark, (load.behind, wal.damage), report)
         return report
 
-    def _check_ahead(self, mark: Mark, report: ShardReport) -> None:
-        """A record behind the mark that keeps the shard from moving is found too."""
+    def _check_ahead(self, mark: Mark, met: Sequence[Exception | None], report: ShardReport) -> None:
+        """A record behind the mark that keeps the shard from moving, or was `met` by a load or in reading on, is found
+        too."""
         skips = {offset for number, offset in self._rows.skips if number == mark.shard}
         identity, timeout_s = self._identity, self._timeout_s
         stop = look_ahead(self._kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s).stop
-        if stop is not None and all(finding.offset != stop.offset for finding in report.findings):
-            topic = wal_topic(self._settings.journal)
-            report.findings.append(Finding(topic, mark.shard, stop.offset, stop.reason))
+        places = [] if stop is None else [(stop.offset, stop.reason)]
+        for error in met:
+            if isinstance(error, CorruptionError) and error.partition == mark.shard and error.offset not in skips:
+                places.append((error.offset, error.reason))
+        for offset, reason in places:
+            if all(finding.offset != offset for finding in report.findings):
+                report.findings.append(Finding(wal_topic(self._settings.journal), mark.shard, offset, reason))

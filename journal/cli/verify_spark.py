@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _PARTITIONS = "spark.sql.shuffle.partitions"
 _PARTITIONS_PER_CORE = 4
 _SETTINGS = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
-_NOT_COMPARED = "the loaded state: `verify` without --with-spark loads and compares it"
+_NOT_COMPARED = (
+    "the loaded state, and what lies behind the marks of the tables: `verify` without --with-spark compares them too"
+)
 
 
 def audited(settings: Settings, master: str | None, archive: str | None) -> Report:

@@ -1,0 +1,52 @@
+"""A shard's WAL as `verify` reads it, and what of it lies behind the last record that it compared something with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from journal.errors import CorruptionError
+from journal.verify.wal_fold import WalRecord
+
+
+class WatchedWal:
+    """Ends before what is damaged, if all that is needed was read by then: what came before can be compared."""
+
+    def __init__(self, records: Iterator[WalRecord], needed: Callable[[], int]) -> None:
+        """`needed` gives the last offset that is compared with anything, once reading has begun."""
+        self.damage: CorruptionError | None = None
+        """What ended it."""
+        self._records = records
+        self._needed = needed
+        self._last = -1
+
+    def __iter__(self) -> Iterator[WalRecord]:
+        try:
+            for record in self._records:
+                self._last = record[0]
+                yield record
+        except CorruptionError as error:
+            if self._last < self._needed():
+                raise
+            self.damage = error
+
+    def left(self, offset: int, end: int) -> str:
+        """How much lies behind `offset`, before `end`, for people; empty if nothing does. Reads on, to the end."""
+        count, last = 0, -1
+        for each in self._behind(offset):
+            if each < end:
+                count, last = count + 1, each
+        if self.damage is not None:
+            return f"what lies behind offset {offset}: it cannot be read to its end"
+        records = f"{count:,} WAL records behind offset {offset}, to offset {last}: they were compared with nothing"
+        return records if count else ""
+
+    def _behind(self, offset: int) -> Iterator[int]:
+        """The record that was read last, and all that were not read."""
+        if self._last > offset:
+            yield self._last
+        try:
+            for record in self._records:
+                if record[0] > offset:
+                    yield record[0]
+        except CorruptionError as error:
+            self.damage = error
