@@ -25,7 +25,7 @@ def check_data(data: bytes, bytes_max: int) -> None:
     """Raises TypeError, or InvalidOperationError for more than `bytes_max`."""
     require_type("data", data, bytes)
     if len(data) > bytes_max:
-        raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {bytes_max}")
+        raise InvalidOperationError(f"data of {len(data)} bytes is over the limit of {bytes_max} (data_bytes_max)")
 
 
 def check_operation(

@@ -32,7 +32,9 @@ _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
     """The operation of a line, its data decoded. Raises ScriptError."""
     try:
-        op = json.loads(text)
+        op = json.loads(text, object_pairs_hook=_once)
+    except _GivenTwiceError as error:
+        raise ScriptError(line, f'"{error}" is given twice') from None
     except (ValueError, RecursionError) as error:  # bytes that are not UTF-8 and numbers beyond reason included
         raise ScriptError(line, f"not JSON: {error}") from None
     if not isinstance(op, dict) or not isinstance(op.get("op"), str) or op["op"] not in _FIELDS:
@@ -52,6 +54,19 @@ def parse_line(text: bytes | str, line: int) -> dict[str, Any]:
         raise ScriptError(line, "replaceable must be true or false")
     op["data"] = _decode(op.get("data", ""), line)
     return op
+
+
+class _GivenTwiceError(ValueError):
+    """Of a JSON object, in which the second of two values would otherwise win."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _GivenTwiceError(key)
+        found[key] = value
+    return found
 
 
 def _decode(data: object, line: int) -> bytes:

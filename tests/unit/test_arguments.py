@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from journal.acceptance import NewRecords, PlainOperation
+from journal.arguments import check_data
 from journal.core import Core
 from journal.errors import InvalidOperationError, RecordExistsError, RecordMissingError
 from journal.group import Group, Origin
@@ -237,3 +238,8 @@ def test_numbers_of_their_own_types_are_numbers(scene: Scene) -> None:
     scene.core.delete(Id(NEW))
     with pytest.raises(RecordMissingError):
         scene.core.delete(Id(NEW))
+
+
+def test_data_that_is_too_long_names_the_setting_that_bounds_it() -> None:
+    with pytest.raises(InvalidOperationError, match=r"data of 11 bytes is over the limit of 10 \(data_bytes_max\)"):
+        check_data(b"x" * 11, 10)

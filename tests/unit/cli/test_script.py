@@ -41,6 +41,8 @@ def test_an_operation_parses_with_its_data_decoded(line: str) -> None:
         (b"\xff", "not JSON"),
         ("[" * 100_000, "not JSON"),
         ('{"op":"add","id":' + "9" * 5000 + "}", "not JSON"),
+        ('{"op":"add","id":1,"id":2}', '"id" is given twice'),
+        ('{"op":"delete","op":"add","id":1}', '"op" is given twice'),
         ("[]", '"op" must be one of'),
         ("1", '"op" must be one of'),
         ("{}", '"op" must be one of'),
