@@ -13,13 +13,14 @@ from journal.cli.common import (
     exit_codes,
     print_facts,
     print_json,
+    settings_from,
 )
 from journal.errors import MissingExtraError
 
 QuickOption = Annotated[bool, typer.Option("--quick", help="Fewer rounds and operations: rough figures, soon.")]
 
 app = typer.Typer(
-    help="Measure ours and the limit in turn. Starts an embedded broker of its own unless -b names one.",
+    help="Measure ours and the limit in turn. Starts an embedded broker of its own unless brokers are configured.",
     no_args_is_help=True,
 )
 
@@ -93,8 +94,10 @@ def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
             what = "pip install 'kafka-journal[demo]'"
             raise MissingExtraError(f"bench needs {error.name}, which is not installed: {what}") from error
 
+        settings = settings_from(bootstrap, None, None, None)
+        servers = settings.bootstrap_servers if "bootstrap_servers" in settings.model_fields_set else None
         described = machine()
-        figures = run_bench(name, bootstrap, quick).as_figures()
+        figures = run_bench(name, servers, quick).as_figures()
     if as_json:
         print_json({"bench": name, **figures, "machine": described})
     else:

@@ -283,3 +283,17 @@ class StepProgress:
 
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
+
+
+@contextmanager
+def shown_if_long(step: str) -> Iterator[None]:
+    """A bar for a step that takes long and cannot tell how far it is."""
+    with StepProgress() as progress:
+        late = threading.Timer(PROGRESS_AFTER_S, progress, (step, 0, 0))
+        late.daemon = True
+        late.start()
+        try:
+            yield
+        finally:
+            late.cancel()
+            late.join()

@@ -50,15 +50,15 @@ def demo(
 
     Flights are messages to their airport, airlines durable subscriptions; a plane holds what departed until it lands.
     What has landed is diverted to a Kafka topic, and corrections are taken in from another: each exactly once.
-    On an embedded broker in a temporary directory, unless -b names one. In the end Spark computes queue analytics, if
-    it can be had. Exit code 1 if anything differs.
+    On an embedded broker in a temporary directory, unless brokers are configured. In the end Spark computes queue
+    analytics, if it can be had. Exit code 1 if anything differs.
     """
     with exit_codes(), ended_by_sigterm_as_by_ctrl_c(), _work_directory() as work:
         # found out before a broker is started for nothing
         _require_extra()
         page = (report or cache_directory() / "demo.html").resolve()
-        if bootstrap is not None:
-            settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
+        settings = settings_from(bootstrap, journal, properties, config, directory=work / "state")
+        if "bootstrap_servers" in settings.model_fields_set:
             _run(settings, work, rows, page, as_json)
             _say(f"what is left stays in journal {settings.journal}: kafka-journal queues, messages and verify show it")
             return

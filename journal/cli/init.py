@@ -14,6 +14,7 @@ from journal.cli.common import (
     journal_command,
     print_facts,
     print_json,
+    shown_if_long,
 )
 from journal.config import Settings
 from journal.errors import ConfigError
@@ -50,14 +51,15 @@ def init(
 def made_journal(settings: Settings, shards: int | None) -> ControlRows:
     """Its control rows, once what was missing of it is made. Raises ConfigError if it has other than the `shards` that
     were asked for."""
-    rows = init_journal(
-        kafka_of(settings),
-        settings,
-        lambda: uuid.uuid4().bytes,
-        clock=time.monotonic,
-        wall_ms=wall_ms,
-        timeout_s=settings.request_timeout_ms / 1000,
-    )
+    with shown_if_long("Kafka"):
+        rows = init_journal(
+            kafka_of(settings),
+            settings,
+            lambda: uuid.uuid4().bytes,
+            clock=time.monotonic,
+            wall_ms=wall_ms,
+            timeout_s=settings.request_timeout_ms / 1000,
+        )
     identity = rows.require_identity(settings.journal)
     if shards is not None and shards != identity.shards:
         raise ConfigError(f"journal {identity.name} has {identity.shards} shards, and that never changes")

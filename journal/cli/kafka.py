@@ -1,7 +1,7 @@
 """`kafka-journal kafka`: the embedded Apache Kafka of a directory, started, stopped and looked at.
 
 Data goes to standard output (with --json one object), progress and errors to standard error. Exit codes: 0 it is so,
-1 it could not be done or does not run, 2 the command line is wrong.
+1 it could not be done or does not run, 2 the command line is wrong, 130 it was interrupted.
 """
 
 from __future__ import annotations
@@ -15,10 +15,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from journal.cli.common import ended_by_sigterm_as_by_ctrl_c
+from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, errors, print_table
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.embedded import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, default_directory
 from journal.kafka.embedded_config import BROKERS_MAX, check_request
@@ -121,13 +119,12 @@ def _show(found: KafkaStatus) -> None:
     if not found.brokers:
         _say(f"no Kafka in {found.directory} yet: kafka-journal kafka start makes one")
         return
-    table = Table(title=f"Apache Kafka in {found.directory}", title_justify="left")
-    for heading in ("broker", "state", "port", "pid", "log"):
-        table.add_column(heading, overflow="fold")
-    for broker in found.brokers:
-        pid = "" if broker.pid is None else str(broker.pid)
-        table.add_row(str(broker.broker), broker.state, str(broker.port), pid, broker.log)
-    Console().print(table)
+    rows = [
+        (broker.broker, broker.state, broker.port, "" if broker.pid is None else broker.pid, broker.log)
+        for broker in found.brokers
+    ]
+    print_table(f"Apache Kafka in {found.directory}", ("broker", "state", "port", "pid", "log"), rows)
+    print(f"bootstrap servers: {found.bootstrap_servers}")
 
 
 @contextmanager
@@ -140,6 +137,9 @@ def _errors_reported(as_json: bool) -> Iterator[None]:
         else:
             _say(f"kafka-journal: {error}")
         raise typer.Exit(1) from error
+    except KeyboardInterrupt:
+        errors.print("interrupted", style="yellow")
+        raise typer.Exit(130) from None
 
 
 def _say(line: str) -> None:

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from journal.activation import Progress
-from journal.cli.common import PROGRESS_AFTER_S, StepProgress
+from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
 from journal.errors import DeadlineError, LocalStorageError
 from journal.kafka.control import ControlRows
@@ -42,7 +42,9 @@ def copies_directory() -> Path:
 def opened_journal(settings: Settings) -> Iterator[tuple[Kafka, ControlRows]]:
     """The Kafka clients and control rows of a journal that is there and sound."""
     kafka = kafka_of(settings)
-    yield kafka, open_journal(kafka, settings, clock=time.monotonic, timeout_s=settings.request_timeout_ms / 1000)
+    with shown_if_long("Kafka"):
+        rows = open_journal(kafka, settings, clock=time.monotonic, timeout_s=settings.request_timeout_ms / 1000)
+    yield kafka, rows
 
 
 @contextmanager

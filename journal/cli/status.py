@@ -17,6 +17,7 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.shard_stops import stop_lines
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
 from journal.cli.status_routes import route_notes, route_stop
 from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
@@ -264,15 +265,8 @@ def notes(found: JournalStatus) -> list[str]:
     trims = {shard.shard: shard.trim for shard in found.shards if shard.trim is not None}
     lines += trim_notes(trims, found.now_ms)
     for shard in found.shards:
-        stop = shard.stop
-        if stop is None:
-            continue
-        lines.append(
-            f"shard {shard.shard} is STOPPED at {wal_topic(found.journal)}[{shard.shard}]@{stop.offset}: {stop.reason}"
-        )
-        if stop.record is not None:
-            command = f"kafka-journal repair skip -j {found.journal} {shard.shard} {stop.offset}"
-            lines.append(f"  it shows the record and, once you agree, has it skipped: {command}")
+        if shard.stop is not None:
+            lines += stop_lines(found.journal, shard.shard, shard.stop)
     return lines
 
 

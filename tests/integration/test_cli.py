@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -22,8 +23,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
+from journal.kafka.embedded import EmbeddedKafka
 from journal.v1.journal_pb2 import ADD, Position, Record, Transaction
 from journal.wire.keys import record_key, transaction_key
+from tests.integration.test_damaged_batch import MARK, damage
+from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal, run_command
 from tests.support.script_model import ScriptModel, encode, random_script, to_text
 
@@ -301,6 +305,70 @@ def test_verify_counts_it_as_a_difference_that_nobody_can_load_the_tables(cli: C
     assert "found transaction 7 is prepared in 2 shards and found in 1" in cli("verify").stdout
 
 
+def left_by_worker(journal: Cli) -> subprocess.Popen[bytes]:
+    """An active node that has appended the record 1, whose worker was stopped."""
+    with journal.worker() as worker:
+        node = journal.active_node()
+        assert worker.terminate() == 0
+    return node
+
+
+def test_verify_compares_also_what_no_worker_has_applied_yet(idle: Cli) -> None:
+    node = left_by_worker(idle)
+    script = "".join(f'{{"op":"add","id":{number}}}\n' for number in range(2, 602))
+    _, said = node.communicate(script.encode(), timeout=TIMEOUT_S)
+    assert node.returncode == 0, said
+    assert sum(shard["records"] for shard in idle.json("status")["shards"]) == 1
+    report = idle.json("verify")
+    assert (report["agrees"], report["complete"]) == (True, True)
+    assert sum(shard["records"] for shard in report["shards"]) == 601
+    assert "the WAL, the tables and the loaded state agree\n" in idle.ok("verify")
+    garbage = idle.write("wal", 0, b"garbage")
+    shard = json.loads(idle("verify", "--json").stdout)["shards"][0]
+    assert [finding["offset"] for finding in shard["findings"]] == [garbage]
+
+
+def test_verify_says_how_much_of_the_wal_it_compared_with_nothing(idle: Cli) -> None:
+    node = left_by_worker(idle)
+    mark = idle.json("status")["shards"][0]["mark_offset"]
+    garbage = idle.write("wal", 0, b"garbage")
+    idle.fails("repair", "skip", 0, garbage, "--yes", "--timeout-s", 1)  # nobody is there to do it
+    _, said = node.communicate(b'{"op":"add","id":2}\n', timeout=TIMEOUT_S)
+    assert node.returncode == 0, said
+    report = idle.json("verify")
+    assert (report["agrees"], report["complete"]) == (True, False)
+    loaded, records = report["shards"][0]["unchecked"]
+    assert loaded.startswith("the loaded state: ")
+    assert f"[0]@{garbage}: " in loaded
+    assert re.fullmatch(
+        rf"\d WAL records behind offset {mark}, to offset \d+: they were compared with nothing", records
+    )
+    shown = idle.ok("verify")
+    assert f"shard 0: cannot check: {records}\n" in shown
+    assert "agree where checked" in shown
+
+
+def test_verify_compares_what_is_before_a_damaged_batch_and_names_that(tmp_path: Path) -> None:
+    with EmbeddedKafka(tmp_path / "kafka", attached=True, jvm_options=JVM_OPTIONS) as kafka:
+        bootstrap = kafka.bootstrap_servers
+        journal = Cli(bootstrap, new_journal(bootstrap, 1, directory=tmp_path), 1, tmp_path)
+        node = left_by_worker(journal)
+        line = {"op": "add", "id": 2, "data": encode(MARK)}
+        _, said = node.communicate(to_text([line]).encode(), timeout=TIMEOUT_S)
+        assert node.returncode == 0, said
+        mark = journal.json("status")["shards"][0]["mark_offset"]
+        kafka.stop()
+        damage(tmp_path / "kafka", f"{journal.journal}.wal-0")
+        kafka.start()
+        found = journal("verify", "--json")
+    (shard,) = json.loads(found.stdout)["shards"]
+    assert (found.returncode, shard["differences"]["total"], shard["records"]) == (1, 0, 1)
+    (finding,) = shard["findings"]
+    assert (shard["offset"], finding["topic"]) == (mark, f"{journal.journal}.wal")
+    assert finding["offset"] > mark
+    assert f"what lies behind offset {mark}: it cannot be read to its end" in shard["unchecked"][-1]
+
+
 # ---- damage and repair ---------------------------------------------------------------------------------------
 
 
@@ -332,6 +400,15 @@ def test_foreign_records_stop_their_shards_until_they_are_skipped(cli: Cli) -> N
     after = cli("verify")
     assert after.returncode == 1
     assert f"shard 0: skipped: offset {garbage}: expected a frame, found skipped by an operator" in after.stdout
+
+
+def test_apply_that_waited_in_vain_names_what_its_shards_are_stopped_at(cli: Cli) -> None:
+    cli.ok("apply", "-", stdin='{"op":"add","id":1}\n')
+    garbage = cli.write("wal", 0, b"garbage")
+    said = cli.fails("apply", "-", KAFKA_JOURNAL_GATE_TIMEOUT_MS="1000")
+    assert "did not reach epoch 2" in said
+    assert f"shard 0 is STOPPED at {cli.journal}.wal[0]@{garbage}: " in said
+    assert f"kafka-journal repair skip -j {cli.journal} 0 {garbage}" in said
 
 
 def test_a_skip_waits_for_a_worker_and_says_so(idle: Cli) -> None:

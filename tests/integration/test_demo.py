@@ -36,6 +36,7 @@ def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(boots
     assert failover["resumed_after_step"] >= failover["acknowledged_step"] > 0
     assert failover["compared"]["different"] == 0
     assert 0 < second["operations"] <= result["operations"] // 2 <= first["operations"] < result["operations"]
+    assert f"node 2 is done: {second['operations']:,} operations acknowledged" in ended.stderr
     assert second["messages_loaded"] == failover["compared"]["loaded_messages"] > 0
     assert second["planes_reattached"] > 0
     assert result["in_doubt"]["loaded_after_failover"] == 1

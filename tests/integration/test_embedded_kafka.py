@@ -24,6 +24,7 @@ from journal.kafka.client_settings import ClientSettings
 from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.embedded_process import ProcessId, start_time, wait_until
 from tests.support.brokers import JVM_OPTIONS
+from tests.support.processes import COMMAND
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 30.0
@@ -216,11 +217,30 @@ def test_the_commands_start_show_and_stop_a_broker_that_outlives_them(tmp_path: 
         assert not started["already_running"]
         shown = runner.invoke(app, ["status", *where])
         assert shown.exit_code == 0
-        assert json.loads(shown.stdout)["bootstrap_servers"] == started["bootstrap_servers"]
+        status = json.loads(shown.stdout)
+        assert status["bootstrap_servers"] == started["bootstrap_servers"]
+        table = runner.invoke(app, ["status", *where[:2]]).stdout
+        assert f"bootstrap servers: {started['bootstrap_servers']}\n" in table
+        assert status["brokers"][0]["log"] in table, "whole, where there is no terminal"
     finally:
         stopped = runner.invoke(app, ["stop", *where])
     assert json.loads(stopped.stdout)["stopped"]
     assert runner.invoke(app, ["status", *where]).exit_code == 1
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_that_is_interrupted_says_so(ending: signal.Signals, tmp_path: Path) -> None:
+    java, asked = tmp_path / "bin" / "java", tmp_path / "asked"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho > '{asked}'\nexec sleep {TIMEOUT_S}\n")
+    java.chmod(0o755)
+    command = [str(COMMAND), "kafka", "start", "--dir", str(tmp_path / "kafka")]
+    env = os.environ | {"JAVA_HOME": str(tmp_path)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, env=env, text=True) as start:
+        assert wait_until(asked.exists, TIMEOUT_S)
+        start.send_signal(ending)
+        _, said = start.communicate(timeout=TIMEOUT_S)
+    assert (start.returncode, said) == (130, "interrupted\n")
 
 
 def test_a_bad_command_line_has_exit_code_2(tmp_path: Path) -> None:

@@ -43,8 +43,13 @@ class NodeRun:
                 self.committed, self.rolled_back = event["committed"], event["rolled_back"]
                 self.progress_step = event["progress_step"]
 
+    @property
+    def done(self) -> int:
+        """Operations that this node's own appends came to: `operations` counts from the first one of all."""
+        return self.operations - self.resumed_operations
+
     def to_json(self) -> dict[str, Any]:
-        done = self.operations - self.resumed_operations
+        done = self.done
         parts = {part: round(self.activation[part], 4) for part in ACTIVATION_PARTS}
         return {
             "epoch": self.activation["epoch"],

@@ -93,8 +93,9 @@ class Demo:
         worker = self._start_worker("worker 1")
         plan = self._plan(rows)
         corrector = self._corrector(plan)
-        node = self._start_node("node 1", plan, hold_at=plan.operations * 3 // 4)
-        first = self._until_half(node, worker, plan, corrector)
+        hold_at = plan.operations * 3 // 4
+        node = self._start_node("node 1", plan, hold_at=hold_at)
+        first = self._until_half(node, worker, plan, corrector, hold_at)
         node.kill()
         worker.kill()
         killed = time.monotonic()
@@ -109,7 +110,7 @@ class Demo:
         second, active = self._to_the_end(node, worker, plan, corrector)
         corrector.close()
         settled = f"committed {second.committed} days in doubt, rolled back {second.rolled_back}"
-        self._say(f"node 2 is done: {second.operations:,} operations acknowledged; it {settled}")
+        self._say(f"node 2 is done: {second.done:,} operations acknowledged; it {settled}")
 
         catch_up_s = catch_up_seconds(
             kafka_of(self._settings),
@@ -195,14 +196,15 @@ class Demo:
         arguments += ["--corrections", str(len(plan.corrections))]
         return self._processes.start(name, [*arguments, "--hold-at", str(hold_at)])
 
-    def _until_half(self, node: Child, worker: Child, plan: Plan, corrector: Corrector) -> NodeRun:
-        """Follow a node until half of all operations are acknowledged."""
+    def _until_half(self, node: Child, worker: Child, plan: Plan, corrector: Corrector, hold_at: int) -> NodeRun:
+        """Follow a node until half of all operations are acknowledged, and others in flight, if it does not hold."""
         run = NodeRun()
         for event in node.events(look=worker.require_alive):
             run.take(event)
             self._show("node 1", event, plan.operations)
             corrector.produce_until(run.operations, plan.operations)
-            if run.operations * 2 >= plan.operations:
+            in_flight, holds = run.appended > run.operations, run.appended >= hold_at
+            if run.operations * 2 >= plan.operations and (in_flight or holds):
                 worker.require_alive()
                 return run
         raise node.ended()

@@ -12,6 +12,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from bench.rounds import Outcome
 from journal.cli.common import Chosen, JsonOption, journal_command
 from journal.cli.main import COMMANDS, app, load_command
 from journal.errors import ConfigError, StoreError
@@ -83,6 +84,33 @@ def test_an_error_of_a_command_is_a_line_and_an_exit_code(error: Exception, code
     ended = CliRunner().invoke(command_of([], error), ["x"])
     assert (ended.exit_code, ended.stdout) == (code, "")
     assert "error: no" in ended.stderr
+
+
+# ---- which brokers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["option", "environment", "file"])
+def test_the_demo_runs_on_the_brokers_that_are_configured(given: str, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('bootstrap_servers = "127.0.0.1:1"\n')
+    arguments = {"option": ["-b", "127.0.0.1:1"], "file": ["--config", str(tmp_path / "settings.toml")]}
+    env = {"KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "100", "COLUMNS": "300"}
+    if given == "environment":
+        env["KAFKA_JOURNAL_BOOTSTRAP_SERVERS"] = "127.0.0.1:1"
+    ended = CliRunner().invoke(app, ["demo", "--rows", "100", *arguments.get(given, [])], env=env)
+    assert (ended.exit_code, "Kafka does not answer" in ended.stderr) == (1, True)
+
+
+def test_a_bench_runs_on_the_brokers_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str | None] = []
+
+    def run(name: str, bootstrap: str | None, quick: bool) -> Outcome:
+        asked.append(bootstrap)
+        return Outcome()
+
+    monkeypatch.setattr("bench.report.run_bench", run)
+    for env in ({}, {"KAFKA_JOURNAL_BOOTSTRAP_SERVERS": "host:1"}):
+        assert CliRunner().invoke(app, ["bench", "append", "--quick"], env=env).exit_code == 0
+    assert asked == [None, "host:1"]
 
 
 # ---- apply ---------------------------------------------------------------------------------------------------

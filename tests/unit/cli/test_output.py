@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import time
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
-from journal.cli.common import JsonLines, print_json, print_table
+from journal.cli.common import JsonLines, print_json, print_table, shown_if_long
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
 from journal.cli.status import JournalStatus, ShardStatus, notes, to_json
@@ -58,6 +61,19 @@ def test_a_table_for_a_pipe_folds_no_cell_and_takes_markup_as_text(capsys: pytes
     output = capsys.readouterr().out
     assert "[red]" in output
     assert "v" * 150 in output
+
+
+@pytest.mark.parametrize("long", [True, False])
+def test_a_step_that_takes_long_is_shown_on_a_terminal(long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = StringIO()
+    monkeypatch.setattr("journal.cli.common.errors", Console(file=terminal, force_terminal=True))
+    monkeypatch.setattr("journal.cli.common.PROGRESS_AFTER_S", 0.0 if long else 600.0)
+    with shown_if_long("Kafka"):
+        until = time.monotonic() + 30.0
+        while long and "Kafka" not in terminal.getvalue():
+            assert time.monotonic() < until
+            time.sleep(0.01)
+    assert ("Kafka" in terminal.getvalue()) == long
 
 
 def test_json_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
