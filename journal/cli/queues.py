@@ -80,7 +80,8 @@ _MESSAGE_COLUMNS = (
 
 def _message_row(line: Mapping[str, Any], now_ms: float) -> tuple[object, ...]:
     who = f"transaction {line['tx']}" if line["tx"] else line["holder"]
-    times = [duration((line[name] - now_ms) / 1000) if line[name] else "" for name in ("due", "expires")]
+    expires = 0 if line["state"] == "expired" else line["expires"]
+    times = [duration((moment - now_ms) / 1000) if moment else "" for moment in (line["due"], expires)]
     return (
         line["id"],
         line["state"],

@@ -14,10 +14,12 @@ from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
 from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
 from journal.cli.operations.queue_lines import depth_of
+from journal.cli.operations.views import BROWSE_MAX
 from journal.errors import (
     AddressMissingError,
     FullError,
     JournalError,
+    MessageMissingError,
     QueueMissingError,
     StateError,
 )
@@ -25,7 +27,7 @@ from journal.journal import BlockingJournal
 from journal.runtime import no_progress, wall_ms
 from journal.script import encode_data
 from journal.store.looking import QueueInfo
-from journal.store.model import Delivery, Message, QueueConfig, Routing
+from journal.store.model import Delivery, Message, QueueConfig, ReferenceState, Routing
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from journal.xa.loading import PreparedFound
@@ -254,7 +256,19 @@ class StoreReceiving:
         until = time.monotonic() + self._patience_s
         while not self._journal.current:
             _wait_to_be_current(until)
-        return self._store.queue(self._queue).ready
+        return max(0, self._store.queue(self._queue).ready - self._expired())
+
+    def _expired(self) -> int:
+        """How many of the queue are ready and handed out to nobody, of the first `BROWSE_MAX` that have expired."""
+        expired = self._store.expired(BROWSE_MAX)
+        return sum(self._is_ready(message) for message, queue in expired if queue == self._queue)
+
+    def _is_ready(self, message: int) -> bool:
+        try:
+            references = self._store.explain(message)
+        except MessageMissingError:
+            return False
+        return any(each.queue == self._queue and each.state is ReferenceState.READY for each in references)
 
     def close(self) -> None:
         """What was taken and not acknowledged is ready again, with its redelivery count raised."""

@@ -8,7 +8,7 @@ from journal.cli.operations.ports import Json
 from journal.cli.text import printable
 from journal.script import encode_data
 from journal.store.looking import QueueInfo
-from journal.store.model import Message, ReferenceInfo, Value
+from journal.store.model import Message, ReferenceInfo, ReferenceState, Value
 from journal.store.queue_entry import BindingEntry, MessageEntry, QueueEntry
 
 
@@ -52,11 +52,16 @@ def depth_of(entry: QueueEntry | QueueInfo) -> int:
     return entry.ready + entry.held + entry.locked + entry.scheduled
 
 
+_WAITING = (ReferenceState.READY, ReferenceState.SCHEDULED)
+
+
 def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now_ms: float) -> Json:
-    """A message in a queue. Times are milliseconds since 1970, 0: none; bytes are base64."""
+    """A message in a queue; `expired` is one that nobody has, nor will get. Times are milliseconds since 1970, 0: none;
+    bytes are base64."""
+    has_expired = info.state in _WAITING and 0 < entry.expires <= now_ms
     return {
         "id": info.message,
-        "state": info.state.value,
+        "state": "expired" if has_expired else info.state.value,
         "priority": info.priority,
         "bytes": entry.size,
         "age_seconds": age_s(entry.timestamp, now_ms),

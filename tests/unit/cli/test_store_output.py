@@ -119,6 +119,17 @@ def test_a_message_is_told_with_its_place_and_its_body() -> None:
     assert [line[name] for name in facts] == [4096, "held", 7, "c1", 2, 60.0, "Ym9keQ==", "body", 0, 0]
 
 
+def test_a_message_that_nobody_will_get_is_told_as_expired() -> None:
+    expiring = message(4096, EU, US, expires=START_MS + 5)
+    store, _ = loaded(*expiring, held(4096, US, "c1"))
+    for queue, expected in (("eu", ("ready", "expired")), ("us", ("held", "held"))):
+        (info,) = store.state.browse(store.state.queue(queue).record_id)
+        entry = store.state.message(4096)
+        stored = decode_message(expiring[0].data)
+        states = tuple(message_line(info, entry, stored, START_MS + passed)["state"] for passed in (4, 5))
+        assert states == expected
+
+
 # ---- explain -------------------------------------------------------------------------------------------------
 
 

@@ -126,14 +126,14 @@ def test_received_messages_are_acknowledged_and_the_rest_is_given_back(node: Nod
         assert client.receiving("q", "me").finish() == 1
 
 
-def test_a_queue_whose_message_has_expired_gives_nothing_though_it_still_counts(node: NodeUnderTest) -> None:
+def test_a_queue_whose_message_has_expired_gives_nothing_and_has_no_more(node: NodeUnderTest) -> None:
     store, clock = node.store_node.store, node.store_node.clock
     send(store, b"1", expires=clock.now_ms + 1)
     clock.now_ms += 2
     with node.client() as client:
         receiving = client.receiving("q", "me")
         assert receiving.take() is None
-        assert receiving.finish() == 1
+        assert receiving.finish() == 0
 
 
 def test_errors_of_a_node_arrive_with_their_class(node: NodeUnderTest) -> None:
