@@ -93,10 +93,8 @@ class Changing(Settling):
             return True
         if changed.acknowledged:
             raise _acknowledged(message_id, txn)
-        before = self._reference(message_id, queue).holder
-        for held_by in (changed.holder, before):
-            if held_by not in ("", holder):
-                raise MessageHeldError(f"message {message_id} is held by {held_by!r}")
+        if changed.holder not in ("", holder):
+            raise MessageHeldError(f"message {message_id} is held by {changed.holder!r}")
         return False
 
     def _holder_of(self, message_id: int, queue: QueueEntry, tx: int) -> str:
@@ -104,7 +102,7 @@ class Changing(Settling):
         info = self._reference(message_id, queue)
         txn = self._transactions.get(tx)
         changed = None if txn is None else txn.changed.get((message_id, queue.record_id))
-        return info.holder if changed is None else changed.holder or info.holder
+        return info.holder if changed is None else changed.holder
 
     def _require_unchanged(self, message_id: int, queue: QueueEntry, info: ReferenceInfo) -> None:
         """Raises MessageHeldError for a reference that a transaction changes."""

@@ -18,7 +18,7 @@ from journal.errors import (
     MessageHeldError,
     StateError,
 )
-from journal.store.changing import Change
+from journal.store.changing import Change, Changing
 from journal.store.holding import Holding
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
 from journal.store.pending import Pending
@@ -48,7 +48,9 @@ class Consuming(Holding):
         or acknowledged before), MessageHeldError (another holds it, or a transaction locks it).
         """
         with self._lock:
-            state = self._enter()
+            state = Changing._enter(self)  # `Holding._enter`, without a call more
+            if self._absent:
+                self._let_go_in_passing()
             target = state.queue(queue)
             if tx:
                 return self._acknowledge_in(state, message_id, target, holder, tx)
@@ -98,7 +100,12 @@ class Consuming(Holding):
         txn = self._transaction(tx)
         queue_id = queue.record_id
         durable = queue.config.durable and state.remainder(message_id)[0]
-        data = encode_acknowledgement(reason, holder)
+        key = (message_id, queue_id)
+        has_it = holder
+        if key in txn.changed:
+            # for everybody else: a load locks it for that one, and a rollback gives it back
+            has_it = self._reference(message_id, queue).holder or holder
+        data = encode_acknowledgement(reason, has_it)
         newly = self._lock_in(state, txn, message_id, queue, holder)
         pending = Pending(message_id)
         if durable:
@@ -109,9 +116,8 @@ class Consuming(Holding):
                     state.unlock(message_id, queue_id)
                 raise
         if not newly:
-            key = (message_id, queue_id)
             txn.changed[key] = txn.changed[key]._replace(acknowledged=True)
-        txn.taken.append(Taken(message_id, queue_id, holder, durable))
+        txn.taken.append(Taken(message_id, queue_id, has_it, durable))
         return pending
 
     # ---- acquiring and giving back ---------------------------------------------------------------------------------
@@ -197,7 +203,7 @@ class Consuming(Holding):
         it, or another does, or a transaction has locked it).
         """
         with self._lock:
-            state = self._enter()
+            state = Changing._enter(self)  # what its holder's time is over for is given back by this as well
             target = state.queue(queue)
             txn = self._transaction(tx) if tx else None
             info = self._reference(message_id, target) if txn is None else self._seen_by(txn, message_id, target)

@@ -115,8 +115,9 @@ class _Realigning:
         self._done = Realigned(name)
         self._pending: list[Pending] = []
         self._undecided = _Undecided()
-        self._lacking: dict[int, list[ReferenceInfo]] = {}
-        """References that the other store lacks, by message."""
+        self._lacking: list[ReferenceInfo] = []
+        """References that the other store lacks, queue by queue in the first store's order. One after the other: a
+        message that went to all its queues with the first of them would overtake those before it in the next."""
 
     def run(self) -> Realigned:
         self._settle()
@@ -125,8 +126,8 @@ class _Realigning:
             if info.config.durable:
                 self._compare(info.config.name)
         self._wait()
-        for message_id, references in self._lacking.items():
-            self._add(message_id, references)
+        for lacked in self._lacking:
+            self._add(lacked)
         self._wait()
         return self._done
 
@@ -201,23 +202,20 @@ class _Realigning:
         for message_id, info in wanted.items():
             theirs = there.get(chained_id(message_id))
             if theirs is None:
-                self._lacking.setdefault(message_id, []).append(info)
+                self._lacking.append(info)
             else:
                 self._change(info, theirs)
 
-    def _add(self, message_id: int, references: Sequence[ReferenceInfo]) -> None:
-        """A message as it is in the first store, or only references to it."""
-        other, their_id = self._other, chained_id(message_id)
-        queues = [info.queue for info in references]
+    def _add(self, info: ReferenceInfo) -> None:
+        """A reference, to the message as it is in the first store if the other does not have it."""
+        other, their_id = self._other, chained_id(info.message)
         if self._has(their_id):
-            for info in references:
-                other.route(their_id, info.queue).wait()
+            other.route(their_id, info.queue).wait()
         else:
-            self._other.send(self._first.message(message_id), queues, id=their_id, checked=True).wait()
-        self._done.added += len(queues)
-        arrived = {info.queue: info for info in other.explain(their_id)}
-        for info in references:
-            self._change(info, arrived[info.queue])
+            other.send(self._first.message(info.message), [info.queue], id=their_id, checked=True).wait()
+        self._done.added += 1
+        arrived = {each.queue: each for each in other.explain(their_id)}
+        self._change(info, arrived[info.queue])
 
     def _has(self, their_id: int) -> bool:
         try:

@@ -57,6 +57,11 @@ class Node:
         lines = [line for line in self._history.read_text().splitlines(keepends=True) if line.endswith("\n")]
         return [found[word] for found in map(json.loads, lines) if word in found]
 
+    def put_back(self, opened: Stores) -> dict[tuple[str, int], int]:
+        """By all its lives, and now."""
+        lives = [*self.said("put_back"), opened.put_back]
+        return {(queue, message): life for life, found in enumerate(lives, 1) for queue, message in found}
+
 
 def test_a_chain_over_kafka_that_is_killed_goes_on_with_all_that_was_told_complete(
     bootstrap: str, tmp_path: Path
@@ -83,7 +88,7 @@ def check(node: Node, opened: Stores) -> None:
     """Both stores hold the same: all that was told complete, and nothing that nobody did. Where nothing was consumed
     it is also in the same order: what the local store had settled already, and Kafka not, comes last there."""
     first, second = opened.first, opened.second
-    require_same(first, second)
+    require_same(first, second, node.put_back(opened))
     for queue in (KEPT, DEAD):
         assert [chained_id(info.message) for info in first.browse(queue)] == [
             info.message for info in second.browse(queue)
@@ -121,4 +126,4 @@ def go_on(node: Node, opened: Stores) -> None:
     large = chain.store_stream(Message(ADDRESS), [b"last"] * 1000, [CONSUMED]).wait()
     assert b"".join(chain.body_stream(large)) == b"last" * 1000
     chain.flush().wait()
-    require_same(opened.first, opened.second)
+    require_same(opened.first, opened.second, node.put_back(opened))

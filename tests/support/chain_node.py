@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +19,8 @@ from journal.journal import BlockingJournal
 from journal.local_journal import LocalJournal
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
-from journal.store.model import Message, QueueConfig
+from journal.store.looking import QueueInfo
+from journal.store.model import Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Pending
 from journal.store.realigning import Realigned, realign
 from journal.store.settings import StoreSettings
@@ -34,6 +35,11 @@ LARGE_BYTES = 2500
 LARGE_EVERY = 20
 IN_FLIGHT_MAX = 50
 
+PutBack = Mapping[tuple[str, int], int]
+"""References (queue, and message as the second store calls it) that a `realign` put back, and which one: 1 is the
+first. They are behind all that was there before, and so may be elsewhere than in the first store."""
+NOTHING: PutBack = {}
+
 
 class Stores(NamedTuple):
     """Two stores in line, and the chain of them."""
@@ -42,6 +48,7 @@ class Stores(NamedTuple):
     second: MessageStore
     chain: MessageStoreChain
     realigned: Realigned
+    put_back: list[tuple[str, int]]
 
 
 @contextmanager
@@ -56,28 +63,41 @@ def stores(journal: BlockingJournal, directory: Path) -> Iterator[Stores]:
             store.start(loader.loaded)
             opened.append(store)
         first, second = opened
+        lacked = lacking(first, second)
         (done,) = realign([first, second], names=["kafka", "local"])
         with MessageStoreChain([first, second], names=["kafka", "local"]) as chain:
-            yield Stores(first, second, chain, done)
+            yield Stores(first, second, chain, done, lacked)
 
 
-def contents(store: MessageStore, to_id: Callable[[int], int] = int) -> Any:
-    """Everything but places; ids as `to_id` makes them."""
+def contents(store: MessageStore, to_id: Callable[[int], int] = int, put_back: PutBack = NOTHING) -> Any:
+    """Everything, in order, but what was put back behind the rest; ids as `to_id` makes them."""
     queues = {}
     for info in store.queues():
         name = info.config.name
-        references = {
+        references = [
             (to_id(each.message), store.message(each.message).body, each.state, each.holder, each.deliveries, each.due)
             for each in store.browse(name)
-        }
+        ]
+        references.sort(key=lambda reference: put_back.get((name, reference[0]), 0))
         bindings = {(to_id(each.record_id), each.key, each.filter) for each in store.bindings(name)}
         queues[name] = (info.config, references, bindings)
     return queues, {(entry.name, entry.duplicate_window) for entry in store.addresses()}
 
 
-def require_same(first: MessageStore, second: MessageStore) -> None:
-    """Two stores of a chain hold the same."""
-    assert contents(first, chained_id) == contents(second)
+def lacking(first: MessageStore, second: MessageStore) -> list[tuple[str, int]]:
+    """References that a `realign` puts back into the second store."""
+    wanted = [(info.config.name, chained_id(each.message)) for info, each in references_of(first)]
+    there = {(info.config.name, each.message) for info, each in references_of(second)}
+    return [each for each in wanted if each not in there]
+
+
+def references_of(store: MessageStore) -> Iterator[tuple[QueueInfo, ReferenceInfo]]:
+    return ((info, each) for info in store.queues() for each in store.browse(info.config.name))
+
+
+def require_same(first: MessageStore, second: MessageStore, put_back: PutBack = NOTHING) -> None:
+    """Two stores of a chain hold the same, in the same order."""
+    assert contents(first, chained_id, put_back) == contents(second, put_back=put_back)
 
 
 # ---- in the child --------------------------------------------------------------------------------------------
@@ -147,6 +167,7 @@ def main() -> None:
         if not begun:
             declare(opened.chain)
             prepare_one(opened.chain, notes)
+        notes.note(put_back=opened.put_back)
         opened.chain.release_holder("consumer").wait()
         work(opened.chain, notes, begun)
 

@@ -241,6 +241,7 @@ class PlainStore:
                 reference.waits, reference.due = False, 0
 
     def let_go_of_absent(self, now_ms: int) -> None:
+        """First thing of whatever is asked or done, but for `release`."""
         if now_ms >= self.grace_until_ms:
             self.absent.clear()
             self._give_back_overdue(self.references.values())
@@ -355,8 +356,8 @@ class PlainStore:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
         txn = self._open(tx)
-        seen, reference = self._seen(message, queue, txn), self._reference(message, queue)
-        if seen.tx or seen.holder not in ("", holder) or reference.holder not in ("", holder):
+        seen = self._seen(message, queue, txn)
+        if seen.tx or seen.holder not in ("", holder):
             raise Refusal(MessageHeldError)
 
     def _settle(self, key: Key) -> None:
@@ -382,7 +383,7 @@ class PlainStore:
         """Who has it, as the transaction has left it."""
         holder = self._reference(message, queue).holder
         changed = self.transactions[tx].changed.get((message, queue)) if tx in self.transactions else None
-        return holder if changed is None else changed.holder or holder
+        return holder if changed is None else changed.holder
 
     # ---- transactions ----------------------------------------------------------------------------------------------
 

@@ -48,6 +48,13 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "acquire": {**_reference, "holder": _holders},
     "release": {**_reference, "holder": _owners},
     "acknowledge": {**_reference, "holder": _owners},
+    "hand_on": {
+        "pick": _picks,
+        "queue": _queue_names,
+        "to": st.sampled_from(["", "h", "i"]),
+        "moves": st.booleans(),
+        "tx_pick": _picks,
+    },
     "deliveries": {**_reference, "count": st.integers(0, 9)},
     "schedule": {**_reference, "due": st.sampled_from([0, 300, 3000])},
     "move": _reference,
@@ -61,7 +68,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "bind": _declared,
     "unbind": {"pick": _picks, "transacted": _inside, "tx_pick": _picks},
     "destroy_or_create_address": {"transacted": _inside, "pick": _picks},
-    "pass_time": {"passed_ms": st.sampled_from([100, 400, GRACE_MS])},
+    "pass_time": {"passed_ms": st.sampled_from([100, 400, GRACE_MS]), "ticks": st.booleans()},
 }
 
 _OFTEN = ["send", "acknowledge", "acknowledge", "commit"]

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.sent = 0
         self.in_flight = False
         """Whether nothing gets durable any more, until the crash."""
+        self.looks = True
+        """Whether the store is looked at behind the next step: who does may learn of time that has passed."""
 
     @initialize()
     def declare(self) -> None:
@@ -113,12 +116,22 @@ class StoreMachine(RuleBasedStateMachine):
         known = sorted(self.plain.transactions)
         return known[pick % len(known)] if pick % SELDOM else 99
 
-    def both(self, plain: Callable[[], Any], store: Callable[[], Any], *, durable: bool = False) -> Any:
+    def pick_of(self, tx: int) -> int:
+        """What `tx` picks this one by."""
+        known = sorted(self.plain.transactions)
+        picks = count(known.index(tx), len(known))
+        return next(pick for pick in picks if pick % SELDOM and (pick % 4 or len(known) >= 4))
+
+    def both(
+        self, plain: Callable[[], Any], store: Callable[[], Any], *, durable: bool = False, lets_go: bool = True
+    ) -> Any:
         """Do it in both: the same refusal, or the store's result once it is durable.
 
         In flight the store may refuse more: what is not durable yet is not there, or not settled; and nothing that is
-        to be `durable` is told complete.
+        to be `durable` is told complete. `lets_go`: whose time is over loses what it holds over first.
         """
+        if lets_go:
+            self.plain.let_go_of_absent(self.node.clock())
         if self.in_flight:
             try:
                 result = store()
@@ -212,6 +225,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.both(
             lambda: self.plain.release(message, queue, holder, tx),
             lambda: self.node.store.release(message, queue, holder, tx),
+            lets_go=False,
         )
 
     @rule(**ARGUMENTS["acknowledge"])
@@ -223,6 +237,21 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.node.store.acknowledge(message, queue, holder, tx),
             durable=key in self.plain.references and self.plain.references[key].durable,
         )
+
+    @rule(**ARGUMENTS["hand_on"])
+    def hand_on(self, pick: int, queue: str, to: str, moves: bool, tx_pick: int) -> None:
+        """Given back, acquired by another or nobody, and settled, in one transaction."""
+        tx = self.tx(tx_pick, True)
+        if tx not in self.plain.transactions:
+            return
+        same: dict[str, Any] = {"pick": pick, "queue": queue, "transacted": True, "tx_pick": self.pick_of(tx)}
+        self.release(holder=OWN, **same)
+        if to:
+            self.acquire(holder=to, **same)
+        if moves and "m" in self.plain.queues:
+            self.move(**same)
+        else:
+            self.acknowledge(holder=to, **same)
 
     @rule(**ARGUMENTS["deliveries"])
     def deliveries(self, pick: int, queue: str, count: int, transacted: bool, tx_pick: int) -> None:
@@ -279,6 +308,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def tell_expired(self) -> None:
+        self.plain.let_go_of_absent(self.node.clock())
         assert set(self.node.store.expired()) == self.plain.expired(self.node.clock())
 
     @rule(**ARGUMENTS["release_holder"])
@@ -293,6 +323,7 @@ class StoreMachine(RuleBasedStateMachine):
     # ---- transactions, queues, time, activations -------------------------------------------------------------------
 
     def begin(self) -> None:
+        self.plain.let_go_of_absent(self.node.clock())
         self.plain.transactions[self.node.store.begin()] = Transaction()
 
     @rule(**ARGUMENTS["prepare"])
@@ -344,11 +375,13 @@ class StoreMachine(RuleBasedStateMachine):
             self.both(lambda: self.plain.create_address(tx), lambda: self.node.store.create_address("c", 5, tx))
 
     @rule(**ARGUMENTS["pass_time"])
-    def pass_time(self, passed_ms: int) -> None:
+    def pass_time(self, passed_ms: int, ticks: bool) -> None:
         self.node.clock.now_ms += passed_ms
-        self.plain.let_go_of_absent(self.node.clock())
-        self.plain.find_due(self.node.clock())
-        self.node.store.tick()
+        self.looks = ticks
+        if ticks:
+            self.plain.let_go_of_absent(self.node.clock())
+            self.plain.find_due(self.node.clock())
+            self.node.store.tick()
 
     @rule()
     def restart(self) -> None:
@@ -365,7 +398,7 @@ class StoreMachine(RuleBasedStateMachine):
             for name, arguments in lost:
                 getattr(self, name)(**arguments)
             self.node.crash()
-            self.in_flight = False
+            self.in_flight, self.looks = False, True
         self.plain = durable
         assert self.node.store.orphaned_messages == self.plain.activate(self.node.clock())
 
@@ -373,6 +406,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def everything_is_the_same(self) -> None:
+        if not self.looks:
+            self.looks = True
+            return
+        self.plain.let_go_of_absent(self.node.clock())
         self.queues_are_the_same()
         self.messages_are_the_same()
         self.transactions_are_the_same()

@@ -139,6 +139,72 @@ def test_a_message_acquired_and_moved_in_one_transaction(node: StoreNode, live: 
     assert seen == (([], [b"one"]) if commit else ([b"one"], []))
 
 
+@SETTLE
+@LIVES
+@pytest.mark.parametrize("then", ["", "new"], ids=["nobodys", "anothers"])
+def test_what_a_transaction_has_given_back_it_may_acknowledge(
+    node: StoreNode, live: str, then: str, commit: bool
+) -> None:
+    """For nobody, or for whoever has acquired it since; after a rollback it is its old holder's."""
+    sent = send(node.store, b"one")
+    node.store.acquire(sent, "q", "old").wait()
+    tx = node.store.begin()
+    node.store.release(sent, "q", "old", tx)
+    if then:
+        node.store.acquire(sent, "q", then, tx)
+        refuse(MessageHeldError, lambda: node.store.acknowledge(sent, "q", "old", tx))
+    node.store.acknowledge(sent, "q", then, tx)
+    refuse(MessageHeldError, lambda: node.store.acknowledge(sent, "q", then, tx))
+    store = settle(node, tx, live, commit=commit)
+    if not commit:
+        assert store.reattach("old") == [(sent, "q")]
+        assert state_of(store) == (ReferenceState.HELD, "old", 0, 0)
+    assert in_later_lives(node, bodies) == ([] if commit else [b"one"])
+    assert kinds_in_journal(node)[MESSAGE] == (0 if commit else 1)
+
+
+@SETTLE
+@pytest.mark.parametrize("then", ["", "new"], ids=["nobodys", "anothers"])
+@pytest.mark.parametrize("disposes", [True, False], ids=["dead-letter", "move"])
+def test_what_a_transaction_has_given_back_it_may_send_elsewhere(
+    node: StoreNode, then: str, disposes: bool, commit: bool
+) -> None:
+    sent = send(node.store, b"one")
+    node.store.acquire(sent, "q", "old").wait()
+    tx = node.store.begin()
+    node.store.release(sent, "q", "old", tx)
+    if then:
+        node.store.acquire(sent, "q", then, tx)
+    if disposes:
+        node.store.dead_letter(sent, "q", tx=tx)
+    else:
+        node.store.move(sent, "q", "orders", ["r"], "why not", tx=tx)
+    settle(node, tx, "at once", commit=commit)
+    there = [] if disposes else [b"one"]
+    seen = in_later_lives(node, lambda store: (bodies(store), bodies(store, "r")))
+    assert seen == (([], there) if commit else ([b"one"], []))
+
+
+def test_a_rollback_gives_what_was_acknowledged_for_another_back_to_whom_it_was_held_over_for(node: StoreNode) -> None:
+    """Who may still come back for it."""
+    sent = send(node.store, b"one")
+    node.store.acquire(sent, "q", "old").wait()
+    tx = node.store.begin()
+    node.store.release(sent, "q", "old", tx)
+    node.store.acquire(sent, "q", "new", tx)
+    node.store.acknowledge(sent, "q", "new", tx)
+    node.store.prepare(tx, b"xid").wait()
+    store = node.crash()
+    store.rollback(tx).wait()
+    later = store.begin()
+    store.release(sent, "q", "old", later)
+    store.acknowledge(sent, "q", "", later)
+    store.rollback(later).wait()
+    store.flush().wait()
+    assert state_of(store) == (ReferenceState.HELD, "old", 0, 0)
+    assert store.reattach("old") == [(sent, "q")]
+
+
 def test_a_transaction_sees_its_own_changes_and_others_a_locked_message(store: MessageStore) -> None:
     sent = send(store, b"one")
     tx, second = store.begin(), store.begin()
