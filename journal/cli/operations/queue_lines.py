@@ -16,12 +16,13 @@ def queue_line(
     entry: QueueEntry | QueueInfo,
     bindings: Iterable[BindingEntry],
     holders: Mapping[str, int],
-    oldest_held: int,
+    oldest_away: int,
     now_ms: float,
 ) -> Json:
-    """`depth` counts all messages but those that transactions still add; `oldest_held` is a timestamp, 0: none."""
+    """`depth` counts all messages but those that transactions still add; `oldest_away` is the lowest timestamp of those
+    that are held, locked or scheduled, 0: none."""
     config = entry.config
-    oldest = min((timestamp for timestamp in (entry.oldest, oldest_held) if timestamp), default=0)
+    oldest = min((timestamp for timestamp in (entry.oldest, oldest_away) if timestamp), default=0)
     return {
         "queue": config.name,
         "id": entry.record_id,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple, Protocol
 
 from journal.cli.operations.ports import Json
@@ -29,7 +30,8 @@ log = logging.getLogger(__name__)
 BROWSE_MAX = 100_000
 """Messages looked at in one go in a store at work, whose users wait meanwhile."""
 
-_LOOK_BEHIND_HELD = 1000
+_AWAY = (ReferenceState.HELD, ReferenceState.LOCKED, ReferenceState.SCHEDULED)
+_LOOK_BEHIND_THEM = 1000
 _LOOK_FURTHER = 8
 
 
@@ -107,23 +109,30 @@ class LoadedQueues:
 def queue_lines(state: QueueState, now_ms: float) -> list[Json]:
     """Queues of a state as `--json` prints them, by name."""
     holders: dict[int, Counter[str]] = {}
-    oldest_held: dict[int, int] = {}
+    away: dict[int, list[int]] = {}
     for holder in state.holders():
         for message, queue in state.held_by(holder):
             holders.setdefault(queue, Counter())[holder] += 1
-            timestamp = state.message(message).timestamp
-            if timestamp:
-                oldest_held[queue] = min(timestamp, oldest_held.get(queue, timestamp))
+            away.setdefault(queue, []).append(message)
+    for entry in state.queues():
+        if entry.locked or entry.scheduled:
+            front = islice(state.browse(entry.record_id), BROWSE_MAX)
+            away.setdefault(entry.record_id, []).extend(info.message for info in front if info.state in _AWAY)
     return [
         queue_line(
             entry,
             state.bindings(entry.record_id),
             holders.get(entry.record_id, {}),
-            oldest_held.get(entry.record_id, 0),
+            _oldest(map(state.message, away.get(entry.record_id, ()))),
             now_ms,
         )
         for entry in sorted(state.queues(), key=lambda entry: entry.config.name)
     ]
+
+
+def _oldest(messages: Iterable[MessageEntry]) -> int:
+    """The lowest timestamp, 0 without any."""
+    return min((entry.timestamp for entry in messages if entry.timestamp), default=0)
 
 
 def read_message(base: Base, message_id: int) -> Message:
@@ -149,26 +158,30 @@ class StoreQueues:
         found = []
         for info in sorted(store.queues(), key=lambda info: info.config.name):
             with suppress(QueueMissingError):  # destroyed meanwhile
-                holders, oldest_held = self._held(info)
-                found.append(queue_line(info, store.bindings(info.config.name), holders, oldest_held, now_ms))
+                holders, oldest = self._away(info)
+                found.append(queue_line(info, store.bindings(info.config.name), holders, oldest, now_ms))
         return found
 
-    def _held(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:
-        """Who holds how many of the first `browse_max` of a queue, and the oldest one's timestamp.
+    def _away(self, queue: QueueInfo) -> tuple[Mapping[str, int], int]:
+        """Who holds how many of the first `browse_max` of a queue, and the lowest timestamp of those of them that are
+        held, locked or scheduled.
 
-        What is held was first to be delivered, so that it is found near the front, as a rule.
+        What is held or locked was first to be delivered, so that it is found near the front, as a rule.
         """
-        count = queue.held + queue.locked + _LOOK_BEHIND_HELD
-        held: list[ReferenceInfo] = []
-        while len(held) < queue.held:
+        wanted = queue.held + queue.locked
+        if not (wanted or queue.scheduled):
+            return {}, 0
+        count = wanted + _LOOK_BEHIND_THEM
+        while True:
             count = min(count, self._browse_max)
             looked = list(self._store.browse(queue.config.name, count))
-            held = [info for info in looked if info.state is ReferenceState.HELD]
-            if len(looked) < count or count == self._browse_max:
+            away = [info for info in looked if info.state in _AWAY]
+            found = sum(info.state is not ReferenceState.SCHEDULED for info in away)
+            if found >= wanted or len(looked) < count or count == self._browse_max:
                 break
             count *= _LOOK_FURTHER
-        timestamps = [entry.timestamp for info in held if (entry := self._describe(info.message)) and entry.timestamp]
-        return Counter(info.holder for info in held), min(timestamps, default=0)
+        entries = filter(None, (self._describe(info.message) for info in away))
+        return Counter(info.holder for info in away if info.state is ReferenceState.HELD), _oldest(entries)
 
     def _describe(self, message_id: int) -> MessageEntry | None:
         try:

@@ -110,6 +110,13 @@ def test_a_queue_is_told_with_what_is_in_it_and_who_holds_it() -> None:
     assert (us["depth"], us["bytes"], us["holders"], us["oldest_age_seconds"]) == (0, 0, {}, None)
 
 
+@pytest.mark.parametrize("away", [{"due": int(NOW_MS) + 1}, {}])
+def test_the_oldest_of_a_queue_may_be_scheduled_or_locked(away: dict[str, int]) -> None:
+    locked = [] if away else [acknowledged(4096, EU, tx=7), prepare(7, 1)]
+    eu, _ = queue_lines(loaded(*message(4096, EU, **away), *locked)[0].state, NOW_MS)
+    assert (eu["depth"], eu["ready"], eu["oldest_age_seconds"]) == (1, 0, 60.0)
+
+
 def test_a_message_is_told_with_its_place_and_its_body() -> None:
     store, base = loaded(*message(4096, EU, priority=7), held(4096, EU, "c1"))
     (info,) = store.state.browse(EU)

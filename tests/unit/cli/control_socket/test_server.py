@@ -36,7 +36,7 @@ from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from journal.xa.xid import encode_xid, make_xid
 from tests.support.sockets import NodeUnderTest, peer, until
-from tests.support.stores import bodies, declare, infos, send
+from tests.support.stores import START_MS, bodies, declare, infos, send
 
 ORDER = SendOrder(Message("orders", b"\x00body", properties={"a": "b"}, priority=7))
 
@@ -72,6 +72,18 @@ def test_who_holds_a_message_is_found_behind_any_number_of_others(node: NodeUnde
         client.send(SendOrder(Message("orders", b"x"), ("q",), count=3000))
         (line,) = client.queues().queues
     assert (line["held"], line["holders"]) == (1, {"somebody": 1})
+
+
+def test_the_oldest_of_a_queue_at_work_may_be_scheduled_or_locked(node: NodeUnderTest) -> None:
+    store = node.store_node.store
+    at = int(START_MS)
+    sent = store.send(Message("orders", b"x", timestamp=at, due=at + 3_600_000), ["q"]).wait()
+    (line,) = StoreQueues(store).lines(at + 60_000.0)
+    assert (line["scheduled"], line["oldest_age_seconds"]) == (1, 60.0)
+    store.schedule(sent, "q", 0).wait()
+    store.acknowledge(sent, "q", tx=store.begin())
+    (line,) = StoreQueues(store).lines(at + 60_000.0)
+    assert (line["locked"], line["ready"], line["oldest_age_seconds"]) == (1, 0, 60.0)
 
 
 def test_a_store_at_work_shows_a_bounded_number_of_messages(node: NodeUnderTest) -> None:
