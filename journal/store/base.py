@@ -226,6 +226,12 @@ class StoreBase:
             record_id = issue(virtual_shard)
         return record_id
 
+    def _issued_ids(self, virtual_shard: int, count: int) -> list[int]:
+        """So many for records."""
+        if not self._chosen:
+            return self._journal.new_ids([virtual_shard] * count)
+        return [self._issued_id(virtual_shard, durable=True) for _ in range(count)]
+
     def _is_here(self, record_id: int) -> bool:
         """Whether something that the store knows has that id: all that is not durable, and some of what is."""
         if self._state.is_known(record_id) or self._state.has_queue(record_id) or record_id in self._volatile:

@@ -204,9 +204,9 @@ class TakingIn(Sending):
         for incoming in messages:
             way = ways[incoming.address]
             if isinstance(incoming, Incoming):
-                self._add(batch, way, self._journal.new_id(way.virtual_shard), incoming)
+                self._add(batch, way, self._issued_id(way.virtual_shard, durable=True), incoming)
                 continue
-            ids = self._journal.new_ids([way.virtual_shard] * len(incoming.data))
+            ids = self._issued_ids(way.virtual_shard, len(incoming.data))
             if (queue := way.single) is not None:
                 batch.operations.append(NewRecords(MESSAGE, ids, incoming.data, ROUTE, queue.record_id))
                 batch.stored.append(_Run(ids, incoming.data, incoming.timestamps, way.address.record_id, queue))
@@ -271,7 +271,7 @@ class TakingIn(Sending):
     def _chunked(self, batch: _Batch, way: _Way, message: Message) -> tuple[bytes, tuple[int, ...]]:
         """The record of a large message, whose chunks are appended before it; and their ids."""
         pieces = list(_pieces(message.body, self._settings.chunk_bytes))
-        ids = self._journal.new_ids([way.virtual_shard] * len(pieces))
+        ids = self._issued_ids(way.virtual_shard, len(pieces))
         for chunk_id, piece in zip(ids, pieces, strict=True):
             batch.operations.append((ADD, chunk_id, CHUNK, piece, False, 0))
         return encode_message(replace(message, body=b""), chunks=ids, body_bytes=len(message.body)), tuple(ids)

@@ -361,3 +361,16 @@ def test_what_is_settled_in_one_queue_stays_in_another(scene: Scene) -> None:
     scene.restart()
     assert (scene.bodies("q"), scene.bodies("other")) == ([b"reply"], [b"reply"])
     assert scene.store.orphaned_messages == 0
+
+
+def test_a_batch_gets_no_id_that_a_message_has_which_is_not_durable(scene: Scene) -> None:
+    scene.declare(queue("q"))
+    before = scene.journal.new_id(scene.store.queue("q").record_id & 1023)
+    chosen = [before + number * 1024 for number in (2, 4, 5)]
+    for each in chosen:
+        scene.store.send(Message("orders", b"volatile", durable=False), ["q"], id=each).wait()
+    taken = scene.take_in(order("1"), order("2"), order("x" * 200), order("3"))
+    taken.completion.wait(10)
+    assert scene.bodies("q") == [b"volatile"] * 3 + [b"1", b"2", b"x" * 200, b"3"]
+    scene.restart()
+    assert scene.bodies("q") == [b"1", b"2", b"x" * 200, b"3"]
