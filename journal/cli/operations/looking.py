@@ -22,7 +22,7 @@ from journal.runtime import no_progress, wall_ms
 from journal.script import operation_line
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark
-from journal.wire.ids import sequence_of
+from journal.wire.ids import is_volatile, sequence_of
 from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from loaders.snapshot import SnapshotState
@@ -195,7 +195,9 @@ def missing_queue(queue: str, journal: str) -> QueueMissingError:
 
 
 def _missing(record_id: int, issued: int, journal: str) -> str:
-    if sequence_of(record_id) <= issued:
+    if is_volatile(record_id):
+        why = "what it is of is not durable: only the active node has it (--node), until it is gone"
+    elif sequence_of(record_id) <= issued:
         why = "it was deleted (a message: acknowledged everywhere), or it never came to be"
     else:
         why = "the journal has not issued that id yet"

@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 BROWSE_MAX = 100_000
 """Messages looked at in one go in a store at work, whose users wait meanwhile."""
 
-_AWAY = (ReferenceState.HELD, ReferenceState.LOCKED, ReferenceState.SCHEDULED)
+_NOT_HELD = (ReferenceState.LOCKED, ReferenceState.SCHEDULED)
+_AWAY = (ReferenceState.HELD, *_NOT_HELD)
 _LOOK_BEHIND_THEM = 1000
 _LOOK_FURTHER = 8
 
@@ -117,7 +118,7 @@ def queue_lines(state: QueueState, now_ms: float) -> list[Json]:
     for entry in state.queues():
         if entry.locked or entry.scheduled:
             front = islice(state.browse(entry.record_id), BROWSE_MAX)
-            away.setdefault(entry.record_id, []).extend(info.message for info in front if info.state in _AWAY)
+            away.setdefault(entry.record_id, []).extend(info.message for info in front if info.state in _NOT_HELD)
     return [
         queue_line(
             entry,

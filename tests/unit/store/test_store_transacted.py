@@ -139,6 +139,18 @@ def test_a_message_acquired_and_moved_in_one_transaction(node: StoreNode, live: 
     assert seen == (([], [b"one"]) if commit else ([b"one"], []))
 
 
+def given_back(store: MessageStore, then: str) -> tuple[int, int]:
+    """A message that a transaction has released for its holder "old", and perhaps acquired for another; and the
+    transaction."""
+    sent = send(store, b"one")
+    store.acquire(sent, "q", "old").wait()
+    tx = store.begin()
+    store.release(sent, "q", "old", tx)
+    if then:
+        store.acquire(sent, "q", then, tx)
+    return sent, tx
+
+
 @SETTLE
 @LIVES
 @pytest.mark.parametrize("then", ["", "new"], ids=["nobodys", "anothers"])
@@ -146,12 +158,8 @@ def test_what_a_transaction_has_given_back_it_may_acknowledge(
     node: StoreNode, live: str, then: str, commit: bool
 ) -> None:
     """For nobody, or for whoever has acquired it since; after a rollback it is its old holder's."""
-    sent = send(node.store, b"one")
-    node.store.acquire(sent, "q", "old").wait()
-    tx = node.store.begin()
-    node.store.release(sent, "q", "old", tx)
+    sent, tx = given_back(node.store, then)
     if then:
-        node.store.acquire(sent, "q", then, tx)
         refuse(MessageHeldError, lambda: node.store.acknowledge(sent, "q", "old", tx))
     node.store.acknowledge(sent, "q", then, tx)
     refuse(MessageHeldError, lambda: node.store.acknowledge(sent, "q", then, tx))
@@ -169,12 +177,7 @@ def test_what_a_transaction_has_given_back_it_may_acknowledge(
 def test_what_a_transaction_has_given_back_it_may_send_elsewhere(
     node: StoreNode, then: str, disposes: bool, commit: bool
 ) -> None:
-    sent = send(node.store, b"one")
-    node.store.acquire(sent, "q", "old").wait()
-    tx = node.store.begin()
-    node.store.release(sent, "q", "old", tx)
-    if then:
-        node.store.acquire(sent, "q", then, tx)
+    sent, tx = given_back(node.store, then)
     if disposes:
         node.store.dead_letter(sent, "q", tx=tx)
     else:

@@ -284,6 +284,8 @@ def test_a_message_of_a_store_at_work_is_explained(node: NodeUnderTest) -> None:
             "queue q: ready, and nobody has taken it",
         ]
         store.acknowledge(volatile, "q")
+        with pytest.raises(RecordMissingError, match="is not durable: only the active node has it"):
+            client.explain(volatile)
         assert "messages in it: 3" in why(store.queue("q").record_id)
         assert client.explain(store.addresses()[0].record_id)["queues"] == ["q"]
         with pytest.raises(RecordMissingError, match="has not issued that id yet"):
