@@ -48,9 +48,7 @@ class Consuming(Holding):
         or acknowledged before), MessageHeldError (another holds it, or a transaction locks it).
         """
         with self._lock:
-            state = Changing._enter(self)  # `Holding._enter`, without a call more
-            if self._absent:
-                self._let_go_in_passing()
+            state = self._enter()
             target = state.queue(queue)
             if tx:
                 return self._acknowledge_in(state, message_id, target, holder, tx)
