@@ -45,15 +45,22 @@ _WAREHOUSE = Path("spark-warehouse")
 """Where Spark keeps tables that have a name; it makes it in the working directory, whether there are any or not."""
 _LOOKED_UP = (
     "functions",
+    "Column",
     "PythonUtils",
+    "SparkConf",
     "org",
     "org.apache",
     "org.apache.spark",
     "org.apache.spark.sql",
     "org.apache.spark.sql.catalyst",
     "org.apache.spark.sql.catalyst.expressions",
+    "org.apache.spark.sql.catalyst.expressions.LambdaFunction",
+    "org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable",
+    "org.apache.spark.sql.protobuf",
+    "org.apache.spark.sql.protobuf.functions",
     "org.apache.hadoop",
     "org.apache.hadoop.fs",
+    "org.apache.hadoop.fs.Path",
 )
 """What PySpark, and who uses Hadoop's file systems, asks the JVM for again and again."""
 _TIME_ZONE = "spark.sql.session.timeZone"

@@ -16,6 +16,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +109,12 @@ def _base64(value: bytes | bytearray) -> str:
 
 
 def _descriptor() -> str:
-    context = SparkContext.getOrCreate()
+    return _descriptor_of(SparkContext.getOrCreate())
+
+
+@lru_cache(maxsize=1)
+def _descriptor_of(context: SparkContext) -> str:
+    """What it follows from stays as it was when the context started; PySpark asks the JVM for each setting there is."""
     return _everywhere(context) or _shipped(context)
 
 
