@@ -1,8 +1,8 @@
 """Jobs that keep journal tables, as a process that says what it has done and is killed.
 
 `python -m tests.support.tables_job BROKERS JOURNAL PATH JARS FORMAT...` keeps tables in each format below PATH/FORMAT,
-all at once. It says on standard output `FORMAT writing TABLE` before each change of a table, and `FORMAT batch NUMBER`
-behind each batch; and it does not end.
+all at once, from a line on standard input on. It says on standard output `FORMAT writing TABLE` before each change of a
+table, and `FORMAT batch NUMBER` behind each batch; and it does not end.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def main() -> None:
             opened=opened,
         )
 
+    sys.stdin.readline()
     for each in formats:
         begin(partial(keep, TableFormat(each)))
     die_with_parent()

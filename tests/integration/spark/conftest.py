@@ -10,10 +10,12 @@ from pyspark.sql import SparkSession
 from loaders.spark.packages import Part
 from loaders.spark.session import make_session
 from tests.support.spark_history import History, write_history
-from tests.support.spark_jobs import INTERPRETED, QUICK_JAVA
+from tests.support.spark_jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
-SETTINGS = INTERPRETED | {
+SETTINGS = {
+    **INTERPRETED,
+    **SMALL_DELTA,
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     JAVA_OPTIONS: f"{QUICK_JAVA} -Xmn400m",
@@ -26,7 +28,6 @@ SETTINGS = INTERPRETED | {
     # what nobody looks at: plans written out at length, and those of the last thousand queries
     "spark.sql.ui.explainMode": "simple",
     "spark.sql.ui.retainedExecutions": "10",
-    "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 

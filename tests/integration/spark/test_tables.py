@@ -9,9 +9,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -196,17 +197,17 @@ def killed(spark: SparkSession, history: History, tmp_path_factory: pytest.TempP
     """Where jobs keep tables in each format that were killed, together, a random moment behind a random one of their
     first lines. Those in Delta Lake had been begun by a job that went on only then."""
     path = tmp_path_factory.mktemp("killed") / "tables"
-    with sleeping_job(spark, history.source, path / TableFormat.DELTA.value):
-        kill_jobs(spark, history, path)
+    in_delta = path / TableFormat.DELTA.value
+    with jobs_to_kill(spark, history, path) as kill, sleeping_job(spark, history.source, in_delta):
+        kill()
     return path
 
 
-def kill_jobs(spark: SparkSession, history: History, path: Path) -> None:
-    seed = SystemRandom().randrange(10**6)
-    print("seed", seed)
-    chance = Random(seed)
+@contextmanager
+def jobs_to_kill(spark: SparkSession, history: History, path: Path) -> Iterator[Callable[[], None]]:
+    """Starts a process of jobs; gives what lets them begin, and kills them."""
     source, formats = history.source, [each.value for each in TableFormat]
-    job = subprocess.Popen(
+    jobs = subprocess.Popen(
         [
             *(sys.executable, "-m", "tests.support.tables_job"),
             *(source.bootstrap_servers, source.journal, str(path), jars_of(spark), *formats),
@@ -217,24 +218,39 @@ def kill_jobs(spark: SparkSession, history: History, path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
+    with ThreadPoolExecutor(1) as drain:
+        assert jobs.stderr is not None
+        said = drain.submit(jobs.stderr.read)
+        try:
+            yield partial(kill_jobs, jobs, formats, said)
+        finally:
+            end(jobs)
+
+
+def kill_jobs(jobs: subprocess.Popen[str], formats: Sequence[str], said: Future[str]) -> None:
+    seed = SystemRandom().randrange(10**6)
+    print("seed", seed)
+    chance = Random(seed)
     lines: list[str] = []
     left, delay_s = {each: chance.randint(1, LINES_MAX) for each in formats}, chance.random() * DELAY_S_MAX
-    with ThreadPoolExecutor(1) as drain:
-        assert job.stdout is not None
-        assert job.stderr is not None
-        said = drain.submit(job.stderr.read)
-        try:
-            while max(left.values()) > 0 and (line := job.stdout.readline()):
-                lines.append(line.strip())
-                left[line.split()[0]] -= 1
-            with suppress(subprocess.TimeoutExpired):
-                job.wait(delay_s)
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(job.pid, signal.SIGKILL)
-        code = job.wait()
-        print("killed behind", lines)
-        assert (code, max(left.values()) <= 0) == (-signal.SIGKILL, True), said.result().splitlines()[-40:]
+    assert jobs.stdin is not None
+    assert jobs.stdout is not None
+    jobs.stdin.write("begin\n")
+    jobs.stdin.flush()
+    while max(left.values()) > 0 and (line := jobs.stdout.readline()):
+        lines.append(line.strip())
+        left[line.split()[0]] -= 1
+    with suppress(subprocess.TimeoutExpired):
+        jobs.wait(delay_s)
+    end(jobs)
+    print("killed behind", lines)
+    assert (jobs.returncode, max(left.values()) <= 0) == (-signal.SIGKILL, True), said.result().splitlines()[-40:]
+
+
+def end(jobs: subprocess.Popen[str]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(jobs.pid, signal.SIGKILL)
+    jobs.wait()
 
 
 def command(history: History, path: Path, kept_as: TableFormat) -> Result:
