@@ -21,6 +21,7 @@ from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.loading import LoadedUpdate, Loader
+from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.slots import take_slot
 from journal.replica import Replica
@@ -70,20 +71,36 @@ def loaded_snapshot(
 ) -> Iterator[SnapshotState]:
     """A read-only load, from a copy of the tables in `copies` (unless given: the user's cache)."""
     identity = rows.require_identity(settings.journal)
+    with (
+        caught_up_copy(settings, kafka, rows, progress=progress, copies=copies) as (replica, store),
+        closing(read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)) as state,
+    ):
+        yield state
+
+
+# ---- the copy ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def caught_up_copy(
+    settings: Settings,
+    kafka: Kafka,
+    rows: ControlRows,
+    *,
+    progress: Progress = no_progress,
+    copies: Path | None = None,
+    timeout_s: float = LOAD_TIMEOUT_S,
+) -> Iterator[tuple[Replica, LocalStore]]:
+    """The command's copy of the tables, at their end as of now: the state of its marks. Raises DeadlineError."""
+    identity = rows.require_identity(settings.journal)
     parent = (copies or copies_directory()) / settings.journal
     with (
         cached_directory(parent, "read") as directory,
         closing(open_copy(directory)) as store,
         closing(open_replica(kafka, settings, identity, store)) as replica,
     ):
-        _catch_up(replica, identity.shards, progress)
-        with closing(
-            read_snapshot(kafka, settings, identity, replica, store, now=now, timeout_s=LOAD_TIMEOUT_S)
-        ) as state:
-            yield state
-
-
-# ---- the copy ----------------------------------------------------------------------------------------------
+        _catch_up(replica, identity.shards, progress, timeout_s)
+        yield replica, store
 
 
 @contextmanager
@@ -99,9 +116,9 @@ def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
         slot.release()
 
 
-def _catch_up(replica: Replica, shards: int, progress: Progress) -> None:
+def _catch_up(replica: Replica, shards: int, progress: Progress, timeout_s: float) -> None:
     """Follow the tables to their end, as of now. Raises DeadlineError."""
-    until = time.monotonic() + LOAD_TIMEOUT_S
+    until = time.monotonic() + timeout_s
     total = 0
     while True:
         behind = sum(max(0, replica.lag(shard)) for shard in range(shards))

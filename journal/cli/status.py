@@ -1,17 +1,23 @@
-"""`kafka-journal status`: where every shard stands, the nodes, who is active, what stopped. Reads ends, not tables."""
+"""`kafka-journal status`: where every shard stands, the nodes, who is active, what stopped.
+
+Reads ends; of the tables, their rows where they are counted (`status_rows`).
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
 from journal.cli.common import (
+    PROGRESS_AFTER_S,
     Chosen,
     JsonOption,
+    StepProgress,
     journal_command,
     print_json,
     print_table,
@@ -20,6 +26,7 @@ from journal.cli.reading import opened_journal
 from journal.cli.shard_stops import stop_lines
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
 from journal.cli.status_routes import route_notes, route_stop
+from journal.cli.status_rows import NOT_WANTED, CountedRows, ShardRows, counted_rows
 from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.cli.status_trims import trim_json, trim_notes
 from journal.cli.text import duration
@@ -51,6 +58,8 @@ class ShardStatus:
     """As `--json` prints it; None: no route has stopped it."""
     trim: dict[str, Any] | None = None
     """As `--json` prints it; None: its WAL has its beginning."""
+    rows: ShardRows | None = None
+    """Of the tables, a moment before `mark` was read; None: they were not counted."""
 
     @property
     def lag_frames(self) -> int:
@@ -76,6 +85,8 @@ class JournalStatus:
     """As `--json` prints them."""
     ingress: dict[str, Any] | None = None
     """The sources, as `--json` prints them; None: no node has reported any."""
+    rows_missing: str = ""
+    """Why rows were not counted, if somebody may want to know."""
 
     @property
     def newest_timestamp(self) -> int:
@@ -95,23 +106,37 @@ class JournalStatus:
         return "active" if self.last_seen_s * 1000 <= self.silent_after_ms else "silent"
 
 
+RowsOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--rows/--no-rows",
+        help="Count the tables' rows and staged transactions, however many; or do not. Without: where they are few.",
+        show_default=False,
+    ),
+]
+
+
 @journal_command
-def status(chosen: Chosen, as_json: JsonOption = False) -> None:
+def status(chosen: Chosen, count_rows: RowsOption = None, as_json: JsonOption = False) -> None:
     """Where each shard stands, the nodes, the last failover, the workers, and what is stopped. Needs no worker."""
     settings = chosen.settings()
     with opened_journal(settings) as (kafka, rows):
-        found = read_status(kafka, settings, rows)
+        with StepProgress(after_s=PROGRESS_AFTER_S) as progress:
+            counted = counted_rows(kafka, settings, rows, count_rows, progress)
+        found = read_status(kafka, settings, rows, counted)
     if as_json:
         print_json(to_json(found))
     else:
-        _show(found)
+        print_status(found)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------
 
 
-def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalStatus:
-    """The status now. Raises KafkaUnavailableError, DeadlineError."""
+def read_status(
+    kafka: Kafka, settings: Settings, rows: ControlRows, counted: CountedRows = NOT_WANTED
+) -> JournalStatus:
+    """The status now, with the rows that were counted before. Raises KafkaUnavailableError, DeadlineError."""
     identity = rows.require_identity(settings.journal)
     timeout_s = settings.request_timeout_ms / 1000
     cluster = kafka.cluster()
@@ -145,6 +170,7 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
                     stop=ahead.stop,
                     route_stop=route_stop(rows.diverts.get(shard), mark.offset, ahead.since),
                     trim=trim_json(rows.trims.get(shard), identity.journal, start),
+                    rows=counted.shards.get(shard),
                 )
             )
     finally:
@@ -156,7 +182,18 @@ def read_status(kafka: Kafka, settings: Settings, rows: ControlRows) -> JournalS
     sources = sources_json(rows.ingress, now_ms)
     active = last_active(rows)
     silent_after_ms = active.silence_s(settings.fence_check_ms / 1000) * 1000 if active is not None else 0.0
-    return JournalStatus(settings.journal, identity, now_ms, active, silent_after_ms, shards, workers, nodes, sources)
+    return JournalStatus(
+        settings.journal,
+        identity,
+        now_ms,
+        active,
+        silent_after_ms,
+        shards,
+        workers,
+        nodes,
+        sources,
+        counted.missing,
+    )
 
 
 # ---- showing -----------------------------------------------------------------------------------------------
@@ -180,6 +217,7 @@ def to_json(found: JournalStatus) -> dict[str, Any]:
             for worker in found.workers
         ],
         "ingress": found.ingress,
+        "rows_missing": found.rows_missing or None,
         "shards": [_shard_json(shard, found.now_ms) for shard in found.shards],
     }
 
@@ -197,8 +235,11 @@ def _shard_json(shard: ShardStatus, now_ms: float) -> dict[str, Any]:
         "epoch": mark.epoch,
         "group": mark.group,
         "records": mark.records,
+        "rows": shard.rows.rows if shard.rows else None,
         "staged": mark.staged,
+        "staged_transactions": shard.rows.staged_transactions if shard.rows else None,
         "prepared": mark.prepared,
+        "rows_offset": shard.rows.offset if shard.rows else None,
         "applied": mark.applied,
         "rejected": mark.rejected,
         "stale": mark.stale,
@@ -212,11 +253,13 @@ def _shard_json(shard: ShardStatus, now_ms: float) -> dict[str, Any]:
 
 _COLUMNS = (
     *("shard", "WAL", "LSO lag", "mark", "lag", "lag time", "epoch"),
-    *("records", "staged", "prepared", "rejected", "stale", "skipped"),
+    *("records", "rows", "staged", "staged tx", "prepared", "rejected", "stale", "skipped"),
 )
+_NOT_COUNTED = "?"
 
 
-def _show(found: JournalStatus) -> None:
+def print_status(found: JournalStatus) -> None:
+    """For people, on standard output."""
     print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
     if found.nodes:
         print_table("nodes", NODE_COLUMNS, [node_row(line, found.now_ms) for line in found.nodes])
@@ -238,7 +281,9 @@ def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:
         duration(shard.lag_s(now_ms)) if shard.ahead_since else "0",
         mark.epoch,
         f"{mark.records:,}",
+        f"{shard.rows.rows:,}" if shard.rows else _NOT_COUNTED,
         f"{mark.staged:,}",
+        f"{shard.rows.staged_transactions:,}" if shard.rows else _NOT_COUNTED,
         f"{mark.prepared:,}",
         f"{mark.rejected:,}",
         f"{mark.stale:,}",
@@ -260,6 +305,8 @@ def notes(found: JournalStatus) -> list[str]:
     if found.ingress is not None:
         active = found.active.node if found.active is not None and found.node_state == "active" else ""
         lines += source_notes(found.journal, found.ingress, active)
+    if found.rows_missing:
+        lines.append(f"rows and staged transactions are not counted: {found.rows_missing}")
     routes = {shard.shard: shard.route_stop for shard in found.shards if shard.route_stop is not None}
     lines += route_notes(routes, found.now_ms)
     trims = {shard.shard: shard.trim for shard in found.shards if shard.trim is not None}

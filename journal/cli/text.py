@@ -33,3 +33,8 @@ def printable(data: bytes, limit: int = _SHOWN_BYTES) -> str:
     head, rest = data[:limit], len(data) - limit
     text = head.decode("ascii") if head.isascii() and head.decode("ascii").isprintable() else head.hex()
     return text if rest <= 0 else f"{text}… ({rest:,} bytes more)"
+
+
+def differences_left_out(count: int) -> str:
+    """That `verify` counted differences which it did not name, and how to have them all."""
+    return f"{count:,} of the differences are not named here: --differences-max 0 names all"

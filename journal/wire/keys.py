@@ -21,6 +21,7 @@ from enum import Enum
 from functools import partial
 
 from journal.errors import RowError
+from journal.wire.ids import shard_of
 
 _RECORD = struct.Struct(">cQ")
 _UPDATES = struct.Struct(">cQB")
@@ -38,6 +39,9 @@ BEHIND_RECORDS = b"s"
 
 XA_TAGS = b"tx"
 """First bytes of the keys that `is_xa`."""
+TRANSACTION_PREFIX = b"t"
+STAGED_PREFIX = b"x"
+MARK_PREFIX = b"m"
 SKIPPED_PREFIX = b"s"
 
 
@@ -112,6 +116,15 @@ def row_type(key: bytes) -> RowType:
 def record_id_of(key: bytes) -> int:
     """The record of a record, updates or spilled key."""
     return int.from_bytes(key[1:9], "big")
+
+
+def shard_of_row(key: bytes, shards: int) -> int:
+    """The shard of a row, from its key alone."""
+    tag = key[:1]
+    if tag == RECORD_TAG:
+        return shard_of(record_id_of(key), shards)
+    place = 9 if is_xa(key) else 1
+    return int.from_bytes(key[place : place + 2], "big")
 
 
 def is_xa(key: bytes) -> bool:

@@ -38,6 +38,17 @@ def test_a_key_says_what_its_row_is(type: RowType) -> None:
     assert {keys.is_xa(key) for key in KEYS[type]} == {type in (RowType.TRANSACTION, RowType.STAGED)}
 
 
+def test_a_key_says_which_shards_its_row_is_of() -> None:
+    shards = {type: {keys.shard_of_row(key, 6) for key in KEYS[type]} for type in RowType}
+    of_records = {RowType.RECORD: {0x308 % 6}, RowType.UPDATES: {0x308 % 6}, RowType.SPILLED: {1}}
+    assert shards == of_records | {
+        RowType.TRANSACTION: {1023},
+        RowType.STAGED: {1023},
+        RowType.MARK: {5},
+        RowType.SKIPPED: {5},
+    }
+
+
 @pytest.mark.parametrize("key", [b"r", b"q" + bytes(8), b"r" + bytes(7), b"m" + bytes(3), b"journal"])
 def test_other_bytes_are_no_key(key: bytes) -> None:
     with pytest.raises(RowError, match=key.hex()):

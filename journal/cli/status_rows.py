@@ -1,0 +1,119 @@
+"""How many rows each shard has in the tables, and how many transactions are staged in it: what no mark says.
+
+Counted in the command's own copy of the tables, which costs workers and nodes nothing and is right for tables of any
+age. Unless it is asked for, only where there is little to read: `status` is to answer soon, whatever the tables hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from journal.activation import Progress
+from journal.cli.reading import LOAD_TIMEOUT_S, caught_up_copy
+from journal.config import Settings
+from journal.engine import Base
+from journal.errors import CorruptionError, OperatingError, RowError
+from journal.kafka.control import ControlRows, table_topic
+from journal.kafka.ports import Kafka
+from journal.v1.journal_pb2 import Mark, Transaction
+from journal.wire.keys import (
+    MARK_PREFIX,
+    RECORD_TAG,
+    SKIPPED_PREFIX,
+    STAGED_PREFIX,
+    TRANSACTION_PREFIX,
+    shard_of_row,
+)
+
+UNASKED_OFFSETS_MAX = 100_000
+"""What `status` reads and counts without being asked: some tenths of a second."""
+_UNASKED_S = 5.0
+"""So long it then follows the tables at most."""
+_PROGRESS_ROWS = 4096
+
+
+class ShardRows(NamedTuple):
+    """Of one shard's tables, as they were at a WAL offset."""
+
+    offset: int
+    rows: int
+    staged_transactions: int
+    """Those with a part in this shard that is not prepared."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountedRows:
+    """By shard; or none, and why."""
+
+    shards: Mapping[int, ShardRows] = field(default_factory=dict)
+    missing: str = ""
+
+
+NOT_WANTED = CountedRows()
+"""Nobody asked, and nobody is told."""
+
+
+def counted_rows(
+    kafka: Kafka, settings: Settings, control: ControlRows, wanted: bool | None, progress: Progress
+) -> CountedRows:
+    """The count as of now, if it is `wanted`; None: if it is cheap, and then no error is worth more than its reason.
+
+    Raises OperatingError and CorruptionError if it is wanted, and cannot be had.
+    """
+    if wanted is False:
+        return NOT_WANTED
+    if wanted:
+        return _counted(kafka, settings, control, progress, LOAD_TIMEOUT_S)
+    try:
+        offsets = _table_offsets(kafka, settings, control)
+        if offsets > UNASKED_OFFSETS_MAX:
+            return CountedRows(missing=f"the tables have {offsets:,} offsets: --rows counts them")
+        return _counted(kafka, settings, control, progress, _UNASKED_S)
+    except (OperatingError, CorruptionError) as error:
+        return CountedRows(missing=str(error))
+
+
+def _table_offsets(kafka: Kafka, settings: Settings, control: ControlRows) -> int:
+    """At least as many as there are rows to read."""
+    shards = range(control.require_identity(settings.journal).shards)
+    reader = kafka.reader(table_topic(settings.journal))
+    try:
+        bounds = reader.bounds(shards, settings.request_timeout_ms / 1000)
+    finally:
+        reader.close()
+    return sum(end - start for start, end in bounds.values())
+
+
+def _counted(
+    kafka: Kafka, settings: Settings, control: ControlRows, progress: Progress, timeout_s: float
+) -> CountedRows:
+    with caught_up_copy(settings, kafka, control, progress=progress, timeout_s=timeout_s) as (replica, store):
+        return CountedRows(count_rows(store, replica.marks(), progress))
+
+
+def count_rows(tables: Base, marks: Mapping[int, Mark], progress: Progress) -> dict[int, ShardRows]:
+    """What `tables`, which stand at `marks`, hold of each shard. Raises RowError."""
+    shards = len(marks)
+    rows, staged = Counter[int](), Counter[int]()
+    for key, value in tables.scan(TRANSACTION_PREFIX):
+        staged[shard_of_row(key, shards)] += not _part(key, value).prepared
+    total = sum(mark.records for mark in marks.values())
+    prefixes = (RECORD_TAG, TRANSACTION_PREFIX, STAGED_PREFIX, MARK_PREFIX, SKIPPED_PREFIX)
+    keys = (key for prefix in prefixes for key, _ in tables.scan(prefix))
+    for done, key in enumerate(keys):
+        rows[shard_of_row(key, shards)] += 1
+        if done % _PROGRESS_ROWS == 0:
+            progress("rows", done, max(done, total))
+    return {shard: ShardRows(mark.offset, rows[shard], staged[shard]) for shard, mark in marks.items()}
+
+
+def _part(key: bytes, value: bytes) -> Transaction:
+    try:
+        return Transaction.FromString(value)
+    except DecodeError as error:
+        raise RowError(f"the row of key {key.hex()} does not parse: {error}") from None
