@@ -38,7 +38,7 @@ from journal.errors import (
 )
 from journal.fencing import Claim, Fence, RequireOpen, Standing, Timing, always_open
 from journal.following import Following
-from journal.gate import Gate
+from journal.gate import AtGate, Gate, wait_on
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
@@ -121,10 +121,12 @@ class Activation:
         progress: Progress,
         beside: InBackground = at_once,
         require_open: RequireOpen = always_open,
+        at_gate: AtGate = wait_on,
     ) -> None:
         """`claim_as` makes the claim for an epoch, with a nonce of its own. `require_same_table` raises an
         OperatingError unless `replica` is known to be a copy of the table that is there now. `beside` runs what need
-        not be waited for before the next thing is asked. What `require_open` raises ends the activation."""
+        not be waited for before the next thing is asked. What `require_open` raises ends the activation, and so
+        does what `at_gate` raises, which is told of the shards that the gate waits for."""
         self._kafka = kafka
         self._config = config
         self._limits = limits
@@ -138,6 +140,7 @@ class Activation:
         self._told = progress
         self._beside = beside
         self._require_open = require_open
+        self._at_gate = at_gate
         self._fence = Fence(kafka, config.journal, timing)
         self.report = ActivationReport()
 
@@ -268,6 +271,9 @@ class Activation:
                 raise self._gate_timeout(gate, epoch)
             passed = self._config.shards - len(gate.waiting())
             self._progress("gate", passed, self._config.shards)
+            if self._replica.readable:
+                marks = self._replica.marks()
+                self._at_gate({shard: marks[shard] for shard in gate.waiting()})
             self._replica.poll(min(left, 0.5))
             if following is not None:
                 following.keep_up()

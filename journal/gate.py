@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from journal.errors import FencedError
 from journal.v1.journal_pb2 import Mark
+
+AtGate = Callable[[Mapping[int, Mark]], None]
+"""Told while a gate is shut, again and again, the marks of the shards that it waits for. What it raises ends the
+activation; it does not block."""
+
+
+def wait_on(waiting: Mapping[int, Mark]) -> None:
+    """Whatever keeps the shards, until the gate's time-out."""
 
 
 class Gate:

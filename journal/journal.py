@@ -19,6 +19,7 @@ from journal.appends import Appends
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import JournalError
+from journal.gate import AtGate, wait_on
 from journal.loading import Loader
 from journal.runtime import JournalRuntime, no_progress
 
@@ -34,6 +35,7 @@ class BlockingJournal(JournalRuntime, Appends):
         copy: TableCopy | None = None,
         copy_name: str = "node",
         progress: Progress = no_progress,
+        at_gate: AtGate = wait_on,
     ) -> None:
         """See `JournalRuntime` for the arguments."""
         super().__init__(
@@ -42,6 +44,7 @@ class BlockingJournal(JournalRuntime, Appends):
             copy=copy,
             copy_name=copy_name,
             progress=progress,
+            at_gate=at_gate,
             room_wait_s=settings.room_timeout_ms / 1000,
         )
 

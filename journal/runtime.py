@@ -20,6 +20,7 @@ from journal.core import Core
 from journal.errors import ClosedError, FencedError, JournalError, StateError
 from journal.fencing import Claim, Timing
 from journal.following import Following
+from journal.gate import AtGate, wait_on
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
@@ -53,6 +54,7 @@ class JournalRuntime:
         copy: TableCopy | None = None,
         copy_name: str = "node",
         progress: Progress = no_progress,
+        at_gate: AtGate = wait_on,
         room_wait_s: float = 0.0,
     ) -> None:
         """`on_critical` is called once when the journal is fenced or fails, from a thread of the journal's that `close`
@@ -60,11 +62,13 @@ class JournalRuntime:
 
         `copy` is an open copy of the tables that outlives this journal; without one it has its own, `copy_name`:
         processes on one machine need different ones.
+        `at_gate` is told of the shards that an activation waits for, in its thread, and may end it with an error.
         `room_wait_s` is how long an append blocks when the queue is full.
         """
         self._settings = settings
         self._on_critical = on_critical
         self._progress = progress
+        self._at_gate = at_gate
         self._room_wait_s = room_wait_s
         self._kafka: Kafka = kafka_of(settings) if copy is None else copy.kafka
         self._timing = Timing(
@@ -219,6 +223,7 @@ class JournalRuntime:
             progress=self._progress,
             beside=in_thread,
             require_open=self._require_open,
+            at_gate=self._at_gate,
         )
 
     def _require_open(self, reason: str = "the journal was closed while it was being activated") -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from journal.activation import ActivationReport, Progress
+from journal.beside import in_thread
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, shown_if_long
-from journal.cli.shard_stops import lines_of_stops
+from journal.cli.gate_stops import GateStops
+from journal.cli.shard_stops import lines_of_stops, stops_now
 from journal.config import Settings
 from journal.errors import GateTimeoutError, OperatingError
 from journal.journal import BlockingJournal
-from journal.kafka.control import ControlRows
 from journal.liveness import require_no_active_node
 from journal.loading import Loader
 from journal.local.slots import take_slot
 from journal.runtime import kafka_of
+
+_LOOK_S = 5.0
+"""What a command waits for each answer that tells whether a shard is stopped, while its gate may still open."""
 
 
 @contextmanager
@@ -25,10 +30,13 @@ def activated_journal(
 ) -> Iterator[tuple[BlockingJournal, ActivationReport]]:
     """An active journal, closed cleanly however the command ends, by SIGTERM too; `loader` is told its state.
 
-    Raises ActiveNodeError unless `take_over`, and GateTimeoutError with what stops shards, if anything does.
+    Raises ActiveNodeError unless `take_over`, and GateTimeoutError with what stops shards, if anything does: within
+    seconds if only `repair` mends it.
     """
     slot = take_slot(settings.directory / settings.journal, "command")
-    journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress)
+    look = partial(stops_now, kafka_of(settings), settings.journal, timeout_s=_LOOK_S)
+    stops = GateStops(settings.journal, look, clock=time.monotonic, beside=in_thread)
+    journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress, at_gate=stops)
     try:
         with ended_by_sigterm_as_by_ctrl_c():
             with shown_if_long("Kafka"):
@@ -45,17 +53,20 @@ def activated_journal(
             try:
                 report = journal.activate(loader)
             except GateTimeoutError as error:
-                raise GateTimeoutError("\n".join([str(error), *_stops(settings, rows)])) from error
+                if stops.told:
+                    raise
+                raise GateTimeoutError("\n".join([str(error), *_stops(settings, range(journal.shards))])) from error
             yield journal, report
     finally:
         journal.close()
         slot.release()
 
 
-def _stops(settings: Settings, rows: ControlRows) -> list[str]:
+def _stops(settings: Settings, shards: Collection[int]) -> list[str]:
     """A worker may run, and not be able to go on."""
     try:
-        return lines_of_stops(kafka_of(settings), settings, rows)
+        timeout_s = settings.request_timeout_ms / 1000
+        return lines_of_stops(settings.journal, stops_now(kafka_of(settings), settings.journal, shards, timeout_s))
     except OperatingError:  # that the gate did not open is what there is to tell
         return []
 

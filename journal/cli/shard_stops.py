@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 
-from journal.cli.repair import newest_mark
-from journal.config import Settings
-from journal.kafka.control import ControlRows, wal_topic
+from journal.kafka.control import read_control, table_topic, wal_topic
+from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Kafka
 from journal.stops import Stop, look_ahead
 
@@ -20,15 +20,24 @@ def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
     return lines
 
 
-def lines_of_stops(kafka: Kafka, settings: Settings, rows: ControlRows) -> list[str]:
-    """`stop_lines` of all shards that are stopped now. Raises KafkaUnavailableError, DeadlineError."""
-    identity = rows.require_identity(settings.journal)
-    timeout_s = settings.request_timeout_ms / 1000
-    lines: list[str] = []
-    for shard in range(identity.shards):
-        skips = {offset for number, offset in rows.skips if number == shard}
-        mark = newest_mark(kafka, settings, shard)
-        stop = look_ahead(kafka, identity, mark, skips, clock=time.monotonic, timeout_s=timeout_s).stop
-        if stop is not None:
-            lines += stop_lines(settings.journal, shard, stop)
-    return lines
+def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
+    """`stop_lines` of them all."""
+    return [line for shard, stop in sorted(stops.items()) for line in stop_lines(journal, shard, stop)]
+
+
+def stops_now(kafka: Kafka, journal: str, shards: Collection[int], timeout_s: float) -> dict[int, Stop]:
+    """Those of `shards` that are stopped now, and where. Raises OperatingError, and RowError for rows that do not
+    parse."""
+    rows = read_control(kafka, journal, time.monotonic, timeout_s)
+    identity = rows.require_identity(journal)
+    marks = MarkReader(kafka, table_topic(journal), time.monotonic)
+    stops: dict[int, Stop] = {}
+    try:
+        for shard, found in marks.newest_of(shards, timeout_s).items():
+            passed = {offset for number, offset in rows.skips if number == shard}
+            ahead = look_ahead(kafka, identity, found.mark, passed, clock=time.monotonic, timeout_s=timeout_s)
+            if ahead.stop is not None:
+                stops[shard] = ahead.stop
+    finally:
+        marks.close()
+    return stops

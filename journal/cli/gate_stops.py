@@ -1,0 +1,80 @@
+"""Why a command's gate does not open: shards that no worker brings on, looked for while the command still waits.
+
+A shard whose mark stands still is looked at in a thread of its own, so that the gate opens no later for it. Only a
+record that every worker refuses, at every try, ends the wait: nothing but `repair skip` changes that. A worker that
+starts, moves or is away leaves no such record; a damaged batch is no record that can be looked at, and may be read from
+another replica; and while brokers do not answer, nothing is known. All these are waited for, to the gate's time-out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from functools import partial
+
+from journal.beside import InBackground
+from journal.cli.shard_stops import lines_of_stops
+from journal.errors import CorruptionError, GateTimeoutError, OperatingError
+from journal.kafka.ports import Clock
+from journal.stops import Stop
+from journal.v1.journal_pb2 import Mark
+
+STILL_S = 3.0
+"""So long a mark stands still before its shard is looked at; then twice as long each time, as most that stand still are
+only late, and every look reads."""
+
+Look = Callable[[Collection[int]], Mapping[int, Stop]]
+"""Which of these shards are stopped now, and where. Raises OperatingError, CorruptionError."""
+
+
+class GateStops:
+    """As `AtGate`, for one activation."""
+
+    def __init__(self, journal: str, look: Look, *, clock: Clock, beside: InBackground) -> None:
+        self._journal = journal
+        self._look = look
+        self._clock = clock
+        self._beside = beside
+        self._standing: dict[int, tuple[int, float]] = {}
+        """By shard: the offset of its mark, and since when."""
+        self._pause_s = STILL_S
+        self._look_at = 0.0
+        self._looking: Future[Mapping[int, Stop]] | None = None
+        self.told = False
+        """Whether the gate was ended, with what stops its shards."""
+
+    def __call__(self, waiting: Mapping[int, Mark]) -> None:
+        """Raises GateTimeoutError once a shard that is waited for is stopped for good."""
+        now = self._clock()
+        standing = {shard: (mark.offset, now) for shard, mark in waiting.items()}
+        for shard, (offset, _) in standing.items():
+            before = self._standing.get(shard)
+            if before is not None and before[0] == offset:
+                standing[shard] = before
+        self._standing = standing
+        if self._looking is not None:
+            if self._looking.done():
+                self._judge(self._looking.result(), waiting)
+                self._looking = None
+            return
+        still = [shard for shard, (_, since) in standing.items() if now - since >= STILL_S]
+        if still and now >= self._look_at:
+            self._look_at = now + self._pause_s
+            self._pause_s *= 2
+            self._looking = self._beside(partial(self._looked, still))
+
+    def _looked(self, shards: Collection[int]) -> Mapping[int, Stop]:
+        try:
+            return self._look(shards)
+        except (OperatingError, CorruptionError):
+            return {}  # not known: the gate's time-out tells what there is to tell
+
+    def _judge(self, stops: Mapping[int, Stop], waiting: Mapping[int, Mark]) -> None:
+        """A shard may have passed the gate while it was looked at."""
+        lasting = {shard: stop for shard, stop in stops.items() if shard in waiting and stop.record is not None}
+        if not lasting:
+            return
+        self.told = True
+        names = ", ".join(map(str, sorted(lasting)))
+        reason = f"shards that the activation waits for are stopped until they are repaired: {names}"
+        raise GateTimeoutError("\n".join([reason, *lines_of_stops(self._journal, lasting)]))
