@@ -28,6 +28,7 @@ from journal.cli.common import (
     print_json,
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
+from journal.cli.text import differences_left_out
 from journal.cli.verify_wal import WatchedWal
 from journal.config import Settings
 from journal.errors import ConfigError, CorruptionError, DeadlineError, FrameError, FullError, GapError, RowError
@@ -41,7 +42,7 @@ from journal.stops import look_ahead
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.verify import Loaded, Report, ShardReport, verify_shard
 from journal.verify.base import base_of
-from journal.verify.differences import Differences
+from journal.verify.differences import KEPT_ALL, KEPT_MAX, Differences
 from journal.verify.state import Finding, shard_of
 
 SparkOption = Annotated[
@@ -53,6 +54,15 @@ MasterOption = Annotated[
 ArchiveOption = Annotated[
     str | None, typer.Option("--archive", help="With Spark: where the archive of what was trimmed is.")
 ]
+DifferencesMaxOption = Annotated[
+    int,
+    typer.Option(
+        "--differences-max",
+        min=0,
+        metavar="N",
+        help="Name the first so many of each sort in a shard, and count the rest; 0: name all.",
+    ),
+]
 
 
 @journal_command
@@ -61,23 +71,25 @@ def verify(
     with_spark: SparkOption = False,
     master: MasterOption = None,
     archive: ArchiveOption = None,
+    differences_max: DifferencesMaxOption = KEPT_MAX,
     as_json: JsonOption = False,
 ) -> None:
     """Check the tables and the loaded state against the WAL, with code that shares nothing with the engine.
 
-    Names every difference; exit code 1 if there is one. Needs no worker and disturbs nobody. With Spark the tables are
-    checked, not the loaded state.
+    Names differences, and counts all; exit code 1 if there is one. Needs no worker and disturbs nobody. With Spark the
+    tables are checked, not the loaded state.
     """
     if not with_spark and (master is not None or archive is not None):
         raise ConfigError("--master and --archive go with --with-spark")
     settings = chosen.settings()
+    kept_max = differences_max or KEPT_ALL
     if with_spark:
         # quick without: only this way needs Spark
         from journal.cli.verify_spark import audited, show
 
-        show(audited(settings, master, archive), as_json=as_json)
+        show(audited(settings, master, archive, kept_max), as_json=as_json)
     with opened_journal(settings) as (kafka, rows), StepProgress(after_s=PROGRESS_AFTER_S) as progress:
-        report = _Verification(kafka, settings, rows, progress).run()
+        report = _Verification(kafka, settings, rows, progress, kept_max).run()
     if as_json:
         print_json(report.to_json())
     else:
@@ -93,6 +105,8 @@ def summary(report: Report) -> list[str]:
     differences = sum(shard.differences.total for shard in shards)
     findings = sum(len(shard.findings) for shard in shards)
     lines = [f"{len(shards)} shards, {frames:,} WAL records, {records:,} records"]
+    if report.left_out:
+        lines.append(differences_left_out(report.left_out))
     if report.agrees:
         lines.append("the WAL, the tables and the loaded state agree" + ("" if report.complete else " where checked"))
     else:
@@ -157,13 +171,16 @@ def _shard_file(directory: Path, shard: int) -> Path:
 class _Verification:
     """One run over all shards."""
 
-    def __init__(self, kafka: Kafka, settings: Settings, rows: ControlRows, progress: StepProgress) -> None:
+    def __init__(
+        self, kafka: Kafka, settings: Settings, rows: ControlRows, progress: StepProgress, kept_max: int
+    ) -> None:
         self._kafka = kafka
         self._settings = settings
         self._rows = rows
         self._identity = rows.require_identity(settings.journal)
         self._timeout_s = settings.request_timeout_ms / 1000
         self._progress = progress
+        self._kept_max = kept_max
         self._reading = ShardReading(kafka, settings, progress)
 
     def run(self) -> Report:
@@ -228,6 +245,7 @@ class _Verification:
                 table=self._reading.table(shard, found),
                 loaded=loaded,
                 wal_topic=wal_topic(self._settings.journal),
+                kept_max=self._kept_max,
                 base=base_of(self._rows.trims.get(shard), self._reading.wal_start(shard)),
             )
         if load.refused and shard == 0:

@@ -8,6 +8,7 @@ import typer
 
 from journal.cli.common import print_json, print_table
 from journal.cli.spark_session import further_parts, spark_session
+from journal.cli.text import differences_left_out
 from journal.config import Settings
 from journal.verify import Report
 from loaders.spark.packages import READING
@@ -23,7 +24,7 @@ _NOT_COMPARED = (
 )
 
 
-def audited(settings: Settings, master: str | None, archive: str | None) -> Report:
+def audited(settings: Settings, master: str | None, archive: str | None, kept_max: int) -> Report:
     """What the audit finds, in the Spark that is there or one of this command alone. Raises as `make_session` and
     `audit`."""
     with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
@@ -32,7 +33,7 @@ def audited(settings: Settings, master: str | None, archive: str | None) -> Repo
         from loaders.spark.source import JournalSource
 
         _fit_to_machine(spark)
-        return audit(spark, JournalSource.from_settings(settings), archive=archive)
+        return audit(spark, JournalSource.from_settings(settings), archive=archive, kept_max=kept_max)
 
 
 def _fit_to_machine(spark: SparkSession) -> None:
@@ -60,9 +61,8 @@ def _show_tables(report: Report) -> None:
     if findings:
         columns = ("topic", "partition", "offset", "why")
         print_table("where the WAL cannot be applied", columns, findings)
-    total = sum(shard.differences.total for shard in report.shards)
-    if total > len(differences):
-        typer.echo(f"{total - len(differences):,} more differences are not shown")
+    if report.left_out:
+        typer.echo(differences_left_out(report.left_out))
     for shard in report.shards:
         if shard.base:
             typer.echo(f"shard {shard.shard}: {shard.base}")
@@ -74,4 +74,5 @@ def _show_tables(report: Report) -> None:
     if report.agrees:
         typer.echo("the WAL and the tables agree" + ("" if report.complete else " where checked"))
     else:
+        total = sum(shard.differences.total for shard in report.shards)
         typer.echo(f"{total:,} differences, {len(findings):,} places where the WAL cannot be applied")

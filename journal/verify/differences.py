@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 
 KEPT_MAX = 100
+"""Unless somebody asks for more, or fewer."""
+KEPT_ALL = sys.maxsize
+"""All that there is memory for."""
 TEXT_MAX = 300
 
 
@@ -41,6 +45,11 @@ class Differences:
     @property
     def total(self) -> int:
         return self.counts.total()
+
+    @property
+    def left_out(self) -> int:
+        """How many are counted and not kept."""
+        return self.total - len(self.kept)
 
     def lines(self) -> list[str]:
         """For people: the kept ones, and for each sort how many more there are."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from journal.verify.base import Base, BasedFold
 from journal.verify.compare import compare_loaded, compare_states
-from journal.verify.differences import Differences
+from journal.verify.differences import KEPT_MAX, Differences
 from journal.verify.state import Finding, ShardState
 from journal.verify.table_state import read_table
 from journal.verify.wal_fold import ShardFold, WalRecord
@@ -84,6 +84,11 @@ class Report:
         """Nothing was left unchecked."""
         return not any(shard.unchecked for shard in self.shards)
 
+    @property
+    def left_out(self) -> int:
+        """How many differences are counted and not named."""
+        return sum(shard.differences.left_out for shard in self.shards)
+
     def lines(self) -> list[str]:
         return [line for shard in self.shards for line in shard.lines()]
 
@@ -92,6 +97,7 @@ class Report:
             "agrees": self.agrees,
             "complete": self.complete,
             "differences": sum(shard.differences.total for shard in self.shards),
+            "left_out": self.left_out,
             "shards": [shard.to_json() for shard in self.shards],
         }
 
@@ -106,7 +112,7 @@ def verify_shard(
     loaded: Loaded | None = None,
     wal_topic: str = "",
     rows_in_partition_order: bool = True,
-    kept_max: int = 100,
+    kept_max: int = KEPT_MAX,
     base: Base | None = None,
     with_tables: Callable[[ShardState], None] | None = None,
 ) -> ShardReport:

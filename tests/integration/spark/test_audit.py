@@ -205,13 +205,17 @@ def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behi
             journal.update(32 << 10, 2, b"since", replaceable=True)
             journal.delete(34 << 10).wait()
 
-    row = Record(type=ADD, id=4 << 10, kind=1, data=b"planted", position=Position(offset=1))
-    write_values(settings, table_topic(settings.journal), [(0, record_key(4 << 10), row.SerializeToString())])
+    for id in (4 << 10, 6 << 10):
+        row = Record(type=ADD, id=id, kind=1, data=b"planted", position=Position(offset=1))
+        write_values(settings, table_topic(settings.journal), [(0, record_key(id), row.SerializeToString())])
     place = ("-b", bootstrap, "-j", settings.journal)
-    planted = CliRunner().invoke(app, ["verify", "--with-spark", *place, "--master", "local[2]", "--json"])
+    one = ("--differences-max", "1", "--json")
+    planted = CliRunner().invoke(app, ["verify", "--with-spark", *place, "--master", "local[2]", *one])
     assert planted.exit_code == 1, planted.output
-    found = json.loads(planted.stdout)["shards"]
-    assert [shard["differences"]["counts"] for shard in found] == [{"row": 1}, {}]
+    report = json.loads(planted.stdout)
+    found = report["shards"]
+    assert [shard["differences"]["counts"] for shard in found] == [{"row": 2}, {}]
+    assert (len(found[0]["differences"]["kept"]), report["left_out"]) == (1, 1)
     assert [len(shard["unchecked"]) for shard in found] == [1, 0]
     for shard, start in starts.items():
         assert f"the WAL was trimmed to offset {start} by me at " in found[shard]["base"]

@@ -13,7 +13,8 @@ from rich.console import Console
 from journal.cli.common import JsonLines, print_json, print_table, shown_if_long
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
-from journal.cli.status import JournalStatus, ShardStatus, notes, to_json
+from journal.cli.status import JournalStatus, ShardStatus, notes, print_status, to_json
+from journal.cli.status_rows import ShardRows
 from journal.cli.text import duration, printable
 from journal.engine import Fold
 from journal.kafka.ports import GroupMember, LogRecord
@@ -92,17 +93,29 @@ def test_a_log_line_is_one_json_object() -> None:
 NOW_MS = START_MS + 100_000.0
 
 
-def shard(number: int, *, ahead_since: int = 0, newest: int = 7, stop: Stop | None = None) -> ShardStatus:
+def shard(
+    number: int,
+    *,
+    ahead_since: int = 0,
+    newest: int = 7,
+    stop: Stop | None = None,
+    rows: ShardRows | None = None,
+) -> ShardStatus:
     mark = Mark(shard=number, offset=10, number=7, epoch=3, records=4, staged=2, prepared=1, rejected=5, skipped=6)
-    return ShardStatus(number, 0, 13, 15, mark, newest, START_MS + 98_000, ahead_since, stop)
+    return ShardStatus(number, 0, 13, 15, mark, newest, START_MS + 98_000, ahead_since, stop, rows=rows)
 
 
 def journal(
-    *shards: ShardStatus, active: LastActive | None = None, silent_after_ms: int = 6000, workers: int = 1
+    *shards: ShardStatus,
+    active: LastActive | None = None,
+    silent_after_ms: int = 6000,
+    workers: int = 1,
+    rows_missing: str = "",
 ) -> JournalStatus:
     members = [GroupMember("id", f"worker-{number}", "host", [("j.wal", 1), ("j.wal", 0)]) for number in range(workers)]
     identity = Identity(journal=JOURNAL, name="j")
-    return JournalStatus("j", identity, NOW_MS, active, silent_after_ms, shards or [shard(0)], members)
+    some = shards or [shard(0)]
+    return JournalStatus("j", identity, NOW_MS, active, silent_after_ms, some, members, rows_missing=rows_missing)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +141,27 @@ def test_a_shard_is_told_with_its_lag_and_counts() -> None:
     assert (line["wal_start"], line["wal_end"], line["mark_offset"], line["epoch"]) == (0, 13, 10, 3)
     assert [line[name] for name in ("records", "staged", "prepared", "rejected", "skipped")] == [4, 2, 1, 5, 6]
     assert line["stopped"] is None
+
+
+def test_rows_and_staged_transactions_are_told_beside_records_and_staged_operations_where_they_were_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    counted = journal(shard(0, rows=ShardRows(9, 1234, 56)))
+    line = to_json(counted)["shards"][0]
+    assert (line["rows"], line["staged_transactions"], line["rows_offset"]) == (1234, 56, 9)
+    assert (line["records"], line["staged"], to_json(counted)["rows_missing"]) == (4, 2, None)
+    print_status(counted)
+    printed = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    assert ["4", "1,234", "2", "56", "1"] in [cells[8:13] for cells in printed]
+
+    not_counted = journal(rows_missing="the tables are large")
+    line = to_json(not_counted)["shards"][0]
+    assert (line["rows"], line["staged_transactions"], line["rows_offset"]) == (None, None, None)
+    assert to_json(not_counted)["rows_missing"] == "the tables are large"
+    assert "rows and staged transactions are not counted: the tables are large" in notes(not_counted)
+    print_status(not_counted)
+    printed = [[cell.strip() for cell in line.split("│")] for line in capsys.readouterr().out.splitlines()]
+    assert ["4", "?", "2", "?", "1"] in [cells[8:13] for cells in printed]
 
 
 def test_a_stopped_shard_is_told_with_what_mends_it_if_anything_does() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from journal.v1.journal_pb2 import ADD, Mark, Operation, Record, Transaction, Updates
 from journal.verify import Loaded, Report, ShardReport, verify_shard
+from journal.verify.differences import KEPT_ALL
 from journal.wire import keys
 from tests.support.build import JOURNAL, add, commit, delete, marker, prepare, replace, update, wal
 from tests.support.fold import fold_entries
@@ -324,6 +325,9 @@ def test_differences_are_counted_all_and_kept_up_to_a_bound() -> None:
     assert report.differences.counts == {"record": 50}
     assert len(report.lines()) == 4
     assert report.lines()[-1] == "shard 0: record: …and 47 more"
+    assert Report([report, report]).left_out == 94
+    whole = check(entries, rows, kept_max=KEPT_ALL)
+    assert (len(whole.lines()), Report([whole]).left_out) == (50, 0)
 
 
 def test_a_report_is_json() -> None:
@@ -333,5 +337,5 @@ def test_a_report_is_json() -> None:
     report = json.loads(json.dumps(Report([check(entries, rows)]).to_json()))
     assert report["agrees"] is False
     assert report["complete"] is True
-    assert report["differences"] == 1
+    assert (report["differences"], report["left_out"]) == (1, 0)
     assert report["shards"][0]["differences"]["kept"][0]["key"] == "id 2"

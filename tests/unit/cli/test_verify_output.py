@@ -1,0 +1,37 @@
+"""What `verify` says of differences that it counted and did not name, in its own words and with Spark."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+
+from journal.cli.verify import summary
+from journal.cli.verify_spark import show
+from journal.verify import Report, ShardReport
+from journal.verify.differences import Differences
+
+LEFT_OUT = "1,998 of the differences are not named here: --differences-max 0 names all"
+
+
+def report(kept_max: int) -> Report:
+    """Of two shards with a thousand differences each."""
+    shards = []
+    for shard in range(2):
+        differences = Differences(shard, kept_max)
+        for id in range(1000):
+            differences.add("record", f"id {id}", "none", "kind 1")
+        shards.append(ShardReport(shard, 7, 0, 0, 8, 1000, differences))
+    return Report(shards)
+
+
+@pytest.mark.parametrize(("kept_max", "told"), [(1, True), (1000, False)])
+def test_how_many_differences_are_not_named_is_said_with_the_option_that_names_them(
+    kept_max: int, told: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (LEFT_OUT in summary(report(kept_max))) == told
+    with pytest.raises(typer.Exit):
+        show(report(kept_max), as_json=False)
+    printed = capsys.readouterr().out
+    assert (LEFT_OUT in printed.splitlines()) == told
+    assert printed.count("kind 1") == 2 * kept_max
+    assert "2,000 differences, 0 places" in printed
