@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
+from journal.cli.gate_stops import STILL_S
 from journal.kafka.embedded import EmbeddedKafka
 from journal.v1.journal_pb2 import ADD, Position, Record, Transaction
 from journal.wire.keys import record_key, transaction_key
@@ -313,6 +315,29 @@ def left_by_worker(journal: Cli) -> subprocess.Popen[bytes]:
     return node
 
 
+def test_verify_names_as_many_differences_of_a_sort_as_it_is_told_to(cli: Cli) -> None:
+    for id in (4, 6, 8):
+        row = Record(type=ADD, id=id, kind=1, data=b"stray", position=Position(offset=1))
+        cli.write("table", 0, row.SerializeToString(), record_key(id))
+    cli.ok("apply", "-", stdin='{"op":"add","id":2}\n')
+
+    def named(*options: str | int) -> tuple[int, int, str]:
+        """How many records of the tables, how many the report says that it left out, and its text."""
+        shown, report = cli("verify", *options), json.loads(cli("verify", *options, "--json").stdout)
+        kept = [one for one in report["shards"][0]["differences"]["kept"] if one["what"] == "record"]
+        assert report["shards"][0]["differences"]["counts"]["record"] == 3
+        assert shown.returncode == 1
+        assert len(re.findall("shard 0: record: id", shown.stdout)) == len(kept)
+        return len(kept), report["left_out"], shown.stdout
+
+    (kept, left_out, text), whole = named("--differences-max", 1), named("--differences-max", 0)
+    assert (kept, whole[:2], named()[:2]) == (1, (3, 0), (3, 0))
+    assert f"{left_out} of the differences are not named here: --differences-max 0 names all\n" in text
+    assert left_out >= 2
+    assert "not named here" not in whole[2]
+    assert "--differences-max" in cli.fails("verify", "--differences-max", -1, code=2)
+
+
 def test_verify_compares_also_what_no_worker_has_applied_yet(idle: Cli) -> None:
     node = left_by_worker(idle)
     script = "".join(f'{{"op":"add","id":{number}}}\n' for number in range(2, 602))
@@ -411,6 +436,28 @@ def test_apply_that_waited_in_vain_names_what_its_shards_are_stopped_at(cli: Cli
     assert f"kafka-journal repair skip -j {cli.journal} 0 {garbage}" in said
 
 
+def test_apply_is_told_within_seconds_of_a_shard_that_only_a_repair_lets_go_on(cli: Cli) -> None:
+    cli.ok("apply", "-", stdin='{"op":"add","id":1}\n')
+    garbage = cli.write("wal", 0, b"garbage")
+    began = time.monotonic()
+    said = cli.fails("apply", "-", KAFKA_JOURNAL_GATE_TIMEOUT_MS="50000")
+    assert time.monotonic() - began < 25
+    assert "shards that the activation waits for are stopped until they are repaired: 0" in said
+    assert f"shard 0 is STOPPED at {cli.journal}.wal[0]@{garbage}: " in said
+    assert said.count(f"kafka-journal repair skip -j {cli.journal} 0 {garbage}") == 1
+    cli.ok("repair", "skip", 0, garbage, "--yes")
+    cli.ok("apply", "-", stdin='{"op":"add","id":3}\n')
+
+
+def test_apply_waits_for_a_worker_that_comes_late(idle: Cli) -> None:
+    node = subprocess.Popen([str(COMMAND), "apply", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=idle.env())
+    time.sleep(3 * STILL_S)
+    assert node.poll() is None
+    with idle.worker():
+        _, said = node.communicate(b'{"op":"add","id":1}\n', timeout=TIMEOUT_S)
+    assert node.returncode == 0, said
+
+
 def test_a_skip_waits_for_a_worker_and_says_so(idle: Cli) -> None:
     offset = idle.write("wal", 0, b"garbage")
     said = idle.fails("repair", "skip", 0, offset, "--yes", "--timeout-s", 1)
@@ -442,6 +489,26 @@ def test_status_tells_of_a_journal_that_nobody_serves_and_of_its_lag(idle: Cli) 
     assert [shard["lag_frames"] for shard in found["shards"]] == [1, 1]
     assert all(shard["stopped"] is None and shard["lag_seconds"] > 0 for shard in found["shards"])
     assert sum(shard["records"] for shard in found["shards"]) == 1
+
+
+def test_status_counts_rows_and_staged_transactions_of_each_shard(cli: Cli) -> None:
+    in_doubt = [{"op": "add", "id": 4, "tx": 8}, {"op": "prepare", "tx": 8}]
+    too_large_for_memory = [{"op": "add", "id": id, "tx": 9} for id in (1, 3)]
+    script = [{"op": "add", "id": 2}, {"op": "update", "id": 2, "kind": 1}, *in_doubt, *too_large_for_memory]
+    staging = {"KAFKA_JOURNAL_LIMITS__TRANSACTION_BUFFER_OPERATIONS_MAX": "1"}
+    ended = cli("apply", "-", stdin=to_text(script), **staging)
+    assert ended.returncode == 0, ended.stderr
+    until = time.monotonic() + TIMEOUT_S
+    while any(shard["lag_frames"] for shard in cli.json("status", "--no-rows")["shards"]):
+        assert time.monotonic() < until
+    found = cli.json("status")
+    told = ("records", "rows", "staged", "staged_transactions", "prepared")
+    # record and updates, part, staged operation, mark; part, two staged operations, mark
+    assert [[shard[name] for name in told] for shard in found["shards"]] == [[1, 5, 1, 0, 1], [0, 4, 2, 1, 0]]
+    assert [shard["rows_offset"] for shard in found["shards"]] == [shard["mark_offset"] for shard in found["shards"]]
+    assert cli.json("status", "--rows")["shards"][1]["staged_transactions"] == 1
+    assert [shard["rows"] for shard in cli.json("status", "--no-rows")["shards"]] == [None, None]
+    assert "not counted" not in cli.ok("status", "--no-rows")
 
 
 # ---- what is refused -----------------------------------------------------------------------------------------
