@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.acceptance import NewRecords, PlainOperation
+from journal.acceptance import AnyOperation, PlainOperation
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import RecordMissingError
@@ -121,9 +121,13 @@ class Appends(ABC):
         """Attach an update to a record, and delete it: both in one group. Raises what `append_all` raises."""
         return (self._core or self.require_core()).delete_with_update(record_id, kind, data, subject)
 
-    def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
+    def append_all(self, operations: Sequence[AnyOperation], *, tx: int = 0, wait: bool = True) -> Completion:
         """Operations (type, id, kind, data, replaceable, subject) that take effect together: one group has them all,
         or the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for room.
+
+        Runs of records that are alike may be in columns: `NewRecords` (with ids of `new_ids`, say) and
+        `DeletedRecords`, of `journal.acceptance`, are `add_with_update` and `delete_with_update` for many, at a
+        fraction of the cost.
 
         Raises what refuses the first of them that is refused, and InvalidOperationError for more than a group takes
         (`queue_operations_max`, `queue_bytes_max`); then none was appended.
@@ -131,7 +135,7 @@ class Appends(ABC):
         return self.require_core().append_all(operations, tx, wait=wait)
 
     def take_in(
-        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
         them, in a Kafka transaction of their own: all is there, or nothing. One at a time.

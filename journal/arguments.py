@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from journal.errors import InvalidOperationError
-from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
+from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX, VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
-from journal.wire.ids import virtual_shard_of
 
 _PLAIN_TYPES = (ADD, UPDATE, DELETE)
+_SHARD_MASK = VIRTUAL_SHARDS - 1
 
 
 def require_type(name: str, value: object, wanted: type) -> None:
@@ -64,12 +64,30 @@ def check_new_records(
     if not ids or len(ids) != len(data):
         raise InvalidOperationError(f"{len(ids)} new records and the data of {len(data)}")
     check_operation(UPDATE, ids[0], update_kind, b"", False, subject, data_bytes_max)
-    if {*map(type, ids)} != {int} or {*map(type, data)} != {bytes} or min(ids) <= 0 or max(ids) > ID_MAX:
+    if _are_ids(ids) and {*map(type, data)} == {bytes} and max(map(len, data)) <= data_bytes_max:
+        check_operation(ADD, ids[0], kind, b"", False, 0, data_bytes_max)
+    else:
         for record_id, each in zip(ids, data, strict=True):
             check_operation(ADD, record_id, kind, each, False, 0, data_bytes_max)
-    check_operation(ADD, ids[0], kind, max(data, key=len), False, 0, data_bytes_max)
-    if len({virtual_shard_of(record_id) for record_id in ids}) > 1:
-        raise InvalidOperationError("new records are of several virtual shards")
+    _check_one_shard(ids)
+
+
+def check_deleted_records(ids: Sequence[int], kind: int, data: bytes, subject: int, data_bytes_max: int) -> None:
+    """`check_operation` for deletes of records of one virtual shard, and an update of each. Raises alike."""
+    if not ids:
+        raise InvalidOperationError("no records to delete")
+    for record_id in ids[:1] if _are_ids(ids) else ids:
+        check_operation(UPDATE, record_id, kind, data, False, subject, data_bytes_max)
+    _check_one_shard(ids)
+
+
+def _are_ids(ids: Sequence[int]) -> bool:
+    return {*map(type, ids)} == {int} and min(ids) > 0 and max(ids) <= ID_MAX
+
+
+def _check_one_shard(ids: Sequence[int]) -> None:
+    if len({record_id & _SHARD_MASK for record_id in ids}) > 1:
+        raise InvalidOperationError("records in columns are of one virtual shard")
 
 
 def check_tx(tx: int) -> None:

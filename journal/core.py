@@ -13,8 +13,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from journal.acceptance import NOTHING_STAGED, Acceptance, Append, NewRecords, PlainOperation, Staged
+from journal.acceptance import NOTHING_STAGED, Acceptance, AnyOperation, Append, PlainOperation, Staged
 from journal.activation import Activated
+from journal.columns import count_and_size, one_by_one
 from journal.completion import Completion, completed
 from journal.errors import (
     ClosedError,
@@ -42,19 +43,6 @@ _EPOCH_SHIFT = 32
 def _size_of(operations: Sequence[PlainOperation]) -> int:
     """An upper bound of their bytes in frames."""
     return sum([len(operation[3]) for operation in operations]) + len(operations) * OPERATION_OVERHEAD_BYTES
-
-
-def _count_and_size(operations: Sequence[PlainOperation | NewRecords]) -> tuple[int, int]:
-    """How many operations, and `_size_of` them."""
-    count = size = 0
-    for operation in operations:
-        if isinstance(operation, NewRecords):
-            count += 2 * len(operation.ids)
-            size += sum(map(len, operation.data))
-        else:
-            count += 1
-            size += len(operation[3])
-    return count, size + count * OPERATION_OVERHEAD_BYTES
 
 
 def _cut_off(pending: Iterable[Completion], in_doubt: Mapping[int, Completion], error: JournalError) -> None:
@@ -236,7 +224,7 @@ class Core:
             group.put_update_and_delete(shard_of(record_id, self._shards), record_id, kind, data, subject)
             return group.completion
 
-    def append_all(self, operations: Sequence[PlainOperation], tx: int = 0, *, wait: bool = True) -> Completion:
+    def append_all(self, operations: Sequence[AnyOperation], tx: int = 0, *, wait: bool = True) -> Completion:
         """Append operations of one group, or of one transaction: all, or none with the error of the first refused.
 
         Without `wait` a full queue refuses them at once. Raises InvalidOperationError for more than a group takes.
@@ -246,21 +234,19 @@ class Core:
             if not operations:
                 return completed()
             if tx:
-                return self._operate_all(operations, tx)
-            count, size = len(operations), _size_of(operations)
+                return self._operate_all([*one_by_one(operations, self.limits.data_bytes_max)], tx)
+            count, size = count_and_size(operations)
             if not wait and not self._fits(count, size) and self._group:
                 raise self._full()
             group = self._require_room(count, size)
             acceptance.all_of(operations)
             if not group.operations:
                 self._wake.notify()
-            put, shards = group.put, self._shards
-            for type_, record_id, kind, data, replaceable, subject in operations:
-                put(shard_of(record_id, shards), type_, record_id, kind, data, replaceable, subject)
+            group.put_all(operations)
             return group.completion
 
     def take_in(
-        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Append operations as a group of their own, whose transaction also commits what was consumed for them, and has
         records of other topics beside them.
@@ -273,7 +259,7 @@ class Core:
         """
         with self._lock:
             acceptance = self._require_active()
-            count, size = _count_and_size(operations)
+            count, size = count_and_size(operations)
             if count > self._operations_max or size > self._bytes_max:
                 self._wait_for_room(count, size)  # raises what is wrong with it
             self._taking_in.require_done()

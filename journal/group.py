@@ -6,21 +6,25 @@ kept as the caller has them, and sealing a frame is joining both.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from journal.acceptance import NOTHING_STAGED, Append, Staged
+from journal.acceptance import NOTHING_STAGED, AnyOperation, Append, DeletedRecords, NewRecords, Staged
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
+from journal.wire.ids import shard_of
 from journal.wire.operations import (
     ADD_STARTS,
     DATA_LENGTHS,
     KIND_FIELDS,
     SHORT_DATA_BYTES,
     delete_head,
+    delete_heads,
     message_element,
     operation_parts,
     pack_add,
@@ -44,7 +48,11 @@ class FrameNumbers(NamedTuple):
     group: int
 
 
-def _no_frame(_: tuple[bytes, ...]) -> None:
+_PAIR = 4
+"""Parts of two operations."""
+
+
+def _no_frame(_: Sequence[bytes]) -> None:
     raise AssertionError("a shard without room for an operation begins a frame first")
 
 
@@ -102,7 +110,7 @@ class Group:
         self._frame_bytes_max = frame_bytes_max - FRAME_OVERHEAD_BYTES
         self._frames: list[list[_Packed]] = [[] for _ in range(shards)]
         self._room = [0] * shards
-        self._add: list[Callable[[tuple[bytes, ...]], None]] = [_no_frame] * shards
+        self._add: list[Callable[[Sequence[bytes]], None]] = [_no_frame] * shards
         """Adds an operation's two parts, or those of several, to the shard's last frame; looking it up each time would
         cost as much again. All in one call: a signal's handler may raise between two, and a frame with half an
         operation is none."""
@@ -173,28 +181,79 @@ class Group:
         self.operations += 2
         self.bytes += 2 * OPERATION_OVERHEAD_BYTES
 
+    def put_all(self, operations: Sequence[AnyOperation]) -> None:
+        """`put` of operations that belong together, each in its record's shard."""
+        shards = len(self._frames)
+        for operation in operations:
+            if isinstance(operation, NewRecords):
+                self.put_new(shard_of(operation.ids[0], shards), *operation)
+            elif isinstance(operation, DeletedRecords):
+                self.put_deleted(shard_of(operation.ids[0], shards), *operation)
+            else:
+                self.put(shard_of(operation[1], shards), *operation)
+
     def put_new(
         self, shard: int, kind: int, ids: Sequence[int], data: Sequence[bytes], update_kind: int, subject: int
     ) -> None:
         """For each of these records `put` of an add, and of an update without data. Hot path."""
-        operations = self.operations + 2 * len(ids)
-        size_all = self.bytes + sum(map(len, data)) + 2 * len(ids) * OPERATION_OVERHEAD_BYTES
-        kind_field, update_head = KIND_FIELDS[kind], update_heads(update_kind, subject)
-        room, add = self._room[shard], self._add[shard]
-        for record_id, each in zip(ids, data, strict=True):
-            length = len(each)
-            size = length + 2 * OPERATION_OVERHEAD_BYTES
-            if size <= room and length < SHORT_DATA_BYTES:
-                room -= size
-                head = pack_add(ADD_STARTS[length], record_id, kind_field, DATA_LENGTHS[length])
-                add((head, each, update_head(record_id), b""))
-                continue
-            self._room[shard] = room
-            self.put(shard, ADD, record_id, kind, each)
-            self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
-            room, add = self._room[shard], self._add[shard]
-        self._room[shard] = room
-        self.operations, self.bytes = operations, size_all
+        lengths = [*map(len, data)]
+        if max(lengths) >= SHORT_DATA_BYTES:
+            for record_id, each in zip(ids, data, strict=True):
+                self.put(shard, ADD, record_id, kind, each)
+                self.put(shard, UPDATE, record_id, update_kind, b"", False, subject)
+            return
+        kind_field = KIND_FIELDS[kind]
+        parts = [b""] * (_PAIR * len(ids))
+        parts[0::_PAIR] = [
+            pack_add(ADD_STARTS[length], record_id, kind_field, DATA_LENGTHS[length])
+            for record_id, length in zip(ids, lengths, strict=True)
+        ]
+        parts[1::_PAIR] = data
+        parts[2::_PAIR] = update_heads(ids, update_kind, b"", subject)
+        self._put_pairs(shard, parts, lengths)
+
+    def put_deleted(self, shard: int, ids: Sequence[int], kind: int, data: bytes, subject: int) -> None:
+        """For each of these records `put` of an update, and of the delete. Hot path."""
+        if len(data) >= SHORT_DATA_BYTES:
+            for record_id in ids:
+                self.put(shard, UPDATE, record_id, kind, data, False, subject)
+                self.put(shard, DELETE, record_id, 0, b"")
+            return
+        count = len(ids)
+        parts = [b""] * (_PAIR * count)
+        parts[0::_PAIR] = update_heads(ids, kind, data, subject)
+        if data:
+            parts[1::_PAIR] = [data] * count
+        parts[2::_PAIR] = delete_heads(ids)
+        self._put_pairs(shard, parts, [len(data)] * count)
+
+    def _put_pairs(self, shard: int, parts: list[bytes], lengths: Sequence[int]) -> None:
+        """`put` of two operations at a time, as their parts; the first of each two has data of that length, the other
+        none. What a frame has room for goes there in one call: an interrupt finds all of it there, or nothing."""
+        size = sum(lengths) + 2 * OPERATION_OVERHEAD_BYTES * len(lengths)
+        if size <= self._room[shard]:
+            self._put_parts(shard, parts, size)
+            return
+        ends = [*accumulate([length + 2 * OPERATION_OVERHEAD_BYTES for length in lengths])]
+        begin, before = 0, 0
+        while begin < len(ends):
+            end = bisect_right(ends, before + self._room[shard], begin)
+            if end > begin:
+                self._put_parts(shard, parts[_PAIR * begin : _PAIR * end], ends[end - 1] - before)
+            else:  # a frame ends before it, or within it
+                middle, end = _PAIR * begin + 2, begin + 1
+                self._put_parts(shard, parts[middle - 2 : middle], lengths[begin] + OPERATION_OVERHEAD_BYTES)
+                self._put_parts(shard, parts[middle : middle + 2], OPERATION_OVERHEAD_BYTES)
+            begin, before = end, ends[end - 1]
+
+    def _put_parts(self, shard: int, parts: Sequence[bytes], size: int) -> None:
+        """Append operations as their parts, two of each, to one frame."""
+        if size > self._room[shard]:
+            self._begin_frame(shard)
+        self._room[shard] -= size
+        self._add[shard](parts)
+        self.operations += len(parts) // 2
+        self.bytes += size
 
     def _begin_frame(self, shard: int) -> None:
         frame = _Packed()

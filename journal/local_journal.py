@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from journal.acceptance import NewRecords, PlainOperation
+from journal.acceptance import AnyOperation
 from journal.accepted_load import load_with_acceptance
 from journal.activation import Activated, ActivationReport, Progress
 from journal.appends import Appends
@@ -243,7 +243,7 @@ class LocalJournal(Appends):
             core.step_down(LocalStorageError(f"the writer of {self._directory} failed: {error!r}"))
 
     def take_in(
-        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Raises StateError: no offsets of Kafka are committed with what a local directory gets."""
         raise StateError("a journal in a local directory takes in no records of Kafka")

@@ -10,14 +10,13 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
-from journal.acceptance import Acceptance, NewRecords, PlainOperation
+from journal.acceptance import Acceptance, AnyOperation, DeletedRecords, NewRecords
 from journal.completion import completed
 from journal.errors import JournalError, StateError
 from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
 from journal.v1.journal_pb2 import ADD
-from journal.wire.ids import shard_of
 
 
 class TakingIn:
@@ -38,22 +37,20 @@ class TakingIn:
     def group(
         self,
         acceptance: Acceptance,
-        operations: Sequence[PlainOperation | NewRecords],
+        operations: Sequence[AnyOperation],
         consumed: Consumed,
         beside: Sequence[Sent],
     ) -> Group:
         """Accept operations as a group of their own; one without any is a heartbeat. Raises what acceptance refuses."""
         acceptance.all_of(operations)
         group = Group(self._shards, self._limits.frame_bytes_max, consumed, beside)
+        group.put_all(operations)
         added: list[int] = []
         for operation in operations:
             if isinstance(operation, NewRecords):
-                group.put_new(shard_of(operation.ids[0], self._shards), *operation)
                 added += operation.ids
-            else:
-                group.put(shard_of(operation[1], self._shards), *operation)
-                if operation[0] == ADD:
-                    added.append(operation[1])
+            elif not isinstance(operation, DeletedRecords) and operation[0] == ADD:
+                added.append(operation[1])
         if not operations:
             group.put_heartbeat(0)
         self._last = group.completion

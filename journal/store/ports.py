@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.acceptance import NewRecords, PlainOperation
+from journal.acceptance import AnyOperation, PlainOperation
 from journal.completion import Completion
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
@@ -51,7 +51,7 @@ class StoreJournal(Protocol):
     def delete_with_update(self, record_id: int, kind: int, data: bytes, subject: int) -> Completion:
         """An update, and the delete of its record, in one group."""
 
-    def append_all(self, operations: Sequence[PlainOperation], *, tx: int = 0, wait: bool = True) -> Completion:
+    def append_all(self, operations: Sequence[AnyOperation], *, tx: int = 0, wait: bool = True) -> Completion:
         """Operations that take effect together: one group has them all or, with `tx`, that transaction; or the journal
         has none. Without `wait` a full queue refuses them at once.
 
@@ -59,7 +59,7 @@ class StoreJournal(Protocol):
         """
 
     def take_in(
-        self, operations: Sequence[PlainOperation | NewRecords], consumed: Consumed, beside: Sequence[Sent] = ()
+        self, operations: Sequence[AnyOperation], consumed: Consumed, beside: Sequence[Sent] = ()
     ) -> Completion:
         """Operations on new records, the offsets of what was consumed for them, and records of other topics beside
         them: all is there, or nothing.

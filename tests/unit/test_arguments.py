@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from journal.acceptance import NewRecords, PlainOperation
+from journal.acceptance import AnyOperation, DeletedRecords, NewRecords, PlainOperation
 from journal.arguments import check_data
 from journal.core import Core
 from journal.errors import InvalidOperationError, RecordExistsError, RecordMissingError
@@ -183,10 +183,35 @@ WRONG_NEW_RECORDS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG_NEW_RECORDS)
-def test_wrong_new_records_among_others_refuse_them_all(scene: Scene, wrong: NewRecords) -> None:
-    with pytest.raises((TypeError, InvalidOperationError)):
-        scene.core.take_in([(ADD, NEW + 2, 1, b"", False, 0), (DELETE, THERE, 0, b"", False, 0), wrong], CONSUMED)
+WRONG_DELETED_RECORDS: list[Any] = [
+    DeletedRecords([], 2, b"", 0),
+    DeletedRecords([THERE, THERE], 2, b"", 0),
+    DeletedRecords([THERE, THERE + 1], 2, b"", 0),
+    DeletedRecords([THERE, 0], 2, b"", 0),
+    DeletedRecords([THERE, 2**63 + THERE], 2, b"", 0),
+    DeletedRecords([THERE, float(THERE)], 2, b"", 0),  # type: ignore[list-item]
+    DeletedRecords([THERE], 256, b"", 0),
+    DeletedRecords([THERE], "2", b"", 0),  # type: ignore[arg-type]
+    DeletedRecords([THERE], 2, "text", 0),  # type: ignore[arg-type]
+    DeletedRecords([THERE], 2, bytearray(), 0),  # type: ignore[arg-type]
+    DeletedRecords([THERE], 2, b"", -1),
+    DeletedRecords([THERE], 2, b"", 1.5),  # type: ignore[arg-type]
+]
+
+
+COLUMN_WAYS: dict[str, Callable[[Core, Sequence[AnyOperation]], object]] = {
+    "append_all": lambda core, operations: core.append_all(operations),
+    "append_all in a transaction": lambda core, operations: core.append_all(operations, 7),
+    "take_in": lambda core, operations: core.take_in(operations, CONSUMED),
+}
+
+
+@pytest.mark.parametrize("way", COLUMN_WAYS)
+@pytest.mark.parametrize("wrong", [*WRONG_NEW_RECORDS, *WRONG_DELETED_RECORDS])
+def test_wrong_records_in_columns_among_others_refuse_them_all(scene: Scene, way: str, wrong: AnyOperation) -> None:
+    other = NewRecords(1, [NEW + 8], [b""], 2, 0)
+    with pytest.raises((TypeError, InvalidOperationError, RecordExistsError, RecordMissingError)):
+        COLUMN_WAYS[way](scene.core, [(ADD, NEW + 2, 1, b"", False, 0), other, wrong])
     scene.require_unchanged()
 
 

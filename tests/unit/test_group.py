@@ -13,6 +13,8 @@ from journal.wire.frames import decode_frame
 
 UUID = b"u" * 16
 ORIGIN = Origin(UUID, 3, "node-1")
+RUN = 20
+"""Records whose operations are put together."""
 
 
 def frames(group: Group, shards: int) -> list[Frame]:
@@ -71,7 +73,8 @@ def test_a_heartbeat_is_a_frame_without_operations():
     assert (frame.count, frame.last, frame.number) == (0, True, 1)
 
 
-def test_a_signal_amid_an_append_leaves_no_half_operation() -> None:
+@pytest.mark.parametrize("run", [False, True], ids=["one", "a-run"])
+def test_a_signal_amid_an_append_leaves_no_half_operation_and_no_half_of_a_run(run: bool) -> None:
     """Whoever presses Ctrl-C may append on, and what is acknowledged then is in the same frame."""
 
     def interrupt(*_: object) -> None:
@@ -82,17 +85,21 @@ def test_a_signal_amid_an_append_leaves_no_half_operation() -> None:
         for _ in range(100):
             group = Group(1, 900_000)
             with pytest.raises(KeyboardInterrupt):
-                _append_until_interrupted(group)
+                _append_until_interrupted(group, RUN if run else 1)
             group.put(0, ADD, 1, 1, b"later")
             group.seal(ORIGIN, FrameNumbers((0,), 0))
             (frame,) = frames(group, 1)
             assert frame.operations[-1].data == b"later"
+            assert not run or len(frame.operations) % (2 * RUN) == 1
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
 
 
-def _append_until_interrupted(group: Group) -> None:
+def _append_until_interrupted(group: Group, count: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.0004)
     for number in range(2, 10**9):
-        group.put_add(0, number, 1, b"x" * 10)
+        if count == 1:
+            group.put_add(0, number, 1, b"x" * 10)
+        else:
+            group.put_deleted(0, range(number, number + count), 1, b"holder", 7)
