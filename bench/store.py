@@ -1,7 +1,8 @@
 """`bench store`: the message store against the bare journal, its queues' load, and what they take in memory.
 
-The pair: messages of 200 bytes over 1,000 queues, each sent and acknowledged once durable, all pipelined; the bare
-journal does the same four operations a message (add, route, acknowledge, delete) with the same data.
+The pairs: messages of 200 bytes over 1,000 queues, each sent and acknowledged once durable, all pipelined; the bare
+journal does the same four operations a message (add, route, acknowledge, delete) with the same data. First many
+messages a call, as brokers have them, with the best calls of each side for that; then one operation a call.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
@@ -24,13 +26,14 @@ import psutil
 from bench.rounds import Comparison, Figures, Outcome, alternate, say
 from bench.scene import TIMEOUT_S, Memory, Scene, rss_mb, worker
 from bench.workload import bodies
+from journal.acceptance import DeletedRecords, NewRecords
 from journal.completion import Completion
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.loading import LoadCounts, LoadedUpdate, NullLoader
 from journal.local.references import RocksReferenceIndex
 from journal.store.model import Message, QueueConfig
-from journal.store.pending import Pending
+from journal.store.pending import Pending, PendingAll
 from journal.store.records import encode_address, encode_message, encode_queue
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, MESSAGE, QUEUE, ROUTE
@@ -39,8 +42,12 @@ from loaders.queues import QueueLoader
 SHARDS = 8
 QUEUES = 1000
 MESSAGES = 200_000
+BATCHED_MESSAGES = 1_000_000
+"""So many that a round takes seconds there too."""
 LAG = 20_000
 """Messages between a send and its acknowledge."""
+BATCH = 50
+"""Messages that a producer sends to its queue in one call, and that are acknowledged in one."""
 
 LOADED_QUEUES = 10_000
 LOADED_MESSAGES = 1_000_000
@@ -59,7 +66,9 @@ def run(scene: Scene) -> Outcome:
     outcome = Outcome()
     memory = Memory()
     with memory.watch(node_and_bench=os.getpid(), broker=scene.broker_pid):
-        outcome.comparisons.append(_enqueue_and_acknowledge(scene, memory))
+        comparisons, figures = _enqueue_and_acknowledge(scene, memory)
+        outcome.comparisons += comparisons
+        outcome.figures |= figures
         outcome.figures |= _load(scene, memory)
         messages, kept = scene.operations(CAPPED_MESSAGES), scene.operations(CAPPED_REFERENCES)
         outcome.figures |= _in_new_process(_capped, scene.directory / "references", messages, kept)
@@ -70,8 +79,8 @@ def run(scene: Scene) -> Outcome:
 # ---- enqueue and acknowledge -----------------------------------------------------------------------------------------
 
 
-def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> Comparison:
-    messages = scene.operations(MESSAGES)
+def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> tuple[list[Comparison], Figures]:
+    messages, batched = scene.operations(MESSAGES), scene.operations(BATCHED_MESSAGES)
     with (
         scene.journal(SHARDS) as ours_settings,
         scene.journal(SHARDS) as bare_settings,
@@ -86,14 +95,27 @@ def _enqueue_and_acknowledge(scene: Scene, memory: Memory) -> Comparison:
         with MessageStore(ours_journal) as store:
             store.start(loader.loaded)
             queues = _declare(store, QUEUES)
+            batches, batches_limit = alternate(
+                scene.rounds(),
+                lambda: _batches_through_store(store, queues, batched),
+                lambda: _batches_through_journal(bare, batched),
+                what=f"enqueue and acknowledge, {BATCH} messages a call",
+            )
             ids = count(1)
-            ours, limit = alternate(
+            single, single_limit = alternate(
                 scene.rounds(),
                 lambda: _through_store(store, queues, messages),
                 lambda: _through_journal(bare, ids, messages),
-                what="enqueue and acknowledge",
+                what="enqueue and acknowledge, one by one",
             )
-    return Comparison("store_enqueue_acknowledge", "operations_per_s", ours, limit, 0.5)
+    figures: Figures = {
+        "store_batch_messages": BATCH,
+        "store_batches_to_bare_single_calls": round(median(batches) / median(single_limit), 3),
+    }
+    return [
+        Comparison("store_enqueue_acknowledge", "operations_per_s", batches, batches_limit, 0.5),
+        Comparison("store_enqueue_acknowledge_one_by_one", "operations_per_s", single, single_limit, 0.5),
+    ], figures
 
 
 def _declare(store: MessageStore, number: int) -> list[QueueConfig]:
@@ -106,6 +128,51 @@ def _declare(store: MessageStore, number: int) -> list[QueueConfig]:
         store.create_queue(queue)
     store.flush().wait(TIMEOUT_S)
     return queues
+
+
+def _batches_through_store(store: MessageStore, queues: list[QueueConfig], messages: int) -> float:
+    """Operations of the journal a second."""
+    data = bodies()
+    waiting: deque[tuple[PendingAll, str]] = deque()
+    began = time.perf_counter()
+    for first in range(0, messages, BATCH):
+        queue = queues[first // BATCH % QUEUES]
+        batch = [Message(queue.address, data[number % len(data)]) for number in range(first, first + BATCH)]
+        waiting.append((store.send_all(batch, [queue.name]), queue.name))
+        if len(waiting) * BATCH > LAG:
+            _acknowledge_batch(store, waiting)
+    while waiting:
+        _acknowledge_batch(store, waiting)
+    store.flush().wait(TIMEOUT_S)
+    return 4 * messages / (time.perf_counter() - began)
+
+
+def _acknowledge_batch(store: MessageStore, waiting: deque[tuple[PendingAll, str]]) -> None:
+    pending, queue = waiting.popleft()
+    store.acknowledge_all(pending.wait(TIMEOUT_S), queue)
+
+
+def _batches_through_journal(journal: BlockingJournal, messages: int) -> float:
+    data = [encode_message(Message("address-1", body)) for body in bodies()]
+    waiting: deque[tuple[Completion, list[int], int]] = deque()
+    began = time.perf_counter()
+    for first in range(0, messages, BATCH):
+        queue = first // BATCH % QUEUES + 1
+        ids = journal.new_ids([queue] * BATCH)
+        batch = [data[number % len(data)] for number in range(first, first + BATCH)]
+        waiting.append((journal.append_all([NewRecords(MESSAGE, ids, batch, ROUTE, queue)]), ids, queue))
+        if len(waiting) * BATCH > LAG:
+            _settle_batch(journal, waiting)
+    while waiting:
+        _settle_batch(journal, waiting)
+    journal.flush().wait(TIMEOUT_S)
+    return 4 * messages / (time.perf_counter() - began)
+
+
+def _settle_batch(journal: BlockingJournal, waiting: deque[tuple[Completion, list[int], int]]) -> None:
+    completion, ids, queue = waiting.popleft()
+    completion.wait(TIMEOUT_S)
+    journal.append_all([DeletedRecords(ids, ACKNOWLEDGE, b"", queue)])
 
 
 def _through_store(store: MessageStore, queues: list[QueueConfig], messages: int) -> float:

@@ -7,7 +7,7 @@ Who connects says lines and is answered in order, a line each; many may be on th
     HELLO NAME             OK QUEUE:ID …            who it is, said first (one connection a name), and what it has
     SEND QUEUE KEY TEXT    OK ID                    one KEY is stored once, however often it is sent; - is no key
     TAKE QUEUE             ID TIMES TEXT, or EMPTY  the first message is its own now; it was handed out TIMES before
-    ACK QUEUE ID           OK                       done with it, for ever
+    ACK QUEUE ID …         OK                       done with them, for ever: all of them, or none
     BACK QUEUE ID          OK                       not done with it; the end of a connection gives back all it has
 
 What is refused is answered with `ERROR kind: reason`. A broker that was killed is started again, here or elsewhere:
@@ -84,8 +84,8 @@ class Connection:
                         return "EMPTY", None
                     body = b"".join([piece async for piece in store.body_stream(taken.message)])
                     return f"{taken.message} {taken.deliveries} {body.decode()}", None
-                case "ACK":
-                    return "OK", await self._accepted(lambda: store.acknowledge(int(rest), queue, name))
+                case "ACK" if done := [int(each) for each in (rest, *text.split())]:
+                    return "OK", await self._accepted(lambda: store.acknowledge_all(done, queue, name))
                 case "BACK":
                     return "OK", await self._accepted(lambda: store.release(int(rest), queue, name))
             return f"ERROR unknown: {verb}", None

@@ -189,11 +189,25 @@ class QueueInDoubtError(StoreError):
 
 
 class MessageMissingError(StoreError):
-    """Raised for a message that is not there, or not in that queue (any more): acknowledged, say."""
+    """Raised for a message that is not there, or not in that queue (any more): acknowledged, say.
+
+    `message` is its id. Where many were to be acknowledged none was: leave it out, and try again.
+    """
+
+    def __init__(self, reason: str, message: int = 0) -> None:
+        super().__init__(reason)
+        self.message = message
 
 
 class MessageHeldError(StoreError):
-    """Raised for a message that another holder has acquired, or that a transaction has locked."""
+    """Raised for a message that another holder has acquired, or that a transaction has locked.
+
+    `message` is its id. Where many were to be acknowledged none was: leave it out, and try again.
+    """
+
+    def __init__(self, reason: str, message: int = 0) -> None:
+        super().__init__(reason)
+        self.message = message
 
 
 class MessageTooLargeError(StoreError):
@@ -201,7 +215,14 @@ class MessageTooLargeError(StoreError):
 
 
 class DuplicateMessageError(StoreError):
-    """Raised for a message whose duplicate-detection id its address has seen, or that is reserved for another."""
+    """Raised for a message whose duplicate-detection id its address has seen, or that is reserved for another.
+
+    `duplicate_id` is that id. Where many were to be sent none was: leave its message out, and try again.
+    """
+
+    def __init__(self, reason: str, duplicate_id: bytes = b"") -> None:
+        super().__init__(reason)
+        self.duplicate_id = duplicate_id
 
 
 class XidError(StoreError):

@@ -26,7 +26,7 @@ from journal.store.chain_streaming import ChainStreaming
 from journal.store.chained import ChainedStore
 from journal.store.lockstep import chained_id
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
-from journal.store.pending import Moved, Pending
+from journal.store.pending import Moved, Pending, PendingAll
 
 _GIVEN_BACK = (ReferenceState.READY, ReferenceState.SCHEDULED)
 
@@ -88,6 +88,17 @@ class MessageStoreChain(ChainStreaming):
                 first, first.id, tx, lambda store: store.send(message, queues, its_tx, id=its_id, checked=True)
             )
 
+    def send_all(self, messages: Sequence[Message], queues: Sequence[str], tx: int = 0) -> PendingAll:
+        its_tx = chained_id(tx)
+        with self._lock:
+            first = self._steps.ask_first(lambda store: store.send_all(messages, queues, tx))
+            its_ids = [chained_id(each) for each in first.ids]
+            joined = self._steps.join(
+                first, lambda store: store.send_all(messages, queues, its_tx, ids=its_ids, checked=True)
+            )
+            self._expect(first.ids, tx, joined)
+            return PendingAll(first.ids, joined.completion)
+
     def route(self, message_id: int, queue: str, due: int = 0, tx: int = 0) -> Pending:
         its_id, its_tx = chained_id(message_id), chained_id(tx)
         with self._lock:
@@ -99,33 +110,43 @@ class MessageStoreChain(ChainStreaming):
         with self._lock:
             first = self._steps.ask_first(lambda store: store.acknowledge(message_id, queue, holder, tx))
             joined = self._steps.follow(
-                first, message_id, queue, lambda store, its_id: store.acknowledge(its_id, queue, holder, its_tx)
+                first, [message_id], queue, lambda store, its_ids: store.acknowledge(its_ids[0], queue, holder, its_tx)
             )
-            self._note_touched(message_id, tx)
+            self._note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
+
+    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
+        its_tx = chained_id(tx)
+        with self._lock:
+            first = self._steps.ask_first(lambda store: store.acknowledge_all(message_ids, queue, holder, tx))
+            joined = self._steps.follow(
+                first, first.ids, queue, lambda store, its_ids: store.acknowledge_all(its_ids, queue, holder, its_tx)
+            )
+            self._note_touched(first.ids, tx)
+            return PendingAll(first.ids, joined.completion)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
 
-        def acquire(store: ChainedStore, its_id: int) -> Pending:
-            return store.acquire(its_id, queue, holder, its_tx, checked=True)
+        def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
+            return store.acquire(its_ids[0], queue, holder, its_tx, checked=True)
 
         with self._lock:
             first = self._steps.ask_first(lambda store: store.acquire(message_id, queue, holder, tx))
-            joined = self._steps.follow(first, message_id, queue, acquire)
-            self._note_touched(message_id, tx)
+            joined = self._steps.follow(first, [message_id], queue, acquire)
+            self._note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def take(self, queue: str, holder: str) -> Delivery | None:
         """The first store chooses; the others acquire the same message behind it."""
 
-        def acquire(store: ChainedStore, its_id: int) -> Pending:
-            return store.acquire(its_id, queue, holder, checked=True)
+        def acquire(store: ChainedStore, its_ids: Sequence[int]) -> Pending:
+            return store.acquire(its_ids[0], queue, holder, checked=True)
 
         with self._lock:
             delivery = self._steps.ask_first(lambda store: store.take(queue, holder))
             if delivery is not None:
-                self._steps.follow(Pending(delivery.message), delivery.message, queue, acquire)
+                self._steps.follow(Pending(delivery.message), [delivery.message], queue, acquire)
             return delivery
 
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
@@ -144,7 +165,7 @@ class MessageStoreChain(ChainStreaming):
             first = self._steps.ask_first(lambda store: store.release(message_id, queue, holder, tx))
             self._steps.await_arrival(message_id)
             joined = self._steps.join(first, release)
-            self._note_touched(message_id, tx)
+            self._note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def release_holder(self, name: str) -> Pending:

@@ -76,12 +76,12 @@ class ChainBase(ChainLooking):
             first = self._steps.ask_first(lambda store: call(store, message_id, tx))
             self._steps.await_arrival(message_id)
             joined = self._steps.join(first, lambda store: call(store, its_id, its_tx))
-            self._note_touched(message_id, tx)
+            self._note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
     def _arrives(self, first: Pending, message_id: int, tx: int, call: Callable[[ChainedStore], Pending]) -> Pending:
         joined = self._steps.join(first, call)
-        self._expect(message_id, tx, joined)
+        self._expect([message_id], tx, joined)
         return Pending(first.id, joined.completion)
 
     def _dispose(
@@ -115,22 +115,22 @@ class ChainBase(ChainLooking):
     ) -> Moved:
         """The first store made a copy, if its pending has an id."""
         copy = chained_id(first.id)
-        joined = self._steps.follow(first, message_id, queue, lambda store, message: call(store, message, copy))
-        self._note_touched(message_id, tx)
+        joined = self._steps.follow(first, [message_id], queue, lambda store, its_ids: call(store, its_ids[0], copy))
+        self._note_touched([message_id], tx)
         if first.id:
-            self._expect(first.id, tx, joined)
+            self._expect([first.id], tx, joined)
         return Moved(first.id, joined.completion, first.queues)
 
-    def _expect(self, message_id: int, tx: int, joined: Joined) -> None:
-        """The message is delivered once this is durable, or once `tx` is committed."""
+    def _expect(self, message_ids: Sequence[int], tx: int, joined: Joined) -> None:
+        """The messages are delivered once this is durable, or once `tx` is committed."""
         if tx:
-            self._note_touched(message_id, tx)
+            self._note_touched(message_ids, tx)
         else:
-            self._steps.arrivals.expect((message_id,), joined)
+            self._steps.arrivals.expect(message_ids, joined)
 
-    def _note_touched(self, message_id: int, tx: int) -> None:
+    def _note_touched(self, message_ids: Sequence[int], tx: int) -> None:
         if tx:
-            self._in_transaction.setdefault(tx, []).append(message_id)
+            self._in_transaction.setdefault(tx, []).extend(message_ids)
 
     def _note_declaring(self, tx: int) -> None:
         if tx:

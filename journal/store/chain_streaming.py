@@ -180,7 +180,7 @@ class ChainStreaming(ChainSettling):
     ) -> list[Completion]:
         """What the first store has got; completions of all. Noted first, as its caller may not wait for the rest."""
         with self._lock:
-            self._note_touched(first.id, tx)
+            self._note_touched([first.id], tx)
         its_id, its_tx = chained_id(first.id), chained_id(tx)
         completions = [first.completion]
         for place in range(1, len(self._stores)):

@@ -11,7 +11,7 @@ from journal.errors import JournalError, OutcomeUnknownError
 from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
-from journal.store.pending import Moved, Pending
+from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.settling import Prepared
 from journal.store.transactions import TransactionInfo
@@ -29,7 +29,8 @@ class ChainError(OutcomeUnknownError):
 
 
 class ChainedStore(Protocol):
-    """A store of a chain: `MessageStore` is one. With an `id` or `tx` of 0 it issues one; another is taken as it is.
+    """A store of a chain: `MessageStore` is one. With an `id` or `tx` of 0, and without `ids`, it issues them; others
+    are taken as they are.
 
     What the first store has decided is not decided again: a duplicate-detection id that it found new is `checked`, and
     so is what it hands out; of the dead and the expired it tells the `queues`.
@@ -55,6 +56,16 @@ class ChainedStore(Protocol):
         self, message: Message, queues: Sequence[str], tx: int = 0, *, id: int = 0, checked: bool = False
     ) -> Pending: ...
 
+    def send_all(
+        self,
+        messages: Sequence[Message],
+        queues: Sequence[str],
+        tx: int = 0,
+        *,
+        ids: Sequence[int] = (),
+        checked: bool = False,
+    ) -> PendingAll: ...
+
     def store_stream(
         self,
         message: Message,
@@ -71,6 +82,8 @@ class ChainedStore(Protocol):
     ) -> Pending: ...
 
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending: ...
+
+    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll: ...
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending: ...
 

@@ -37,7 +37,7 @@ class Changing(Settling):
         changed = txn.changed.get((message_id, queue.record_id))
         if changed is None:
             if info.state is ReferenceState.LOCKED:
-                raise MessageHeldError(f"message {message_id} is locked by transaction {info.tx}")
+                raise MessageHeldError(f"message {message_id} is locked by transaction {info.tx}", message_id)
             return info
         holder, deliveries, due, _, acknowledged = changed
         if acknowledged:
@@ -94,7 +94,7 @@ class Changing(Settling):
         if changed.acknowledged:
             raise _acknowledged(message_id, txn)
         if changed.holder not in ("", holder):
-            raise MessageHeldError(f"message {message_id} is held by {changed.holder!r}")
+            raise MessageHeldError(f"message {message_id} is held by {changed.holder!r}", message_id)
         return False
 
     def _holder_of(self, message_id: int, queue: QueueEntry, tx: int) -> str:
@@ -110,8 +110,8 @@ class Changing(Settling):
             return
         for txn in (*self._settling, self._transactions.get(info.tx)):
             if txn is not None and (message_id, queue.record_id) in txn.changed:
-                raise MessageHeldError(f"message {message_id} is locked by transaction {txn.tx}")
+                raise MessageHeldError(f"message {message_id} is locked by transaction {txn.tx}", message_id)
 
 
 def _acknowledged(message_id: int, txn: StoreTransaction) -> MessageHeldError:
-    return MessageHeldError(f"message {message_id} was acknowledged in transaction {txn.tx}")
+    return MessageHeldError(f"message {message_id} was acknowledged in transaction {txn.tx}", message_id)

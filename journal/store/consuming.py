@@ -1,122 +1,31 @@
-"""Messages out of a message store: acquired by holders, given back, acknowledged.
+"""Messages out of a message store: acquired by holders, given back, counted and scheduled.
 
-What these take away is gone for everybody else when they are accepted; an acknowledgement is complete when it is
-durable. A holder is whatever its broker names (a member, a client, a session). What it held stays its own over a load:
-for good if it re-attaches or acquires it again, else until `acquire_grace_ms` have passed.
-
-Hot path: `acknowledge` outside of transactions.
+What these take away is gone for everybody else when they are accepted. A holder is whatever its broker names (a member,
+a client, a session). What it held stays its own over a load: for good if it re-attaches or acquires it again, else
+until `acquire_grace_ms` have passed.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
-from journal.acceptance import PlainOperation
 from journal.errors import (
     InvalidOperationError,
     JournalError,
     MessageHeldError,
     StateError,
 )
+from journal.store.acknowledging import Acknowledging
 from journal.store.changing import Change, Changing
-from journal.store.holding import Holding
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
 from journal.store.pending import Pending
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_acknowledgement, encode_reference, require_due
-from journal.store.transactions import StoreTransaction, Taken
-from journal.v1.journal_pb2 import DELETE, UPDATE
-from journal.v1.store_pb2 import ACKNOWLEDGE, REFERENCE, Acknowledgement, Reference
-
-Reason: TypeAlias = Acknowledgement.Reason.ValueType
+from journal.store.records import encode_reference, require_due
+from journal.store.transactions import StoreTransaction
+from journal.v1.store_pb2 import REFERENCE, Reference
 
 
-_NOBODY_KNOWS = -1
-"""Locks a reference whose acknowledgement an interrupt met: the journal may have it, so nobody is given the message."""
-
-
-class Consuming(Holding):
+class Consuming(Acknowledging):
     """Operations on references."""
-
-    # ---- acknowledging ---------------------------------------------------------------------------------------------
-
-    def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        """Settle a queue's reference; the last one deletes the message in the same group.
-
-        In a transaction it is locked until that is settled. Raises QueueMissingError, MessageMissingError (not there,
-        or acknowledged before), MessageHeldError (another holds it, or a transaction locks it).
-        """
-        with self._lock:
-            state = self._enter()
-            target = state.queue(queue)
-            if tx:
-                return self._acknowledge_in(state, message_id, target, holder, tx)
-            return self._acknowledge(state, message_id, target, holder, Acknowledgement.CONSUMED)
-
-    def _acknowledge(
-        self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, reason: Reason,
-        before: list[PlainOperation] | None = None,
-    ) -> Pending:  # fmt: skip
-        """Outside of transactions; with the operations that go into the same group before it."""
-        queue_id = queue.record_id
-        row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
-        completion = None
-        try:
-            if durable and references == 1 and queue.config.durable and not (chunks or before):
-                settled = encode_acknowledgement(reason, holder)
-                completion = self._journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
-            else:
-                operations: list[PlainOperation] = before or []
-                if durable and queue.config.durable:
-                    settled = encode_acknowledgement(reason, holder)
-                    operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue_id))
-                if durable and references == 1:
-                    operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
-                if operations:
-                    completion = self._journal.append_all(operations)
-        except JournalError:
-            raise
-        except BaseException:
-            state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
-            raise
-        if state.acknowledge_row(queue, row):
-            if durable and not chunks:
-                self._cache.drop(message_id)
-            else:
-                self._drop_bodies(message_id, chunks)
-        if completion is None:
-            state.settled(message_id, queue_id)
-            return Pending(message_id)
-        self._settles(completion, message_id, queue_id)
-        return Pending(message_id, completion)
-
-    def _acknowledge_in(
-        self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, tx: int,
-        reason: Reason = Acknowledgement.CONSUMED,
-    ) -> Pending:  # fmt: skip
-        txn = self._transaction(tx)
-        queue_id = queue.record_id
-        durable = queue.config.durable and state.remainder(message_id)[0]
-        key = (message_id, queue_id)
-        has_it = holder
-        if key in txn.changed:
-            # for everybody else: a load locks it for that one, and a rollback gives it back
-            has_it = self._reference(message_id, queue).holder or holder
-        data = encode_acknowledgement(reason, has_it)
-        newly = self._lock_in(state, txn, message_id, queue, holder)
-        pending = Pending(message_id)
-        if durable:
-            try:
-                pending.completion = self._journal.update(message_id, ACKNOWLEDGE, data, subject=queue_id, tx=tx)
-            except JournalError:
-                if newly:
-                    state.unlock(message_id, queue_id)
-                raise
-        if not newly:
-            txn.changed[key] = txn.changed[key]._replace(acknowledged=True)
-        txn.taken.append(Taken(message_id, queue_id, has_it, durable))
-        return pending
 
     # ---- acquiring and giving back ---------------------------------------------------------------------------------
 
@@ -183,9 +92,9 @@ class Consuming(Holding):
     ) -> Pending:
         seen = self._seen_by(txn, message_id, queue)
         if seen.holder not in ("", holder):
-            raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}")
+            raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}", message_id)
         if not seen.holder and seen.due > self._clock_ms():
-            raise MessageHeldError(f"message {message_id} is scheduled for {seen.due}")
+            raise MessageHeldError(f"message {message_id} is scheduled for {seen.due}", message_id)
         due = seen.due if seen.holder else 0
         pending = self._change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
@@ -206,7 +115,9 @@ class Consuming(Holding):
             txn = self._transaction(tx) if tx else None
             info = self._reference(message_id, target) if txn is None else self._seen_by(txn, message_id, target)
             if info.state is not ReferenceState.HELD or holder not in ("", info.holder):
-                raise MessageHeldError(f"message {message_id} is {info.state.value} in {queue}, by {info.holder!r}")
+                raise MessageHeldError(
+                    f"message {message_id} is {info.state.value} in {queue}, by {info.holder!r}", message_id
+                )
             count, due = info.deliveries + 1, info.due
             if txn is not None:
                 return self._change_in(

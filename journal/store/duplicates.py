@@ -11,7 +11,7 @@ from array import array
 from bisect import insort
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import count
+from itertools import count, cycle, islice
 from typing import NamedTuple
 
 from journal.errors import DuplicateMessageError, FullError
@@ -56,22 +56,39 @@ class DuplicateWindow:
     def check(self, duplicate_id: bytes) -> None:
         """Raises DuplicateMessageError for an id in the window or reserved."""
         if duplicate_id in self._ids:
-            raise DuplicateMessageError(f"duplicate id {duplicate_id!r} was seen")
+            raise DuplicateMessageError(f"duplicate id {duplicate_id!r} was seen", duplicate_id)
         if duplicate_id in self._reserved:
             raise DuplicateMessageError(
-                f"duplicate id {duplicate_id!r} is reserved by transaction {self._reserved[duplicate_id]}"
+                f"duplicate id {duplicate_id!r} is reserved by transaction {self._reserved[duplicate_id]}", duplicate_id
             )
+
+    def check_all(self, duplicate_ids: Sequence[bytes]) -> None:
+        """The same of ids that come together, of which no two may be the same either."""
+        seen: set[bytes] = set()
+        for duplicate_id in duplicate_ids:
+            self.check(duplicate_id)
+            if duplicate_id in seen:
+                raise DuplicateMessageError(f"duplicate id {duplicate_id!r} is of two messages", duplicate_id)
+            seen.add(duplicate_id)
 
     def next_slot(self, tx: int = 0) -> int:
         """The slot for the next id. Raises FullError if other transactions reserve them all."""
-        if len(self._entered) < self._size:
-            return len(self._entered)
-        if self._reusable:
-            return self._reusable[0]
-        for slot, holder in self._locked.items():
-            if holder == tx:
-                return slot  # more ids in one transaction than the window remembers: the last ones count
-        raise FullError(f"transactions reserve the whole duplicate window of address {self._address}: settle some")
+        return self.next_slots(1, tx)[0]
+
+    def next_slots(self, count: int, tx: int = 0) -> list[int]:
+        """The slots for so many ids that come one after the other. Raises FullError as `next_slot`."""
+        taken = len(self._entered)
+        slots = [*range(taken, min(taken + count, self._size))]
+        slots += islice(self._reusable, count - len(slots))
+        # more ids than the window remembers, or has left for one transaction: the last ones count
+        if len(slots) < count:
+            again = [*(slot for slot, holder in self._locked.items() if holder == tx), *slots]
+            if not again:
+                raise FullError(
+                    f"transactions reserve the whole duplicate window of address {self._address}: settle some"
+                )
+            slots += islice(cycle(again), count - len(slots))
+        return slots
 
     def _take(self, slot: int) -> None:
         if slot == len(self._entered):

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
+from journal.store.columns import fill, same
 from journal.store.references import QUEUED, READY, READY_QUEUED, References
 
 _STALE_MIN = 32
@@ -54,8 +55,7 @@ class Line:
     def append_all(self, rows: Sequence[int], place: int) -> None:
         """`append` of rows in their order, of which the last has that place."""
         flags = self._table.flags
-        for row in rows:
-            flags[row] = READY_QUEUED
+        fill(flags, rows, same(flags, READY_QUEUED, len(rows)))
         self._rows.extend(rows)
         self._last = place
 
@@ -163,25 +163,25 @@ class Line:
             flags[row] = state
             return
         flags[row] = state | QUEUED
-        self._stale += 1
+        self.left(1)
+
+    def left(self, count: int) -> None:
+        """So many rows of the order, or beside it, are READY no more."""
+        self._stale += count
         if self._stale > _STALE_MIN and self._stale * 2 > len(self) + len(self._returned):
             self._sweep()
 
     def _sweep(self) -> None:
         """Let go of all that left."""
-        flags, unqueue = self._table.flags, self._table.unqueue
-        order = self._rows[self._head :]
-        for row in order:
-            if flags[row] != READY_QUEUED:
-                unqueue(row)
-        returned = self._returned
-        for _, row in returned:
-            if flags[row] != READY_QUEUED:
-                unqueue(row)
+        flags = self._table.flags
+        order, returned = self._rows[self._head :], self._returned
+        left = [row for row in order if flags[row] != READY_QUEUED]
+        left += [row for _, row in returned if flags[row] != READY_QUEUED]
         self._rows = array("i", [row for row in order if flags[row] == READY_QUEUED])
         self._head = 0
         self._returned = [entry for entry in returned if flags[entry[1]] == READY_QUEUED]
         heapify(self._returned)
+        self._table.unqueue_all(left)
         self._stale = 0
 
     def drain(self) -> list[int]:

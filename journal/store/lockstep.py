@@ -15,7 +15,7 @@ from typing import TypeVar
 from journal.completion import Completion
 from journal.errors import CallerError, DeadlineError, FullError, JournalError, MessageHeldError, RolledBackError
 from journal.store.chained import ChainedStore, ChainError
-from journal.store.pending import Pending
+from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Lockstep:
         """What an operation fails with. A rollback is no store's fault."""
         return error if isinstance(error, RolledBackError) else self.broken(place, error)
 
-    def join(self, first: Pending, call: Callable[[ChainedStore], Pending]) -> Joined:
+    def join(self, first: Accepted, call: Callable[[ChainedStore], Accepted]) -> Joined:
         """Ask the others too; done when all are. Operations of the same groups share it."""
         completions = [first.completion]
         for place in range(1, len(self._stores)):
@@ -171,17 +171,23 @@ class Lockstep:
             raise self.broken(joined.lagging(), error) from error
 
     def follow(
-        self, first: Pending, message_id: int, queue: str, call: Callable[[ChainedStore, int], Pending]
+        self,
+        first: Accepted,
+        message_ids: Sequence[int],
+        queue: str,
+        call: Callable[[ChainedStore, Sequence[int]], Accepted],
     ) -> Joined:
-        """The others do to the message what the first one did. A holder that only they still know lets go of it."""
-        self.await_arrival(message_id)
-        message = chained_id(message_id)
+        """The others do to the messages what the first one did. Holders that only they still know let go of them."""
+        for message_id in message_ids:
+            self.await_arrival(message_id)
+        messages = [chained_id(message_id) for message_id in message_ids]
 
-        def follow(store: ChainedStore) -> Pending:
-            try:
-                return call(store, message)
-            except MessageHeldError:
-                store.release(message, queue)
-                return call(store, message)
+        def follow(store: ChainedStore) -> Accepted:
+            for _ in messages:
+                try:
+                    return call(store, messages)
+                except MessageHeldError as error:
+                    store.release(error.message, queue)
+            return call(store, messages)
 
         return self.join(first, follow)

@@ -83,7 +83,9 @@ class Looking(StoreBase):
                 txn = self._transactions.get(tx)
                 kept = None if txn is None else txn.bodies.get(piece_id)
                 if kept is None:
-                    raise MessageMissingError(f"message {message_id} can be read once transaction {tx} is committed")
+                    raise MessageMissingError(
+                        f"message {message_id} can be read once transaction {tx} is committed", message_id
+                    )
             if kept is not None:
                 return kept
             stored_by = self._cache.stored_by(piece_id)

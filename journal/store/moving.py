@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from journal.errors import JournalError, QueueMissingError, StoreError
-from journal.store.consuming import Consuming, Reason
+from journal.store.acknowledging import Reason
+from journal.store.consuming import Consuming
 from journal.store.looking import Looking
 from journal.store.model import Message, Origin, Routing
 from journal.store.pending import Moved, Pending
@@ -87,10 +88,10 @@ class Moving(Streaming, Consuming, Looking):
             target = state.queue(queue)
             holder = self._holder_of(message_id, target, tx)
             if tx:
-                settled = self._acknowledge_in(state, message_id, target, holder, tx, code)
+                completion = self._acknowledge_in(state, [message_id], target, holder, tx, code)
             else:
-                settled = self._acknowledge(state, message_id, target, holder, code)
-            return Moved(0, settled.completion)
+                completion = self._acknowledge(state, message_id, target, holder, code).completion
+            return Moved(0, completion)
 
     def _move(
         self,
@@ -165,7 +166,7 @@ class Moving(Streaming, Consuming, Looking):
                 state = self._enter()
                 source = state.queue(queue)
                 holder = self._holder_of(message_id, source, tx)
-                self._acknowledge_in(state, message_id, source, holder, tx, code)
+                self._acknowledge_in(state, [message_id], source, holder, tx, code)
             settled = True
             pending = self.store_stream(bodiless, self.body_stream(message_id), queues, tx, id=id)
             if own:

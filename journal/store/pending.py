@@ -10,21 +10,16 @@ from collections.abc import Callable, Generator, Sequence
 from journal.completion import Completion, completed
 from journal.errors import JournalError
 
-_COMPLETED = completed()
+COMPLETED = completed()
 """Shared by everything that needs no append: a completion that is done never changes again."""
 
 
-class Pending:
-    """An accepted operation. `id` is known at once; awaited or waited for, it gives the id when it is durable.
+class Accepted:
+    """An accepted operation, whatever it gives back."""
 
-    Raises what its completion raises: nothing was stored, or (OutcomeUnknownError) only the next load can tell.
-    """
+    __slots__ = ("completion",)
 
-    __slots__ = ("completion", "id")
-
-    def __init__(self, id: int, completion: Completion = _COMPLETED) -> None:
-        """Without a completion it is done already: what is not durable never reaches the journal."""
-        self.id = id
+    def __init__(self, completion: Completion) -> None:
         self.completion = completion
 
     @property
@@ -36,14 +31,28 @@ class Pending:
         """Why it failed; None while pending and after success."""
         return self.completion.error
 
+    def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
+        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick and must not raise."""
+        self.completion.add_callback(callback)
+
+
+class Pending(Accepted):
+    """An accepted operation. `id` is known at once; awaited or waited for, it gives the id when it is durable.
+
+    Raises what its completion raises: nothing was stored, or (OutcomeUnknownError) only the next load can tell.
+    """
+
+    __slots__ = ("id",)
+
+    def __init__(self, id: int, completion: Completion = COMPLETED) -> None:
+        """Without a completion it is done already: what is not durable never reaches the journal."""
+        self.id = id
+        self.completion = completion
+
     def wait(self, timeout_s: float | None = None) -> int:
         """Block until done; the id. Raises the completion's error, or DeadlineError when `timeout_s` passes first."""
         self.completion.wait(timeout_s)
         return self.id
-
-    def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick and must not raise."""
-        self.completion.add_callback(callback)
 
     def __await__(self) -> Generator[object, None, int]:
         yield from self.completion.__await__()
@@ -58,3 +67,25 @@ class Moved(Pending):
     def __init__(self, id: int, completion: Completion, queues: Sequence[str] = ()) -> None:
         super().__init__(id, completion)
         self.queues = tuple(queues)
+
+
+class PendingAll(Accepted):
+    """Accepted messages of one call: `ids` in its order, known at once; awaited or waited for, it gives these when all
+    are durable. Raises as a `Pending`: of all or none.
+    """
+
+    __slots__ = ("ids",)
+
+    def __init__(self, ids: Sequence[int], completion: Completion = COMPLETED) -> None:
+        """Without a completion it is done already."""
+        super().__init__(completion)
+        self.ids = tuple(ids)
+
+    def wait(self, timeout_s: float | None = None) -> tuple[int, ...]:
+        """Block until done; the ids. Raises the completion's error, or DeadlineError when `timeout_s` passes first."""
+        self.completion.wait(timeout_s)
+        return self.ids
+
+    def __await__(self) -> Generator[object, None, tuple[int, ...]]:
+        yield from self.completion.__await__()
+        return self.ids

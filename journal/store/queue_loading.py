@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from journal.store.model import PRIORITY_MAX, QueueConfig
 from journal.store.queue_entry import QueueEntry
-from journal.store.queue_messages import QueueMessages
+from journal.store.queue_runs import QueueRuns
 from journal.store.queue_tables import QueueTables
 from journal.store.records import MessageFacts
 from journal.store.references import HELD, READY, SCHEDULED
@@ -48,7 +48,7 @@ def place_of(position: tuple[int, int, int]) -> int:
     return offset << _HALF_BITS | index << _INDEX_BITS | ordinal
 
 
-class QueueLoading(QueueMessages):
+class QueueLoading(QueueRuns):
     """Loading, before anything else is asked of the state."""
 
     def __init__(self, tables: QueueTables) -> None:

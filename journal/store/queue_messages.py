@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from journal.errors import MessageHeldError, MessageMissingError, QueueMissingError, StoreError
-from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX
+from journal.store.model import PRIORITY_MAX
 from journal.store.paging import paged_facts
 from journal.store.queue_directory import QueueDirectory
 from journal.store.queue_entry import MessageEntry, QueueEntry
@@ -184,47 +184,6 @@ class QueueMessages(QueueDirectory):
         entry.bytes += size
         entry.away.add(row)
 
-    def store_routed(
-        self,
-        message_ids: Sequence[int],
-        address_id: int,
-        queue_id: int,
-        sizes: Sequence[int],
-        timestamps: Sequence[int],
-    ) -> None:
-        """`store` of durable messages with new ids and the default priority that neither expire nor are large; and
-        `route` of each to one queue."""
-        entry = self._queues[queue_id]
-        rows = self._references.add_routed(
-            message_ids, address_id, PRIORITY_DEFAULT, sizes, timestamps, queue_id, ARRIVING
-        )
-        entry.counts[ARRIVING] += len(rows)
-        entry.bytes += sum(sizes)
-        entry.away.update(rows)
-
-    def arrive_all(self, message_ids: Sequence[int], queue_id: int) -> bool:
-        """`arrive` of messages that `store_routed` has routed, in this order. False: the queue is there no more."""
-        entry, tables, table = self._queues.get(queue_id), self._tables, self._references
-        if entry is None:
-            return False
-        row_of, first, high, low = table.row_of, table.first, table.high, table.low
-        rows = [first[row_of[message_id]] for message_id in message_ids]
-        if min(rows) < 0 or (tables.index is not None and tables.may_fill(entry, len(rows))):
-            for message_id in message_ids:
-                self.arrive(message_id, queue_id)
-            return True
-        place = tables.next_high
-        for row in rows:
-            high[row] = place
-            low[row] = 0
-            place += 1
-        tables.next_high = place
-        entry.counts[ARRIVING] -= len(rows)
-        entry.counts[READY] += len(rows)
-        entry.away.difference_update(rows)
-        entry.line(PRIORITY_MAX - PRIORITY_DEFAULT).append_all(rows, (place - 1) << 64)
-        return True
-
     def arrive(self, message_id: int, queue_id: int) -> None:
         """Durable (of a tx: committed): READY or SCHEDULED, behind everything of its priority.
 
@@ -330,16 +289,15 @@ class QueueMessages(QueueDirectory):
     def _check_holder(self, message_id: int, row: int, holder: str) -> None:
         held_by = self._tables.holds.holder(row)
         if held_by and held_by != holder:
-            raise MessageHeldError(f"message {message_id} is held by {held_by!r}")
+            raise MessageHeldError(f"message {message_id} is held by {held_by!r}", message_id)
 
     def _locked(self, message_id: int, row: int) -> MessageHeldError:
-        return MessageHeldError(f"message {message_id} is locked by transaction {self._tables.tx[row]}")
+        return MessageHeldError(f"message {message_id} is locked by transaction {self._tables.tx[row]}", message_id)
 
     def _missing(self, message_id: int, queue_id: int = 0) -> MessageMissingError:
         entry = self._queues.get(queue_id)
-        return MessageMissingError(
-            f"there is no message {message_id}" + ("" if entry is None else f" in queue {entry.config.name!r}")
-        )
+        where = "" if entry is None else f" in queue {entry.config.name!r}"
+        return MessageMissingError(f"there is no message {message_id}{where}", message_id)
 
     def _no_queue(self, queue_id: int) -> QueueMissingError:
         return QueueMissingError(f"there is no queue {queue_id}")

@@ -9,7 +9,8 @@ takes them from there.
                                    READY, SCHEDULED, HELD <-> LOCKED (lock, unlock: a transaction's acknowledge)
                                    READY, SCHEDULED, HELD, LOCKED -> SETTLING (acknowledge) -> gone (settled)
 
-Hot path: store, route, arrive, take, acknowledge and settled work on columns of numbers (`journal.store.references`).
+Hot path: store, route, arrive, take, acknowledge and settled work on columns of numbers (`journal.store.references`),
+and runs of messages column by column (`journal.store.queue_runs`).
 """
 
 from __future__ import annotations
@@ -201,7 +202,7 @@ class QueueState(QueueFollowing):
         self._check_holder(message_id, row, holder)
         if state == SCHEDULED:
             if tables.due[row] > now_ms:
-                raise MessageHeldError(f"message {message_id} is scheduled for {tables.due[row]}")
+                raise MessageHeldError(f"message {message_id} is scheduled for {tables.due[row]}", message_id)
             tables.leave(entry, row, HELD)
             del tables.due[row]
             tables.holds.add(row, holder)
@@ -224,7 +225,7 @@ class QueueState(QueueFollowing):
         if state == LOCKED:
             raise self._locked(message_id, row)
         if state != HELD:
-            raise MessageHeldError(f"message {message_id} is held by nobody")
+            raise MessageHeldError(f"message {message_id} is held by nobody", message_id)
         if holder:
             self._check_holder(message_id, row, holder)
         tables.holds.remove(row)

@@ -146,20 +146,17 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
         raise InvalidOperationError(f"a time of {timestamp}, {expires}, {due} is not one in milliseconds since 1970")
     if message.origin or message.duplicate_id or chunks:
         return _encode_whole(message, chunks, body_bytes)
-    entries: list[bytes] = []
-    if message.headers or message.properties:
-        try:
-            entries = [*_entries(_HEADERS, message.headers), *_entries(_PROPERTIES, message.properties)]
-        except UNUSUAL:
-            return _encode_whole(message, chunks, body_bytes)
     body = message.body
-    parts = [
-        message_start(message.address),
-        body_head(len(body)),
-        body,
-        *entries,
-        message_end(priority, timestamp),
-    ]
+    size = len(body)
+    head = _BODY_HEADS[size] if size < _SHORT_BODY_BYTES else body_head(size)
+    end = _timestamp_field(timestamp) if timestamp else b""
+    if not (message.headers or message.properties or expires or due or body_bytes):
+        return b"".join((_address_field(message.address), head, body, _PRIORITIES[priority], end))
+    try:
+        entries = [*_entries(_HEADERS, message.headers), *_entries(_PROPERTIES, message.properties)]
+    except UNUSUAL:
+        return _encode_whole(message, chunks, body_bytes)
+    parts = [_address_field(message.address), head, body, *entries, _PRIORITIES[priority], end]
     if expires:
         parts += (_EXPIRES, varint(expires))
     if due:

@@ -8,18 +8,26 @@ Hot path: `send` to one queue, outside of transactions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import replace
 
 from journal.acceptance import PlainOperation
 from journal.completion import Completion
-from journal.errors import DuplicateMessageError, FullError, JournalError, MessageMissingError, StoreError
+from journal.errors import (
+    DuplicateMessageError,
+    FullError,
+    JournalError,
+    MessageMissingError,
+    MessageTooLargeError,
+    StoreError,
+)
 from journal.store.base import SHARD_MASK
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import Message
 from journal.store.pending import Pending
 from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_duplicate, encode_reference, require_due
+from journal.store.records import encode_duplicate, encode_message, encode_reference, require_due
 from journal.store.settling import Settling
 from journal.store.transactions import Routed, StoreTransaction
 from journal.v1.journal_pb2 import ADD, UPDATE
@@ -43,7 +51,7 @@ class Outgoing:
 
 
 class Adding:
-    """What a message outside of transactions adds, between its acceptance by the store and by the journal."""
+    """What a message adds, between its acceptance by the store and by the journal."""
 
     __slots__ = ("address", "message_id", "operations", "slot", "targets", "window")
 
@@ -63,6 +71,11 @@ class Adding:
         self.slot = slot
         self.operations = operations
         """Empty for what is not durable."""
+
+    @property
+    def place(self) -> int:
+        """Whose swap file it goes to, if it is not durable."""
+        return (self.targets[0] if self.targets else self.address).record_id
 
 
 class Sending(Settling):
@@ -92,26 +105,35 @@ class Sending(Settling):
     def _send(self, out: Outgoing, queues: Iterable[str], tx: int, wanted_id: int) -> Pending:
         """Store and route a message; with the lock held."""
         state = self._enter()
-        if tx:
-            return self._send_in(self._transaction(tx), state, out, queues, wanted_id)
-        adding = self._begin_send(state, out, queues, wanted_id)
-        completion = self._journal.append_all(adding.operations) if adding.operations else None
-        return self._finish_send(state, out, adding, completion)
+        txn = self._transaction(tx) if tx else None
+        adding = self._begin_send(state, out, queues, wanted_id, txn)
+        completion = self._journal.append_all(adding.operations, tx=tx) if adding.operations else None
+        if txn is None:
+            return self._finish_send(state, out, adding, completion)
+        self._finish_send_in(txn, state, out, adding)
+        return Pending(adding.message_id) if completion is None else Pending(adding.message_id, completion)
 
-    def _begin_send(self, state: QueueState, out: Outgoing, queues: Iterable[str], wanted_id: int) -> Adding:
+    def _begin_send(
+        self,
+        state: QueueState,
+        out: Outgoing,
+        queues: Iterable[str],
+        wanted_id: int,
+        txn: StoreTransaction | None = None,
+    ) -> Adding:
         """Check everything; what is not durable is kept already, under `message_id`."""
         message = out.message
         address = state.address(message.address)
         targets = [state.queue(name) for name in queues]
         require_routable(message.address, targets)
         message_id = self._message_id(address, wanted_id, durable=message.durable)
-        window, slot = self._slot(address, message, None, checked=out.checked)
-        operations: list[PlainOperation] = []
+        window, slot = self._slot(address, message, txn, checked=out.checked)
+        adding = Adding(message_id, address, targets, window, slot, [])
         if message.durable:
-            operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
+            adding.operations = message_operations(out, adding)
         else:
-            self._keep_volatile(message_id, out, address, targets, chosen=bool(wanted_id))
-        return Adding(message_id, address, targets, window, slot, operations)
+            self._keep_volatile(out, adding, chosen=bool(wanted_id))
+        return adding
 
     def _finish_send(self, state: QueueState, out: Outgoing, adding: Adding, completion: Completion | None) -> Pending:
         """The journal has taken it: it is on its way into its queues."""
@@ -132,38 +154,20 @@ class Sending(Settling):
             self._unrouted[message_id] = adding.address.record_id
         return Pending(message_id) if completion is None else Pending(message_id, completion)
 
-    def _send_in(
-        self,
-        txn: StoreTransaction,
-        state: QueueState,
-        out: Outgoing,
-        queues: Iterable[str],
-        wanted_id: int,
-    ) -> Pending:
+    def _finish_send_in(self, txn: StoreTransaction, state: QueueState, out: Outgoing, adding: Adding) -> None:
         """The same in a transaction."""
-        message, durable = out.message, out.message.durable
-        address = state.address(message.address)
-        targets = [state.queue(name) for name in queues]
-        require_routable(message.address, targets)
-        message_id = self._message_id(address, wanted_id, durable=durable)
-        window, slot = self._slot(address, message, txn, checked=out.checked)
+        message, message_id, durable = out.message, adding.message_id, out.message.durable
         if durable:
-            operations = _operations(message_id, out, targets, address, -1 if window is None else slot)
-            pending = Pending(message_id, self._journal.append_all(operations, tx=txn.tx))
             txn.keep_body(message_id, out.data, self._settings.transaction_bodies_bytes_max)
-        else:
-            self._keep_volatile(message_id, out, address, targets, chosen=bool(wanted_id))
-            pending = Pending(message_id)
-        if window is not None:
-            txn.reservations.append(window.reserve(message.duplicate_id, slot, txn.tx))
-        self._know(state, message_id, address.record_id, out)
+        if adding.window is not None:
+            txn.reservations.append(adding.window.reserve(message.duplicate_id, adding.slot, txn.tx))
+        self._know(state, message_id, adding.address.record_id, out)
         txn.stored[message_id] = durable
         self._stored_in[message_id] = txn.tx
-        self._unrouted[message_id] = address.record_id
-        for queue in targets:
+        self._unrouted[message_id] = adding.address.record_id
+        for queue in adding.targets:
             state.route(message_id, queue.record_id, due=message.due, tx=txn.tx)
             txn.routed.append(Routed(message_id, queue.record_id, durable and queue.config.durable))
-        return pending
 
     def _message_id(self, address: AddressEntry, wanted: int, *, durable: bool) -> int:
         if wanted:
@@ -173,18 +177,27 @@ class Sending(Settling):
     def _slot(
         self, address: AddressEntry, message: Message, txn: StoreTransaction | None, *, checked: bool = False
     ) -> tuple[DuplicateWindow | None, int]:
-        """The window that the message's duplicate id enters, if it does, and its slot there.
-
-        A duplicate refuses the whole transaction. One that is `checked` enters whatever the window says of it, if a
-        slot is free.
-        """
+        """The window that the message's duplicate id enters, if it does, and its slot there."""
         if not (message.duplicate_id and address.duplicate_window):
             return None, 0
+        window, slots = self._slots(address, [message.duplicate_id], txn, checked=checked)
+        return window, slots[0] if slots else 0
+
+    def _slots(
+        self, address: AddressEntry, duplicate_ids: Sequence[bytes], txn: StoreTransaction | None, *, checked: bool
+    ) -> tuple[DuplicateWindow | None, Sequence[int]]:
+        """The window that duplicate ids enter together, if they do, and their slots there.
+
+        A duplicate refuses the whole transaction. Those that are `checked` enter whatever the window says of them, if
+        slots are free.
+        """
+        if not (duplicate_ids and address.duplicate_window):
+            return None, ()
         window = self._windows[address.record_id]
         try:
             if not checked:
-                window.check(message.duplicate_id)
-            return window, window.next_slot(0 if txn is None else txn.tx)
+                window.check_all(duplicate_ids)
+            return window, window.next_slots(len(duplicate_ids), 0 if txn is None else txn.tx)
         except DuplicateMessageError as error:
             if txn is not None:
                 txn.refused = error
@@ -192,14 +205,34 @@ class Sending(Settling):
         except FullError:
             if not checked:
                 raise
-            return None, 0
+            return None, ()
 
-    def _keep_volatile(
-        self, message_id: int, out: Outgoing, address: AddressEntry, targets: Sequence[QueueEntry], *, chosen: bool
-    ) -> None:
-        self._volatile.put((targets[0] if targets else address).record_id, message_id, out.data)
+    def _keep_volatile(self, out: Outgoing, adding: Adding, *, chosen: bool) -> None:
+        self._volatile.put(adding.place, adding.message_id, out.data)
         if chosen:
-            self._chosen.add(message_id)
+            self._chosen.add(adding.message_id)
+
+    def _require_size(self, message: Message) -> None:
+        """Raises MessageTooLargeError."""
+        if len(message.body) > self._settings.message_bytes_max:
+            raise MessageTooLargeError(
+                f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
+            )
+
+    def _in_chunks(
+        self, message: Message, virtual_shard: int, others: Container[int] = ()
+    ) -> tuple[Outgoing, list[tuple[int, bytes]]]:
+        """A large message with its body in chunks, and these: id and data. None of the `others` is one's id."""
+        size = self._settings.chunk_bytes
+        chunks: list[tuple[int, bytes]] = []
+        for start in range(0, len(message.body), size):
+            chunk_id = self._issued_id(virtual_shard, durable=message.durable)
+            while chunk_id in others:
+                chunk_id = self._issued_id(virtual_shard, durable=message.durable)
+            chunks.append((chunk_id, message.body[start : start + size]))
+        bodiless, ids = replace(message, body=b""), [chunk_id for chunk_id, _ in chunks]
+        data = encode_message(bodiless, chunks=ids, body_bytes=len(message.body))
+        return Outgoing(bodiless, data, ids, len(message.body)), chunks
 
     def _know(self, state: QueueState, message_id: int, address_id: int, out: Outgoing) -> None:
         message = out.message
@@ -230,7 +263,7 @@ class Sending(Settling):
             queue_id = target.record_id
             stored_in = self._stored_in.get(message_id, tx)
             if stored_in != tx or not (entry.references or message_id in self._unrouted):
-                raise MessageMissingError(f"message {message_id} is not there to be routed")
+                raise MessageMissingError(f"message {message_id} is not there to be routed", message_id)
             require_routable(entry.address, [target])
             txn = self._transaction(tx) if tx else None
             durable = entry.durable and target.config.durable
@@ -263,17 +296,16 @@ def require_routable(address: str, targets: Sequence[QueueEntry]) -> None:
         raise StoreError("a message is routed to a queue once")
 
 
-def _operations(
-    message_id: int, out: Outgoing, targets: Sequence[QueueEntry], address: AddressEntry, slot: int
-) -> list[PlainOperation]:
+def message_operations(out: Outgoing, adding: Adding) -> list[PlainOperation]:
     """What stores a durable message, routes it to the durable ones of its queues, and enters its duplicate id."""
+    message_id = adding.message_id
     operations: list[PlainOperation] = [(ADD, message_id, MESSAGE, out.data, False, 0)]
     operations += [
-        (UPDATE, message_id, ROUTE, b"", False, queue.record_id) for queue in targets if queue.config.durable
+        (UPDATE, message_id, ROUTE, b"", False, queue.record_id) for queue in adding.targets if queue.config.durable
     ]
-    if slot >= 0:
+    if adding.window is not None:
         entered = encode_duplicate(out.message.duplicate_id)
-        operations.append((UPDATE, address.record_id, DUPLICATE, entered, True, slot))
+        operations.append((UPDATE, adding.address.record_id, DUPLICATE, entered, True, adding.slot))
     return operations
 
 

@@ -12,9 +12,10 @@
     store.acknowledge(delivery.message, "orders/eu", holder="session 7").wait()
 
 Every operation that changes something is accepted or refused at once and gives a `Pending`, which is complete when the
-operation is durable. All are thread-safe. The parts: `declaring` (addresses, queues, bindings), `streaming` and
-`sending` (store, send, route), `taking_in` (from Kafka topics), `consuming` (take, acquire, release, acknowledge),
-`moving` (move, expire, dead letters), `settling` (transactions), `looking` (messages, queues).
+operation is durable; `send_all` and `acknowledge_all` do so for many messages, all or none. All are thread-safe. The
+parts: `declaring` (addresses, queues, bindings), `streaming`, `sending` and `sending_all` (store, send, route),
+`taking_in` (from Kafka topics), `consuming` (take, acquire, release), `acknowledging`, `moving` (move, expire, dead
+letters), `settling` (transactions), `looking` (messages, queues).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from journal.store.loaded import LoadedStore
 from journal.store.moving import Moving
 from journal.store.ports import StoreJournal
 from journal.store.restoring import restore_transactions, restore_windows
+from journal.store.sending_all import SendingAll
 from journal.store.settings import StoreSettings
 from journal.store.taking_in import TakingIn
 
@@ -39,7 +41,7 @@ def wall_clock_ms() -> int:
     return int(time.time() * 1000)
 
 
-class MessageStore(Declaring, TakingIn, Moving):
+class MessageStore(Declaring, TakingIn, SendingAll, Moving):
     """The message store of one activation of a journal. When that is fenced or fails, so is the store, for good."""
 
     def __init__(

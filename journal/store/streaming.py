@@ -10,7 +10,6 @@ from journal.completion import Completion
 from journal.errors import (
     DeadlineError,
     InvalidOperationError,
-    MessageTooLargeError,
     QueueFullError,
     StoreError,
     TransactionUnknownError,
@@ -82,10 +81,7 @@ class Streaming(Sending):
             return self._send(Outgoing(message, data, checked=checked), queues, tx, id)
 
     def _send_large(self, message: Message, queues: Sequence[str], tx: int, id: int, checked: bool) -> Pending:
-        if len(message.body) > self._settings.message_bytes_max:
-            raise MessageTooLargeError(
-                f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
-            )
+        self._require_size(message)
         stream = self._open_stream(replace(message, body=b""), queues, tx, id, checked)
         try:
             stream.chunks.feed(message.body)

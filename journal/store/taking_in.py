@@ -8,19 +8,20 @@ Hot path: many plain messages to one queue, in runs. The lock is held once for a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from journal.acceptance import NewRecords, PlainOperation
+from journal.acceptance import AnyOperation, NewRecords
 from journal.completion import Completion
-from journal.errors import DuplicateMessageError, MessageTooLargeError, QueueMissingError
+from journal.errors import DuplicateMessageError, QueueMissingError
 from journal.kafka.ports import Consumed, Sent
 from journal.store.base import SHARD_MASK, Effect
 from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
 from journal.store.queue_entry import AddressEntry, QueueEntry
+from journal.store.queue_runs import Run
 from journal.store.queue_state import QueueState
 from journal.store.records import decode_message, encode_acknowledgement, encode_duplicate, encode_message
 from journal.store.sending import Sending
@@ -101,7 +102,7 @@ class _Way:
         return not queue.config.filter or (message is not None and self._takes(message, queue.config))
 
 
-class _Run(NamedTuple):
+class _Plain(NamedTuple):
     """Plain messages of one address, for its only queue."""
 
     ids: Sequence[int]
@@ -109,6 +110,8 @@ class _Run(NamedTuple):
     timestamps: Sequence[int]
     address_id: int
     queue: QueueEntry
+    rows: list[Run]
+    """Once they are stored."""
 
 
 class _Stored(NamedTuple):
@@ -129,8 +132,8 @@ class _Stored(NamedTuple):
 class _Batch:
     """What a batch appends, and what that means for the queues."""
 
-    operations: list[PlainOperation | NewRecords] = field(default_factory=list)
-    stored: list[_Run | _Stored] = field(default_factory=list)
+    operations: list[AnyOperation] = field(default_factory=list)
+    stored: list[_Plain | _Stored] = field(default_factory=list)
     """In their order."""
     reservations: list[tuple[DuplicateWindow, Reservation]] = field(default_factory=list)
     locked: list[tuple[int, int]] = field(default_factory=list)
@@ -149,10 +152,7 @@ class TakingIn(Sending):
             message = replace(message, durable=True)
         if len(message.body) <= self.inline_bytes_max:
             return Incoming(message.address, encode_message(message), message.timestamp, message)
-        if len(message.body) > self._settings.message_bytes_max:
-            raise MessageTooLargeError(
-                f"a body of {len(message.body)} bytes is over {self._settings.message_bytes_max} (message_bytes_max)"
-            )
+        self._require_size(message)
         return Incoming(message.address, b"", message.timestamp, message)
 
     def take_in(
@@ -209,7 +209,7 @@ class TakingIn(Sending):
             ids = self._issued_ids(way.virtual_shard, len(incoming.data))
             if (queue := way.single) is not None:
                 batch.operations.append(NewRecords(MESSAGE, ids, incoming.data, ROUTE, queue.record_id))
-                batch.stored.append(_Run(ids, incoming.data, incoming.timestamps, way.address.record_id, queue))
+                batch.stored.append(_Plain(ids, incoming.data, incoming.timestamps, way.address.record_id, queue, []))
                 batch.messages += len(ids)
             else:
                 for message_id, each in zip(ids, incoming.each(), strict=True):
@@ -229,8 +229,9 @@ class TakingIn(Sending):
         size = 0
         if not data:
             assert message is not None, "a plain message is small"
-            data, chunks = self._chunked(batch, way, message)
-            size = len(message.body)
+            out, pieces = self._in_chunks(message, way.virtual_shard)
+            batch.operations += [(ADD, chunk_id, CHUNK, piece, False, 0) for chunk_id, piece in pieces]
+            data, chunks, size = out.data, out.chunks, out.body_bytes
         batch.operations.append((ADD, message_id, MESSAGE, data, False, 0))
         for queue in targets:
             if queue.config.durable:
@@ -268,14 +269,6 @@ class TakingIn(Sending):
         batch.operations.append((UPDATE, way.address.record_id, DUPLICATE, entered, True, slot))
         return True
 
-    def _chunked(self, batch: _Batch, way: _Way, message: Message) -> tuple[bytes, tuple[int, ...]]:
-        """The record of a large message, whose chunks are appended before it; and their ids."""
-        pieces = list(_pieces(message.body, self._settings.chunk_bytes))
-        ids = self._issued_ids(way.virtual_shard, len(pieces))
-        for chunk_id, piece in zip(ids, pieces, strict=True):
-            batch.operations.append((ADD, chunk_id, CHUNK, piece, False, 0))
-        return encode_message(replace(message, body=b""), chunks=ids, body_bytes=len(message.body)), tuple(ids)
-
     @staticmethod
     def _lock_settled(state: QueueState, batch: _Batch, settled: Settles) -> None:
         """The last reference's message is deleted later, as what is not referred to is: the group may yet not be."""
@@ -295,10 +288,19 @@ class TakingIn(Sending):
     def _expect(self, state: QueueState, batch: _Batch, completion: Completion) -> None:
         """The journal has taken it: it is on its way into its queues."""
         for each in batch.stored:
-            if isinstance(each, _Run):
-                state.store_routed(
-                    each.ids, each.address_id, each.queue.record_id, [*map(len, each.data)], each.timestamps
+            if isinstance(each, _Plain):
+                nothing = [0] * len(each.ids)
+                run = state.store_routed(
+                    each.ids,
+                    each.address_id,
+                    each.queue.record_id,
+                    sizes=[*map(len, each.data)],
+                    timestamps=each.timestamps,
+                    priorities=[PRIORITY_DEFAULT] * len(each.ids),
+                    expires=nothing,
+                    dues=nothing,
                 )
+                each.rows.append(run)
                 self._cache.put_all(completion, each.ids, each.data)
                 self._taking_in.update(dict.fromkeys(each.ids, each.address_id))
                 continue
@@ -326,9 +328,9 @@ class TakingIn(Sending):
         self._settle_windows(batch, entered=True)
         left: list[int] = []  # their queues were destroyed meanwhile
         for each in batch.stored:
-            if isinstance(each, _Run):
+            if isinstance(each, _Plain):
                 self._forget_taken(each.ids)
-                if not state.arrive_all(each.ids, each.queue.record_id):
+                if not state.arrive_run(each.rows[0], each.queue.record_id):
                     left += each.ids
                 continue
             del self._taking_in[each.id]
@@ -356,7 +358,7 @@ class TakingIn(Sending):
             self._settle_windows(batch, entered=False)
             self._unlock_settled(state, batch)
             for each in batch.stored:
-                if isinstance(each, _Run):
+                if isinstance(each, _Plain):
                     self._forget_taken(each.ids)
                     for message_id in each.ids:
                         self._withdraw(state, message_id, [each.queue], ())
@@ -378,7 +380,3 @@ class TakingIn(Sending):
             of_window.setdefault(reservation.address, (window, []))[1].append(reservation)
         for window, reservations in of_window.values():
             window.settle(reservations, entered=entered)
-
-
-def _pieces(body: bytes, size: int) -> Iterator[bytes]:
-    return (body[start : start + size] for start in range(0, len(body), size))

@@ -98,6 +98,7 @@ def check(node: Node, opened: Stores) -> None:
     assert found == [body_of(number) for number in numbers]
     assert numbers == sorted(set(numbers))
     assert set(node.said("sent")) <= set(numbers) <= set(node.said("sending"))
+    assert {len(set(together) & set(numbers)) for together in node.said("together")} <= {0, 3}
     (locked,) = node.said("locks")
     left = {info.message for info in first.browse(CONSUMED)} - {locked}
     everything = {info.message for info in first.browse(KEPT)}

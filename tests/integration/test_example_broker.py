@@ -110,12 +110,13 @@ class Traffic:
             found = [answer for answer in answers if not answer.startswith(("EMPTY", "ERROR QueueMissingError"))]
             mine += [self._take(answer) for answer in found]
             done = [mine.popleft() for _ in range(len(mine) - (KEPT if found or not drain else 0))]
-            self.acknowledging.update(text for _, text in done)
-            writer.writelines(f"ACK flights {message}\n".encode() for message, _ in done)
-            for _, text in done:
+            texts = [text for _, text in done]
+            self.acknowledging.update(texts)
+            if done:
+                writer.write(f"ACK flights {' '.join(message for message, _ in done)}\n".encode())
                 assert await _line(reader) == "OK"
-                self.acknowledging.remove(text)
-                self.consumed.append(text)
+            self.acknowledging.difference_update(texts)
+            self.consumed += texts
             if drain and not found:
                 break
         writer.close()
@@ -171,6 +172,7 @@ def test_what_is_refused_is_said_and_the_connection_goes_on(tmp_path: Path) -> N
     refused = {
         "TAKE none": "ERROR QueueMissingError: ",
         "ACK q 1": "ERROR MessageMissingError: ",
+        "ACK q 1 1": "ERROR StoreError: message 1 is given twice",
         "ACK q x": "ERROR ValueError: ",
         "LEAVE": "ERROR unknown: LEAVE",
         "": "ERROR unknown: ",

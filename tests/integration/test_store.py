@@ -19,7 +19,7 @@ from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from tests.support.in_process import made_journal, running_worker
 from tests.support.processes import command_env
-from tests.support.store_node import start
+from tests.support.store_node import batch, start
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 
@@ -54,6 +54,7 @@ def test_nothing_that_a_killed_node_acknowledged_is_lost(bootstrap: str, tmp_pat
             store = start(journal)
             assert store.orphaned_messages == 0
             check_queues(store, history)
+            check_batches(store, history)
             check_in_doubt(store, history)
             check_large(store, told(history, "large")[0])
             assert store.take("orders/b", "next") is not None
@@ -77,6 +78,23 @@ def check_queues(store: MessageStore, history: list[dict[str, Any]]) -> None:
     for number in (1, sent[-1], len(found)):
         with pytest.raises(DuplicateMessageError):
             store.send(Message("orders", duplicate_id=b"%d" % number), [])
+
+
+def check_batches(store: MessageStore, history: list[dict[str, Any]]) -> None:
+    """What went by one call is there whole, in its order, or not at all."""
+    found: dict[int, list[bytes]] = {}
+    for info in store.browse("batches"):
+        body = store.message(info.message).body
+        found.setdefault(int(body.partition(b"/")[0]), []).append(body)
+    assert found == {number: [message.body for message in batch(number)] for number in found}
+    assert list(found) == sorted(found)
+    sent, acknowledged = set(told(history, "sent_batch")), set(told(history, "acknowledged_batch"))
+    assert sent - set(told(history, "acknowledging_batch")) <= found.keys()
+    assert found.keys() <= set(told(history, "sending_batch")) - acknowledged
+    assert sent
+    assert acknowledged
+    there = {int(store.message(info.message).body) for info in orders(store, "orders/b", history)}
+    assert {len(there & set(numbers)) for numbers in told(history, "together")} <= {0, 3}
 
 
 def orders(store: MessageStore, queue: str, history: list[dict[str, Any]]) -> list[Any]:

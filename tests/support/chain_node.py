@@ -21,7 +21,7 @@ from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, QueueConfig, ReferenceInfo
-from journal.store.pending import Pending
+from journal.store.pending import Accepted, Pending
 from journal.store.realigning import Realigned, realign
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
@@ -129,11 +129,36 @@ def body_of(number: int) -> bytes:
     return b"%d" % number if number % LARGE_EVERY else (b"%d " % number).ljust(LARGE_BYTES, b".")
 
 
+def send_together(
+    chain: MessageStoreChain, notes: Notes, numbers: list[int]
+) -> Iterator[tuple[Accepted, dict[str, Any]]]:
+    notes.note(together=numbers)
+    for number in numbers:
+        notes.note(sending=number)
+    sent = chain.send_all([Message(ADDRESS, body_of(number)) for number in numbers], [KEPT, CONSUMED])
+    for number, message in zip(numbers, sent.ids, strict=True):
+        yield sent, {"sent": number, "id": message}
+
+
+def settle_together(chain: MessageStoreChain, notes: Notes) -> Iterator[tuple[Accepted, dict[str, Any]]]:
+    taken = [delivery.message for _ in range(3) if (delivery := chain.take(CONSUMED, "consumer")) is not None]
+    for message in taken:
+        notes.note(settling=message)
+    settled = chain.acknowledge_all(taken, CONSUMED, "consumer")
+    for message in taken:
+        yield settled, {"settled": message}
+
+
 def work(chain: MessageStoreChain, notes: Notes, number: int) -> None:
     """Until killed: a message to both queues at a time; most are consumed, some dead, from one of them."""
-    in_flight: deque[tuple[Pending, dict[str, Any]]] = deque()
+    in_flight: deque[tuple[Accepted, dict[str, Any]]] = deque()
     while True:
         number += 1
+        if number % 11 == 0:
+            in_flight += send_together(chain, notes, [number, number + 1, number + 2])
+            in_flight += settle_together(chain, notes)
+            number += 2
+            continue
         notes.note(sending=number)
         if number % LARGE_EVERY:
             sent = chain.send(Message(ADDRESS, body_of(number)), [KEPT, CONSUMED])
@@ -147,7 +172,7 @@ def work(chain: MessageStoreChain, notes: Notes, number: int) -> None:
             in_flight.append((settle(chain, delivery.message, number), {"settled": delivery.message}))
         while len(in_flight) > IN_FLIGHT_MAX:
             pending, told = in_flight.popleft()
-            pending.wait()
+            pending.completion.wait()
             notes.note(**told)
 
 

@@ -2,7 +2,8 @@
 
 `python -m tests.support.store_node HISTORY` sends numbered messages to two queues, takes and acknowledges some of them
 in transactions and outside, keeps one transaction in doubt, and goes on until it is killed. A line is written before a
-call (`sending`, `acknowledging`) and once its outcome is durable (`sent`, `acknowledged`).
+call (`sending`, `acknowledging`) and once its outcome is durable (`sent`, `acknowledged`). Some go together (`together`
+says which), and so do all of a third queue (`sending_batch` and so on).
 """
 
 from __future__ import annotations
@@ -10,19 +11,22 @@ from __future__ import annotations
 import json
 import sys
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from journal.config import load_settings
 from journal.journal import BlockingJournal
 from journal.store.model import Message, QueueConfig
-from journal.store.pending import Pending
+from journal.store.pending import Accepted
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
 from tests.support.history_files import open_history
 
 IN_FLIGHT_MAX = 50
+BATCH = 20
+"""Messages of one call."""
 WINDOW = 10_000
 
 
@@ -55,16 +59,52 @@ def prepare_one(store: MessageStore, notes: Notes) -> None:
     notes.note(prepared=tx, locks=kept, adds=added)
 
 
+def order(number: int) -> Message:
+    return Message("orders", b"%d" % number, duplicate_id=b"%d" % number)
+
+
+def batch(number: int) -> list[Message]:
+    """Numbered messages of the third queue; of every other one some are large, so that they go one by one."""
+    filling = b"." * (300_000 if number % 2 else 0)
+    return [Message("batches", b"%d/%d" % (number, each) + filling * (each == 3)) for each in range(BATCH)]
+
+
+def send_some(store: MessageStore, notes: Notes, number: int) -> Iterator[tuple[Accepted, dict[str, Any]]]:
+    """One, or three together."""
+    if number % 7:
+        notes.note(sending=number)
+        sent = store.send(order(number), ["orders/a", "orders/b"])
+        yield sent, {"sent": number, "id": sent.id}
+        return
+    numbers = [number, number + 1, number + 2]
+    notes.note(together=numbers)
+    for each in numbers:
+        notes.note(sending=each)
+    together = store.send_all([order(each) for each in numbers], ["orders/a", "orders/b"])
+    for each, message_id in zip(numbers, together.ids, strict=True):
+        yield together, {"sent": each, "id": message_id}
+
+
 def work(store: MessageStore, notes: Notes) -> None:
-    """Until killed: every message goes to both queues; every third is consumed from one of them."""
-    in_flight: deque[tuple[Pending, dict[str, Any]]] = deque()
+    """Until killed: every message goes to both queues; every third is consumed from one of them. Batches go to a third
+    queue, and every other one is consumed."""
+    in_flight: deque[tuple[Accepted, dict[str, Any]]] = deque()
+    batches: deque[dict[str, Any]] = deque()
     number = 0
     while True:
         number += 1
-        notes.note(sending=number)
-        message = Message("orders", b"%d" % number, duplicate_id=b"%d" % number)
-        sent = store.send(message, ["orders/a", "orders/b"])
-        in_flight.append((sent, {"sent": number, "id": sent.id}))
+        sent = list(send_some(store, notes, number))
+        in_flight += sent
+        number += len(sent) - 1
+        if number % 5 == 0:
+            notes.note(sending_batch=number)
+            many = store.send_all(batch(number), ["batches"])
+            in_flight.append((many, {"sent_batch": number, "ids": many.ids}))
+        if len(batches) > 1:
+            batches.popleft()
+            many, ids = batches[0]["sent_batch"], batches.popleft()["ids"]
+            notes.note(acknowledging_batch=many)
+            in_flight.append((store.acknowledge_all(ids, "batches"), {"acknowledged_batch": many}))
         if number % 3 == 0 and (delivery := store.take("orders/a", "consumer")) is not None:
             tx = store.begin() if number % 2 else 0
             notes.note(acknowledging=delivery.message)
@@ -74,8 +114,10 @@ def work(store: MessageStore, notes: Notes) -> None:
             in_flight.append((acknowledged, {"acknowledged": delivery.message}))
         while len(in_flight) > IN_FLIGHT_MAX:
             pending, told = in_flight.popleft()
-            pending.wait()
+            pending.completion.wait()
             notes.note(**told)
+            if "sent_batch" in told:
+                batches.append(told)
 
 
 def main() -> None:
@@ -85,6 +127,8 @@ def main() -> None:
         store.create_address("orders", WINDOW)
         for name in ("a", "b"):
             store.create_queue(QueueConfig(f"orders/{name}", "orders")).wait()
+        store.create_address("batches")
+        store.create_queue(QueueConfig("batches", "batches")).wait()
         large = store.store_stream(Message("orders", priority=0), (b"x" * 100_000 for _ in range(10)), ["orders/b"])
         notes.note(large=large.wait())
         prepare_one(store, notes)

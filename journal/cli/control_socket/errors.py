@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,7 +25,8 @@ def encode_error(error: JournalError) -> dict[str, Any]:
     known = error_classes()
     name = next(each.__name__ for each in type(error).__mro__ if each.__name__ in known)
     fields = {name: value for name, value in vars(error).items() if isinstance(value, (str, int, float))}
-    return {"type": name, "message": str(error), "fields": fields}
+    data = {name: b64encode(value).decode() for name, value in vars(error).items() if isinstance(value, bytes)}
+    return {"type": name, "message": str(error), "fields": fields, "data": data}
 
 
 def decode_error(value: object) -> JournalError:
@@ -38,4 +40,6 @@ def decode_error(value: object) -> JournalError:
     error = made_of.__new__(made_of, message)
     if isinstance(fields, dict):
         vars(error).update(fields)
+    if isinstance(data := said.get("data"), dict):
+        vars(error).update({name: b64decode(each) for name, each in data.items()})
     return error

@@ -6,12 +6,13 @@ its user waits after every operation, or goes on with a copy from before those t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from journal.errors import (
     AddressExistsError,
     DuplicateMessageError,
+    FullError,
     JournalError,
     MessageHeldError,
     MessageMissingError,
@@ -173,36 +174,56 @@ class PlainStore:
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 
-    def check_send(self, message: Message, queues: tuple[str, ...], tx: int, *, in_flight: bool = False) -> None:
-        """In flight nothing is said of duplicates: which slot is free depends on what gets durable first."""
+    def check_send(
+        self, messages: Sequence[Message], queues: tuple[str, ...], tx: int, *, in_flight: bool = False
+    ) -> None:
+        """Messages of one address. In flight nothing is said of duplicates: which slot is free depends on what gets
+        durable first."""
         txn = self._open(tx)
         if any(queue not in self.queues for queue in queues):
             raise Refusal(QueueMissingError)
-        if any(self.queues[queue][0] != message.address for queue in queues):
+        address = messages[0].address
+        if any(self.queues[queue][0] != address for queue in queues):
             raise Refusal(StoreError)
-        window = self.windows[message.address]
-        refusal = window.refusal(message.duplicate_id, tx) if message.duplicate_id and not in_flight else None
+        duplicate_ids = [message.duplicate_id for message in messages if message.duplicate_id]
+        refusals = [] if in_flight else [self.windows[address].refusal(each, tx) for each in duplicate_ids]
+        if not in_flight and len(set(duplicate_ids)) < len(duplicate_ids):
+            refusals.append(DuplicateMessageError)
+        refusal = next((each for each in sorted(refusals, key=lambda each: each is FullError) if each), None)
         if refusal is not None:
             if txn is not None and refusal is DuplicateMessageError:
                 txn.refused = True
             raise Refusal(refusal)
 
-    def send(self, message_id: int, message: Message, queues: tuple[str, ...], tx: int) -> None:
+    def send_all(self, ids: Sequence[int], messages: Sequence[Message], queues: tuple[str, ...], tx: int) -> None:
         """After `check_send`."""
-        self.messages[message_id] = message
-        routed = [((message_id, queue), message.due, message.durable and self.queues[queue][1]) for queue in queues]
-        if not tx:
+        if tx:
+            for message_id, message in zip(ids, messages, strict=True):
+                self._send_in(message_id, message, queues, tx)
+            return
+        arriving = []
+        for message_id, message in zip(ids, messages, strict=True):
+            self.messages[message_id] = message
+            arriving += self._routed(message_id, message, queues)
             if message.duplicate_id:
                 self.windows[message.address].enter(message.duplicate_id, durable=message.durable)
             if not queues:
                 self.unrouted.add(message_id)
-            self._arrive(routed)
-            return
+        self._arrive(arriving)
+
+    def send(self, message_id: int, message: Message, queues: tuple[str, ...], tx: int) -> None:
+        self.send_all([message_id], [message], queues, tx)
+
+    def _routed(self, message_id: int, message: Message, queues: tuple[str, ...]) -> list[tuple[Key, int, bool]]:
+        return [((message_id, queue), message.due, message.durable and self.queues[queue][1]) for queue in queues]
+
+    def _send_in(self, message_id: int, message: Message, queues: tuple[str, ...], tx: int) -> None:
+        self.messages[message_id] = message
         txn = self.transactions[tx]
         txn.stored.append(message_id)
         self.stored_in[message_id] = tx
         self.unrouted.add(message_id)
-        txn.routed += routed
+        txn.routed += self._routed(message_id, message, queues)
         if message.duplicate_id:
             self.windows[message.address].reserve(message.duplicate_id, tx, durable=message.durable)
 
@@ -345,12 +366,19 @@ class PlainStore:
         reference.waits = bool(due) and not reference.holder
 
     def acknowledge(self, message: int, queue: str, holder: str, tx: int) -> None:
-        self._check_acknowledge(message, queue, holder, tx)
-        if tx:
-            self.references[message, queue].tx = tx
-            self.transactions[tx].taken.append(((message, queue), holder))
-        else:
-            self._settle((message, queue))
+        self.acknowledge_all([message], queue, holder, tx)
+
+    def acknowledge_all(self, messages: Sequence[int], queue: str, holder: str, tx: int) -> None:
+        if len(set(messages)) < len(messages):
+            raise Refusal(StoreError)
+        for message in messages:
+            self._check_acknowledge(message, queue, holder, tx)
+        for message in messages:
+            if tx:
+                self.references[message, queue].tx = tx
+                self.transactions[tx].taken.append(((message, queue), holder))
+            else:
+                self._settle((message, queue))
 
     def _check_acknowledge(self, message: int, queue: str, holder: str, tx: int) -> None:
         if queue not in self.queues:

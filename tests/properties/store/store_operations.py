@@ -31,16 +31,25 @@ _reference: dict[str, st.SearchStrategy[Any]] = {
 }
 _declared: dict[str, st.SearchStrategy[Any]] = {"queue": _queue_names, "transacted": _inside, "pick": _picks}
 
+_message: dict[str, st.SearchStrategy[Any]] = {
+    "size": st.sampled_from([0, 10, INLINE, INLINE + 1, 200]),
+    "priority": st.sampled_from([3, 4, 4, 5]),
+    "durable": st.sampled_from([True, True, False]),
+    "due": st.sampled_from([0, 0, 0, 500, 5000]),
+    "expires": st.sampled_from([0, 0, 0, 300, 3000]),
+    "duplicate": st.sampled_from([b"", b"", b"", b"", b"u", b"v", b"x", b"y", b"z"]),
+}
+_plain = {**_message, "size": st.sampled_from([0, 10, INLINE]), "durable": st.just(True), "duplicate": st.just(b"")}
+_to = st.sampled_from(["q", "q", "qr", "r", "qt", "t", "qrt", "", "m", "mq"])
+
 ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
-    "send": {
-        "to": st.sampled_from(["q", "q", "qr", "r", "qt", "t", "qrt", "", "m", "mq"]),
-        "size": st.sampled_from([0, 10, INLINE, INLINE + 1, 200]),
-        "priority": st.sampled_from([3, 4, 4, 5]),
-        "durable": st.sampled_from([True, True, False]),
-        "due": st.sampled_from([0, 0, 0, 500, 5000]),
-        "expires": st.sampled_from([0, 0, 0, 300, 3000]),
-        "duplicate": st.sampled_from([b"", b"", b"", b"", b"u", b"v", b"x", b"y", b"z"]),
-        "transacted": _inside,
+    "send": {"to": _to, **_message, "transacted": _inside, "pick": _picks},
+    "send_all": {
+        "to": _to,
+        "kinds": st.one_of(
+            *(st.lists(st.fixed_dictionaries(each), min_size=1, max_size=5) for each in (_plain, _plain, _message))
+        ),
+        "transacted": st.sampled_from([False, False, True]),
         "pick": _picks,
     },
     "route": {"pick": _picks, "queue": _queue_names, "due": st.sampled_from([0, 0, 700]), "transacted": _inside},
@@ -48,6 +57,13 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "acquire": {**_reference, "holder": _holders},
     "release": {**_reference, "holder": _owners},
     "acknowledge": {**_reference, "holder": _owners},
+    "acknowledge_all": {
+        "picks": st.lists(_picks, min_size=1, max_size=5),
+        "queue": _queue_names,
+        "transacted": st.sampled_from([False, False, True]),
+        "tx_pick": _picks,
+        "holder": _owners,
+    },
     "hand_on": {
         "pick": _picks,
         "queue": _queue_names,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
@@ -71,6 +72,22 @@ class WindowMachine(RuleBasedStateMachine):
             return
         self.overtaken |= bool(self.open.keys() - {tx})
         self.open.setdefault(tx, []).append(self.window.reserve(self.new_id(), slot, tx))
+
+    @rule(count=st.integers(1, 2 * SIZE), tx=st.one_of(st.just(0), TRANSACTIONS))
+    def take_many(self, count: int, tx: int) -> None:
+        """The slots of many are those that they take one by one."""
+        try:
+            slots = self.window.next_slots(count, tx)
+        except FullError:
+            with pytest.raises(FullError):
+                self.window.next_slot(tx)
+            return
+        for slot in slots:
+            assert self.window.next_slot(tx) == slot
+            if tx:
+                self.reserve(tx)
+            else:
+                self.enter()
 
     @rule(tx=TRANSACTIONS)
     def commit(self, tx: int) -> None:

@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from journal.errors import MessageHeldError, MessageMissingError, QueueInDoubtError, StoreError
 from journal.store.model import Delivery, QueueConfig
+from journal.store.queue_runs import Run
 from journal.store.queue_state import QueueState
 from tests.support.queue_loads import load_of
 from tests.support.queue_model import (
@@ -52,6 +53,10 @@ class QueueStateMachine(RuleBasedStateMachine):
         self.now = 1000
         self.next_id = 100
         self.parked: set[tuple[int, int]] = set()
+        self.coming: list[tuple[int, Run, list[ModelReference]]] = []
+        """Runs that are on their way."""
+        self.settling: list[tuple[int, Run, list[ModelReference]]] = []
+        """Those that were acknowledged."""
         self.state.add_address(ADDRESS, "address")
 
     def new_state(self) -> QueueState:
@@ -127,28 +132,63 @@ class QueueStateMachine(RuleBasedStateMachine):
                 self.state.arrive(message.id, each.queue)
                 self.model.arrive(each)
 
-    @rule(n=st.integers(0, 2), count=st.sampled_from([1, 3, 8]), more=st.booleans(), arrives=st.booleans())
-    def send_run(self, n: int, count: int, more: bool, arrives: bool) -> None:
+    @rule(
+        n=st.integers(0, 2),
+        count=st.sampled_from([1, 3, 8]),
+        priorities=st.sampled_from([[4], [4], [4, 9, 0]]),
+        expires=st.sampled_from([[0], [0], [0, 5, 20]]),
+        dues=st.sampled_from([[0], [0], [3, 0, 10]]),
+        more=st.booleans(),
+        arrives=st.booleans(),
+    )
+    def send_run(
+        self, n: int, count: int, priorities: list[int], expires: list[int], dues: list[int], more: bool, arrives: bool
+    ) -> None:
         """Messages that are stored and routed to one queue together, and arrive together; one goes elsewhere too."""
         queue = QUEUES[n]
         if queue not in self.model.queues:
             return
-        messages = []
-        for _ in range(count):
+        messages, due_of = [], []
+        for place in range(count):
             self.next_id += 1
-            message = ModelMessage(self.next_id << 10, 4, 5000 + self.next_id, 0, self.next_id * 7)
+            expiry, due = expires[place % len(expires)], dues[place % len(dues)]
+            message = ModelMessage(
+                self.next_id << 10,
+                priorities[place % len(priorities)],
+                5000 + self.next_id,
+                expiry and self.now + expiry,
+                self.next_id * 7,
+            )
+            due_of.append(due and self.now + due)
             self.model.messages[message.id] = message
-            message.references[queue] = ModelReference(message, queue, due=0, tx=0)
+            message.references[queue] = ModelReference(message, queue, due=due_of[-1], tx=0)
             messages.append(message)
-        ids = [message.id for message in messages]
-        sizes, timestamps = [each.size for each in messages], [each.timestamp for each in messages]
-        self.state.store_routed(ids, ADDRESS, queue, sizes, timestamps)
+        run = self.state.store_routed(
+            [message.id for message in messages],
+            ADDRESS,
+            queue,
+            sizes=[each.size for each in messages],
+            timestamps=[each.timestamp for each in messages],
+            priorities=[each.priority for each in messages],
+            expires=[each.expires for each in messages],
+            dues=due_of,
+        )
         if more:
-            self.route(ids[-1] >> 10, (n + 1) % 3, 0, 0)
+            self.route(messages[-1].id >> 10, (n + 1) % 3, 0, 0)
+        self.coming.append((queue, run, [message.references[queue] for message in messages]))
         if arrives:
-            assert self.state.arrive_all(ids, queue)
-            for message in messages:
-                self.model.arrive(message.references[queue])
+            self.arrive_run(-1)
+
+    @precondition(lambda self: self.coming)
+    @rule(n=ANY)
+    def arrive_run(self, n: int) -> None:
+        queue, run, coming = self.coming.pop(n % len(self.coming))
+        if queue not in self.model.queues:
+            assert not self.state.arrive_run(run, queue)
+        elif all(self.is_still(each, ARRIVING) for each in coming):
+            assert self.state.arrive_run(run, queue)
+            for each in coming:
+                self.model.arrive(each)
 
     @rule(
         n=st.integers(0, 2),
@@ -254,6 +294,55 @@ class QueueStateMachine(RuleBasedStateMachine):
         else:
             assert self.state.acknowledge(message, queue, holder) == self.model.acknowledge(each)
             self.parked.discard((message, queue))
+
+    @rule(n=ANY, picks=st.lists(ANY, min_size=1, max_size=8), holder=HOLDERS, all_of_them=st.booleans())
+    def acknowledge_run(self, n: int, picks: list[int], holder: str, all_of_them: bool) -> None:
+        """Some that go together, if each is in memory, the last reference of its message, ready or the holder's."""
+        if not self.model.queues:
+            return
+        queue = list(self.model.queues)[n % len(self.model.queues)]
+        there = [each for each in self.model.references() if each.queue == queue]
+        if all_of_them:
+            there = [each for each in there if self.goes_in_a_run(each, holder)]
+        if not there:
+            return
+        chosen = list({pick % len(there): there[pick % len(there)] for pick in picks}.values())
+        run = self.state.to_acknowledge_run([each.message.id for each in chosen], queue, holder)
+        if run is None:
+            # also for what waits in the index, was passed, or is settling elsewhere
+            assert self.bounds != BOUNDS["in memory"] or not all(
+                self.goes_in_a_run(each, holder)
+                and len(each.message.references) == 1
+                and (each.message.id, queue) not in self.parked
+                for each in chosen
+            )
+            return
+        assert all(self.goes_in_a_run(each, holder) for each in chosen)
+        for each in chosen:
+            assert self.model.acknowledge(each)
+            self.parked.discard((each.message.id, queue))
+        self.state.acknowledge_run(self.state.queue_of(queue), run)
+        self.settling.append((queue, run, chosen))
+
+    @staticmethod
+    def goes_in_a_run(each: ModelReference, holder: str) -> bool:
+        held = each.state is HELD and each.holder == holder
+        return (each.state is READY or held) and each.message.living == 1
+
+    @precondition(lambda self: self.settling)
+    @rule(n=ANY)
+    def settled_run(self, n: int) -> None:
+        queue, run, settled = self.settling.pop(n % len(self.settling))
+        if queue not in self.model.queues:
+            self.state.settled_run(run, queue)
+        elif all(self.is_still(each, SETTLING) for each in settled):
+            self.state.settled_run(run, queue)
+            for each in settled:
+                self.model.drop(each)
+
+    def is_still(self, each: ModelReference, state: object) -> bool:
+        message = self.model.messages.get(each.message.id)
+        return message is not None and message.references.get(each.queue) is each and each.state is state
 
     @rule(n=ANY)
     def settled(self, n: int) -> None:
@@ -396,6 +485,8 @@ class QueueStateMachine(RuleBasedStateMachine):
         assert loaded.orphaned_messages == len(lost)
         self.state = loaded.state
         self.parked.clear()
+        self.coming.clear()
+        self.settling.clear()
 
     def new_state_arguments(self) -> tuple[int, int, MemoryIndex | None]:
         return (*self.bounds, None if self.bounds == BOUNDS["in memory"] else MemoryIndex())

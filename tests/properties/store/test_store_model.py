@@ -165,9 +165,22 @@ class StoreMachine(RuleBasedStateMachine):
         transacted: bool,
         pick: int,
     ) -> None:
+        targets = tuple(to)
+        message = self.message_of("b" if "m" in to else "a", size, priority, durable, due, expires, duplicate)
+        tx = self.tx(pick, transacted)
+        pending = self.both(
+            lambda: self.plain.check_send([message], targets, tx, in_flight=self.in_flight),
+            lambda: self.node.store.send(message, targets, tx),
+            durable=durable,
+        )
+        if pending is not None:
+            self.plain.send(pending.id, message, targets, tx)
+
+    def message_of(
+        self, address: str, size: int, priority: int, durable: bool, due: int, expires: int, duplicate: bytes
+    ) -> Message:
         self.sent += 1
-        address, targets = "b" if "m" in to else "a", tuple(to)
-        message = Message(
+        return Message(
             address,
             (b"%06d" % self.sent * 40)[:size],
             priority=priority,
@@ -176,14 +189,18 @@ class StoreMachine(RuleBasedStateMachine):
             durable=durable,
             duplicate_id=duplicate and duplicate + address.encode(),
         )
+
+    @rule(**ARGUMENTS["send_all"])
+    def send_all(self, to: str, kinds: list[dict[str, Any]], transacted: bool, pick: int) -> None:
+        messages, targets = [self.message_of("b" if "m" in to else "a", **kind) for kind in kinds], tuple(to)
         tx = self.tx(pick, transacted)
         pending = self.both(
-            lambda: self.plain.check_send(message, targets, tx, in_flight=self.in_flight),
-            lambda: self.node.store.send(message, targets, tx),
-            durable=durable,
+            lambda: self.plain.check_send(messages, targets, tx, in_flight=self.in_flight),
+            lambda: self.node.store.send_all(messages, targets, tx),
+            durable=any(message.durable for message in messages),
         )
         if pending is not None:
-            self.plain.send(pending.id, message, targets, tx)
+            self.plain.send_all(pending.ids, messages, targets, tx)
 
     @rule(**ARGUMENTS["route"])
     def route(self, pick: int, queue: str, due: int, transacted: bool) -> None:
@@ -236,6 +253,21 @@ class StoreMachine(RuleBasedStateMachine):
             lambda: self.plain.acknowledge(message, queue, holder, tx),
             lambda: self.node.store.acknowledge(message, queue, holder, tx),
             durable=key in self.plain.references and self.plain.references[key].durable,
+        )
+
+    @rule(**ARGUMENTS["acknowledge_all"])
+    def acknowledge_all(self, picks: list[int], queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
+        """Of one queue; few picks of all meet one twice, or one that is elsewhere."""
+        there = sorted(message for message, where in self.plain.references if where == queue)
+        messages = [there[pick % len(there)] if there and pick % SELDOM else self.message(pick) for pick in picks]
+        if picks[0] % 4:
+            messages = list(dict.fromkeys(messages))
+        keys = [(message, queue) for message in messages]
+        holder, tx = self.holder(keys[0], holder), self.tx(tx_pick, transacted)
+        self.both(
+            lambda: self.plain.acknowledge_all(messages, queue, holder, tx),
+            lambda: self.node.store.acknowledge_all(messages, queue, holder, tx),
+            durable=any(key in self.plain.references and self.plain.references[key].durable for key in keys),
         )
 
     @rule(**ARGUMENTS["hand_on"])

@@ -35,7 +35,7 @@ from journal.store.large import BodyStream
 from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
-from journal.store.pending import Moved, Pending
+from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.settling import Prepared
 from journal.store.store import MessageStore
@@ -107,8 +107,28 @@ class StoreFake:
     ) -> Pending:
         return self._make("send", message, tuple(queues), tx, checked, id=id)
 
+    def send_all(
+        self,
+        messages: Sequence[Message],
+        queues: Sequence[str],
+        tx: int = 0,
+        *,
+        ids: Sequence[int] = (),
+        checked: bool = False,
+    ) -> PendingAll:
+        made = list(ids)
+        while len(made) < len(messages):
+            self._next_id += 1024
+            made.append(self._next_id)
+        pending = self._do("send_all", tuple(messages), tuple(queues), tx, checked, *made)
+        return PendingAll(made, pending.completion)
+
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         return self._do("acknowledge", message_id, queue, holder, tx)
+
+    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
+        pending = self._do("acknowledge_all", queue, holder, tx, *message_ids)
+        return PendingAll(message_ids, pending.completion)
 
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
         return self._do("acquire", message_id, queue, holder, tx, checked)
@@ -280,6 +300,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     chain.create_queue(config, tx)
     binding = chain.bind("q", "key", "filter", tx).id
     stored, sent = chain.store(MESSAGE, tx).id, chain.send(MESSAGE, ["q"], tx).id
+    several = chain.send_all([MESSAGE, MESSAGE], ["q"], tx).ids
     chain.route(stored, "q", 7, tx)
     commit_all([first, *others])
     chain.acquire(stored, "q", "h", tx)
@@ -291,6 +312,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     expired, dead = expiry.id, dead_letter.id
     commit_all([first, *others])
     chain.acknowledge(copy, "o", "h", tx)
+    assert chain.acknowledge_all(several, "q", "h", tx).ids == several
     chain.reattach("h")
     chain.release_holder("h")
     chain.unbind(binding, tx)
@@ -303,6 +325,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("bind", "q", "key", "filter", tx, binding),
         ("store", MESSAGE, tx, False, stored),
         ("send", MESSAGE, ("q",), tx, False, sent),
+        ("send_all", (MESSAGE, MESSAGE), ("q",), tx, False, *several),
         ("route", stored, "q", 7, tx),
         ("acquire", stored, "q", "h", tx, False),
         ("deliveries", stored, "q", 3, tx),
@@ -312,13 +335,14 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("expire", sent, "q", tx, expiry.queues, expired),
         ("dead_letter", sent, "q", tx, ("d",), dead),
         ("acknowledge", copy, "o", "h", tx),
+        ("acknowledge_all", "q", "h", tx, *several),
         ("reattach", "h"),
         ("release_holder", "h"),
         ("unbind", binding, tx),
         ("destroy_queue", "q", tx),
         ("destroy_address", "orders", tx),
     ]
-    issued = [binding, stored, sent, copy, expired, dead, *([tx] if tx else [])]
+    issued = [binding, stored, sent, *several, copy, expired, dead, *([tx] if tx else [])]
     assert len(set(issued)) == len(issued)
     assert first.calls == expected
     for other in others:
@@ -823,11 +847,40 @@ def test_what_a_commit_makes_visible_is_waited_for_too(known: bool) -> None:
 
 def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
     chain, (_, second) = chain_of()
-    second.refusals.append(MessageHeldError("held by someone"))
-    chain.acquire(5 << 10, "q", "h")
     theirs = chained_id(5 << 10)
+    second.refusals.append(MessageHeldError("held by someone", theirs))
+    chain.acquire(5 << 10, "q", "h")
     assert second.calls == [("release", theirs, "q", "", 0), ("acquire", theirs, "q", "h", 0, True)]
     assert chain.error is None
+
+
+def test_holders_that_only_another_store_still_knows_let_go_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain, (_, second) = chain_of()
+    ids = [5 << 10, 6 << 10]
+    theirs = [chained_id(each) for each in ids]
+    second.refusals += [MessageHeldError("held by someone", each) for each in reversed(theirs)]
+    released: list[int] = []
+
+    def release(message_id: int, queue: str) -> Pending:
+        released.append(message_id)
+        return Pending(message_id)
+
+    monkeypatch.setattr(second, "release", release)
+    chain.acknowledge_all(ids, "q", "h")
+    assert released == theirs[::-1]
+    assert second.calls == [("acknowledge_all", "q", "h", 0, *theirs)]
+    assert chain.error is None
+
+
+def test_many_that_were_sent_together_are_waited_for_before_any_is_used() -> None:
+    chain, (first, second) = chain_of(lag_timeout_s=0)
+    arrived = chain.send(MESSAGE, ["q"]).id
+    commit_all([first, second])
+    ids = chain.send_all([MESSAGE, MESSAGE], ["q"]).ids
+    first.commit_group()
+    with pytest.raises(ChainError, match=r"^store 2 of 2: DeadlineError"):
+        chain.acknowledge_all([arrived, ids[1]], "q")
+    assert [call[0] for call in second.calls] == ["send", "send_all"]
 
 
 # ---- the rest ----------------------------------------------------------------------------------------------------
@@ -855,7 +908,7 @@ def test_a_chain_has_every_operation_of_a_store_and_asks_for_no_more() -> None:
     for name in operations.keys() - OF_ONE_STORE:
         takes, given = (signature(found[name]).parameters for found in (own, operations))
         # ids are given and checked by a chain, not for it; and nobody begins a transaction of a number of its own in it
-        left_out = {"id", "checked"} | ({"tx"} if name == "begin" else set())
+        left_out = {"id", "ids", "checked"} | ({"tx"} if name == "begin" else set())
         assert takes.keys() == given.keys() - left_out, name
         assert all(takes[each].default == given[each].default for each in takes), name
 

@@ -82,6 +82,37 @@ def test_both_stores_hold_what_the_chain_was_told_and_forget_what_it_settled(nod
     assert [bodies(node) for node in nodes] == [kept[1:], kept[1:]]
 
 
+def test_both_stores_hold_what_was_sent_together_and_forget_what_was_acknowledged_together(
+    nodes: list[StoreNode],
+) -> None:
+    chain = declared_chain_of(nodes)
+    small, large = Message("orders", b"small", duplicate_id=b"d"), Message("orders", b"large" * 100)
+    volatile = Message("orders", b"volatile", durable=False)
+    one = chain.send_all([small, large, volatile, Message("orders", b"last")], [QUEUE.name])
+    two = chain.send_all([Message("orders", b"%d" % number) for number in range(3)], [QUEUE.name])
+    assert (one.wait(10), two.wait(10)) == (one.ids, two.ids)
+    held = chain.take(QUEUE.name, "holder")
+    assert held is not None
+    with pytest.raises(DuplicateMessageError):
+        chain.send_all([Message("orders"), small], [QUEUE.name])
+    for wrong in ([two.ids[0], held.message], [one.ids[0], one.ids[1], 1 << 40]):
+        with pytest.raises((MessageHeldError, MessageMissingError)):
+            chain.acknowledge_all(wrong, QUEUE.name)
+    assert chain.error is None
+    chain.acknowledge_all([held.message, *two.ids[:2]], QUEUE.name, "holder").wait(10)
+    tx = chain.begin()
+    chain.send_all([Message("orders", b"4"), Message("orders", b"5")], [QUEUE.name], tx)
+    chain.acknowledge_all([one.ids[0]] if one.ids[0] != held.message else [one.ids[1]], QUEUE.name, tx=tx)
+    chain.commit(tx).wait(10)
+    chain.flush().wait(10)
+    found = [bodies(node) for node in nodes]
+    assert found[0] == found[1]
+    assert sorted(found[0])[:3] == [b"2", b"4", b"5"]
+    for node in nodes:
+        node.restart()
+    assert [bodies(node) for node in nodes] == [[each for each in found[0] if each != b"volatile"]] * 2
+
+
 def test_what_the_first_store_refuses_reaches_no_other(nodes: list[StoreNode]) -> None:
     chain = chain_of(nodes)
     chain.create_address("orders").wait(10)

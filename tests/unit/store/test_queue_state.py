@@ -16,6 +16,7 @@ from journal.errors import (
     StoreError,
 )
 from journal.store.model import QueueConfig
+from journal.store.queue_runs import Run
 from journal.store.queue_state import QueueState
 from tests.support.queue_states import ADDRESS, AUDIT, NOW, ORDERS, new_state, send, take_all
 
@@ -371,3 +372,54 @@ def test_what_a_holder_has_in_a_queue_that_is_not_listed_is_its_own_and_not_name
     assert state.reattach("one") == []
     state.add_queue(ORDERS, config)
     assert (state.reattach("one"), state.is_held_over(1, ORDERS)) == ([(1, ORDERS)], False)
+
+
+# ---- runs --------------------------------------------------------------------------------------------------------
+
+
+def store_run(state: QueueState, messages: range) -> Run:
+    nothing = [0] * len(messages)
+    return state.store_routed(
+        messages,
+        ADDRESS,
+        ORDERS,
+        sizes=[1] * len(messages),
+        timestamps=nothing,
+        priorities=[4] * len(messages),
+        expires=nothing,
+        dues=nothing,
+    )
+
+
+def settle_run(state: QueueState, messages: list[int]) -> None:
+    run = state.to_acknowledge_run(messages, ORDERS, "")
+    assert run is not None
+    state.acknowledge_run(state.queue("orders"), run)
+    state.settled_run(run, ORDERS)
+
+
+@pytest.mark.parametrize("step", [1, 2, 7], ids=["as-they-came", "every-other-one", "scattered"])
+def test_rows_of_runs_serve_again_once_they_are_settled(state: QueueState, step: int) -> None:
+    for life in range(4):
+        messages = range(1 + 100 * life, 71 + 100 * life)
+        runs = [store_run(state, messages[:30]), store_run(state, messages[30:])]
+        for run in runs:
+            assert state.arrive_run(run, ORDERS)
+        assert (state.references_in_memory, state.messages_in_memory) == (70, 70)
+        for first in range(step):
+            settle_run(state, list(messages[first::step]))
+        assert take_all(state) == []
+        assert (state.references_in_memory, state.messages_in_memory) == (0, 0)
+        assert max(max(run.references) for run in runs) < 70
+        assert max(max(run.messages) for run in runs) < 70
+
+
+def test_what_is_left_of_a_message_in_one_queue_goes_in_a_run_if_none_of_it_is_elsewhere(state: QueueState) -> None:
+    run = store_run(state, range(1, 4))
+    state.route(2, AUDIT)
+    assert state.arrive_run(run, ORDERS)
+    assert state.to_acknowledge_run([1, 2, 3], ORDERS, "") is None
+    state.withdraw(2, AUDIT)
+    settle_run(state, [3, 2, 1])
+    assert take_all(state) == []
+    assert (state.references_in_memory, state.messages_in_memory) == (0, 0)

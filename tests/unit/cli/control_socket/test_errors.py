@@ -7,10 +7,19 @@ import json
 import pytest
 
 from journal.cli.control_socket.errors import decode_error, encode_error, error_classes
-from journal.errors import CorruptionError, FencedError, JournalError, RouteStopError, ScriptError, XidError
+from journal.errors import (
+    CorruptionError,
+    DuplicateMessageError,
+    FencedError,
+    JournalError,
+    RouteStopError,
+    ScriptError,
+    XidError,
+)
 
 MADE_OTHERWISE = {
     "CorruptionError": CorruptionError("garbage", topic="orders.wal", partition=3, offset=7),
+    "DuplicateMessageError": DuplicateMessageError("seen", b"\x00\xff"),
     "FencedError": FencedError("another", epoch=9),
     "RouteStopError": RouteStopError("no topic", offset=7, retried=True),
     "ScriptError": ScriptError(4, "no operation"),

@@ -1,0 +1,219 @@
+"""Messages settled: a queue's references acknowledged, one or many at a time, in a transaction or not.
+
+They are gone for everybody else when that is accepted, and it is complete when it is durable. The last reference of a
+message deletes it, in the same group.
+
+Hot path: outside of transactions. Many at once go column by column where each is the last reference of its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from journal.acceptance import AnyOperation, DeletedRecords, PlainOperation
+from journal.completion import Completion
+from journal.errors import JournalError, StoreError
+from journal.store.holding import Holding
+from journal.store.pending import COMPLETED, Pending, PendingAll
+from journal.store.queue_entry import QueueEntry
+from journal.store.queue_state import QueueState
+from journal.store.records import encode_acknowledgement
+from journal.store.transactions import Taken
+from journal.v1.journal_pb2 import DELETE, UPDATE
+from journal.v1.store_pb2 import ACKNOWLEDGE, Acknowledgement
+
+Reason: TypeAlias = Acknowledgement.Reason.ValueType
+
+_NOBODY_KNOWS = -1
+"""Locks a reference whose acknowledgement an interrupt met: the journal may have it, so nobody is given the message."""
+
+
+class Acknowledging(Holding):
+    """Operations that settle references."""
+
+    # ---- one -------------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
+        """Settle a queue's reference; the last one deletes the message in the same group.
+
+        In a transaction it is locked until that is settled. Raises QueueMissingError, MessageMissingError (not there,
+        or acknowledged before), MessageHeldError (another holds it, or a transaction locks it).
+        """
+        with self._lock:
+            state = self._enter()
+            target = state.queue(queue)
+            if tx:
+                return Pending(message_id, self._acknowledge_in(state, [message_id], target, holder, tx))
+            return self._acknowledge(state, message_id, target, holder, Acknowledgement.CONSUMED)
+
+    def _acknowledge(
+        self, state: QueueState, message_id: int, queue: QueueEntry, holder: str, reason: Reason,
+        before: list[PlainOperation] | None = None,
+    ) -> Pending:  # fmt: skip
+        """Outside of transactions; with the operations that go into the same group before it."""
+        queue_id = queue.record_id
+        row, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
+        settled = encode_acknowledgement(reason, holder) if durable and queue.config.durable else b""
+        completion = None
+        try:
+            if durable and references == 1 and queue.config.durable and not (chunks or before):
+                completion = self._journal.delete_with_update(message_id, ACKNOWLEDGE, settled, queue_id)
+            else:
+                operations: list[PlainOperation] = before or []
+                operations += _settling(message_id, durable, references, chunks, queue, settled)
+                if operations:
+                    completion = self._journal.append_all(operations)
+        except JournalError:
+            raise
+        except BaseException:
+            state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
+            raise
+        if state.acknowledge_row(queue, row):
+            if durable and not chunks:
+                self._cache.drop(message_id)
+            else:
+                self._drop_bodies(message_id, chunks)
+        if completion is None:
+            state.settled(message_id, queue_id)
+            return Pending(message_id)
+        self._settles(completion, message_id, queue_id)
+        return Pending(message_id, completion)
+
+    # ---- many ------------------------------------------------------------------------------------------------------
+
+    def acknowledge_all(self, message_ids: Sequence[int], queue: str, holder: str = "", tx: int = 0) -> PendingAll:
+        """Settle many references of one queue, in one group: what as many `acknowledge` do, but all or none.
+
+        Raises what `acknowledge` raises for one of them, whose id the error has as `message`; then none was settled.
+        StoreError also for a message that is given twice, InvalidOperationError also for more than a group takes (the
+        journal's `queue_operations_max`, of which each takes two, and a chunk of a large one takes one;
+        `queue_bytes_max`).
+        """
+        _require_each_once(message_ids)
+        with self._lock:
+            state = self._enter()
+            target = state.queue(queue)
+            if not message_ids:
+                return PendingAll(())
+            if tx:
+                return PendingAll(message_ids, self._acknowledge_in(state, message_ids, target, holder, tx))
+            settled = encode_acknowledgement(Acknowledgement.CONSUMED, holder)
+            queue_id = target.record_id
+            run = state.to_acknowledge_run(message_ids, queue_id, holder) if target.config.durable else None
+            if run is None:
+                return self._acknowledge_each(state, message_ids, target, holder, settled)
+            deleted = DeletedRecords(message_ids, ACKNOWLEDGE, settled, queue_id)
+            completion = self._append_settled(state, [deleted], message_ids, queue_id, holder)
+            state.acknowledge_run(target, run)
+            self._cache.drop_all(message_ids)
+            self._when_durable(completion, state.settled_run, run, queue_id)
+            return PendingAll(message_ids, completion)
+
+    def _acknowledge_each(
+        self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, settled: bytes
+    ) -> PendingAll:
+        """Any messages."""
+        queue_id, queue_durable = queue.record_id, queue.config.durable
+        operations: list[AnyOperation] = []
+        last: list[int] = []
+        written: set[int] = set()
+        for message_id in message_ids:
+            _, durable, references, chunks = state.to_acknowledge(message_id, queue_id, holder)
+            if not durable or not (queue_durable or references == 1):
+                continue
+            written.add(message_id)
+            if queue_durable and references == 1 and not chunks:
+                last.append(message_id)
+            else:
+                operations += _settling(message_id, durable, references, chunks, queue, settled)
+        if last:
+            operations.append(DeletedRecords(last, ACKNOWLEDGE, settled, queue_id))
+        completion = self._append_settled(state, operations, message_ids, queue_id, holder) if operations else None
+        for message_id in message_ids:
+            chunks = state.remainder(message_id)[2]
+            # looked up again: what was looked at behind it may have been brought to memory, and its row moved
+            if state.acknowledge(message_id, queue_id, holder):
+                self._drop_bodies(message_id, chunks)
+            if completion is not None and message_id in written:
+                self._settles(completion, message_id, queue_id)
+            else:
+                state.settled(message_id, queue_id)
+        return PendingAll(message_ids) if completion is None else PendingAll(message_ids, completion)
+
+    def _append_settled(
+        self,
+        state: QueueState,
+        operations: Sequence[AnyOperation],
+        message_ids: Sequence[int],
+        queue_id: int,
+        holder: str,
+    ) -> Completion:
+        try:
+            return self._journal.append_all(operations)
+        except JournalError:
+            raise
+        except BaseException:
+            for message_id in message_ids:
+                state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
+            raise
+
+    # ---- in transactions -------------------------------------------------------------------------------------------
+
+    def _acknowledge_in(
+        self, state: QueueState, message_ids: Sequence[int], queue: QueueEntry, holder: str, tx: int,
+        reason: Reason = Acknowledgement.CONSUMED,
+    ) -> Completion:  # fmt: skip
+        """All of them, or none."""
+        txn = self._transaction(tx)
+        queue_id = queue.record_id
+        operations: list[PlainOperation] = []
+        taken: list[Taken] = []
+        locked: list[int] = []
+        try:
+            for message_id in message_ids:
+                durable = queue.config.durable and state.remainder(message_id)[0]
+                has_it = holder
+                if (message_id, queue_id) in txn.changed:
+                    # for everybody else: a load locks it for that one, and a rollback gives it back
+                    has_it = self._reference(message_id, queue).holder or holder
+                data = encode_acknowledgement(reason, has_it)
+                if self._lock_in(state, txn, message_id, queue, holder):
+                    locked.append(message_id)
+                if durable:
+                    operations.append((UPDATE, message_id, ACKNOWLEDGE, data, False, queue_id))
+                taken.append(Taken(message_id, queue_id, has_it, durable))
+            completion = self._journal.append_all(operations, tx=tx) if operations else COMPLETED
+        except JournalError:
+            for message_id in locked:
+                state.unlock(message_id, queue_id)
+            raise
+        for message_id in message_ids:
+            key = (message_id, queue_id)
+            if key in txn.changed:
+                txn.changed[key] = txn.changed[key]._replace(acknowledged=True)
+        txn.taken += taken
+        return completion
+
+
+def _require_each_once(message_ids: Sequence[int]) -> None:
+    """Raises StoreError."""
+    if len({*message_ids}) == len(message_ids):
+        return
+    seen: set[int] = set()
+    for message_id in message_ids:
+        if message_id in seen:
+            raise StoreError(f"message {message_id} is given twice")
+        seen.add(message_id)
+
+
+def _settling(
+    message_id: int, durable: bool, references: int, chunks: Sequence[int], queue: QueueEntry, settled: bytes
+) -> list[PlainOperation]:
+    """What settles a reference, and deletes its message if it was the last one."""
+    operations: list[PlainOperation] = []
+    if durable and queue.config.durable:
+        operations.append((UPDATE, message_id, ACKNOWLEDGE, settled, False, queue.record_id))
+    if durable and references == 1:
+        operations += [(DELETE, each, 0, b"", False, 0) for each in (message_id, *chunks)]
+    return operations

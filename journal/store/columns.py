@@ -1,0 +1,50 @@
+"""Columns of numbers, read and written for many rows in one step.
+
+Hot path: rows that were taken together are mostly used and freed together. So they follow each other and are a
+`range`, for which one slice does what a loop over rows does else.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import TypeVar
+
+_Column = TypeVar("_Column", "array[int]", bytearray)
+
+
+def together(rows: Sequence[int]) -> Sequence[int]:
+    """The same rows, of which no two are the same: a range if none is missing between them, whatever their order."""
+    first, last = min(rows), max(rows)
+    return range(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+def gather(column: _Column, rows: Sequence[int]) -> _Column:
+    """The values of these rows, in their order."""
+    if type(rows) is range:
+        return column[rows.start : rows.stop]
+    values = [column[row] for row in rows]
+    return array(column.typecode, values) if isinstance(column, array) else bytearray(values)
+
+
+def fill(column: _Column, rows: Sequence[int], values: _Column) -> None:
+    """Write values into these rows, of which those behind the column's end come last."""
+    if type(rows) is range:
+        column[rows.start : rows.stop] = values
+        return
+    known = len(rows) - max(0, rows[-1] + 1 - len(column))
+    for row, value in zip(rows[:known], values, strict=False):
+        column[row] = value
+    column.extend(values[known:])
+
+
+def reach(column: _Column, rows: Sequence[int]) -> None:
+    """Have these rows, as `fill`, of which somebody else writes the values."""
+    missing = rows[-1] + 1 - len(column)
+    if missing > 0:
+        column.extend(same(column, 0, missing))
+
+
+def same(column: _Column, value: int, count: int) -> _Column:
+    """So many values for `fill` that are the same."""
+    return array(column.typecode, [value]) * count if isinstance(column, array) else bytearray([value]) * count

@@ -1,0 +1,169 @@
+"""Runs: many messages of one queue at once, each with its only reference there; column by column.
+
+A run's rows stay its own while its queue is there: what its messages are given meanwhile (another queue, a holder)
+leaves them where they are. Hot path: nothing is done for each message that can be done for all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from journal.store.columns import fill, gather, same, together
+from journal.store.model import PRIORITY_MAX
+from journal.store.queue_entry import QueueEntry
+from journal.store.queue_messages import QueueMessages
+from journal.store.references import (
+    ARRIVING,
+    DELETED,
+    DURABLE,
+    HELD,
+    PRIORITY,
+    QUEUED,
+    READY,
+    READY_QUEUED,
+    SETTLING,
+    STATE,
+)
+
+_DELETED = bytes(mark | DELETED for mark in range(256))
+_SETTLING = bytes(flag & QUEUED | SETTLING for flag in range(256))
+"""What a mark and a flag become when the last reference is acknowledged."""
+_IS_DURABLE = bytes(mark & DURABLE for mark in range(256))
+
+
+class Run(NamedTuple):
+    """Rows of a run, in their order where it comes, in any order where it goes."""
+
+    messages: Sequence[int]
+    references: Sequence[int]
+
+
+class QueueRuns(QueueMessages):
+    """Runs that come and go."""
+
+    def store_routed(
+        self,
+        message_ids: Sequence[int],
+        address_id: int,
+        queue_id: int,
+        *,
+        sizes: Sequence[int],
+        timestamps: Sequence[int],
+        priorities: Sequence[int],
+        expires: Sequence[int],
+        dues: Sequence[int],
+    ) -> Run:
+        """`store` of durable messages with new ids that are not large, and `route` of each to one queue."""
+        entry, tables, table = self._queues[queue_id], self._tables, self._references
+        message_rows, rows = table.add_routed(
+            message_ids, address_id, priorities, sizes, expires, timestamps, queue_id, ARRIVING
+        )
+        if any(expires):
+            for message_row, each in zip(message_rows, expires, strict=True):
+                if each:
+                    tables.expiry.add(message_row, each)
+        if any(dues):
+            for message_row, row, due in zip(message_rows, rows, dues, strict=True):
+                if due:
+                    table.due[message_row] = tables.due[row] = due
+        entry.counts[ARRIVING] += len(rows)
+        entry.bytes += sum(sizes)
+        entry.away.update(rows)
+        return Run(message_rows, rows)
+
+    def arrive_run(self, run: Run, queue_id: int) -> bool:
+        """`arrive` of what `store_routed` gave, in this order. False: the queue is there no more."""
+        entry, tables, table = self._queues.get(queue_id), self._tables, self._references
+        if entry is None:
+            return False
+        (message_rows, rows), count = run, len(run.references)
+        if (tables.due and not tables.due.keys().isdisjoint(rows)) or (
+            tables.index is not None and tables.may_fill(entry, count)
+        ):
+            for message_row in message_rows:
+                self.arrive(table.id[message_row], queue_id)
+            return True
+        place = tables.next_high
+        tables.next_high = place + count
+        fill(table.high, rows, array("Q", range(place, place + count)))
+        fill(table.low, rows, same(table.low, 0, count))
+        entry.counts[ARRIVING] -= count
+        entry.counts[READY] += count
+        entry.away.difference_update(rows)
+        marks = gather(table.marks, message_rows)
+        if marks.count(marks[0]) == count:
+            entry.line(PRIORITY_MAX - (marks[0] & PRIORITY)).append_all(rows, (place + count - 1) << 64)
+        else:
+            for row, mark in zip(rows, marks, strict=True):
+                entry.line(PRIORITY_MAX - (mark & PRIORITY)).append(row, table.high[row] << 64)
+        return True
+
+    def to_acknowledge_run(self, message_ids: Sequence[int], queue_id: int, holder: str) -> Run | None:
+        """What `acknowledge` would settle, if each is the last reference of a durable message that is not large; None
+        if one is not. No id is given twice."""
+        table, held_by = self._references, self._tables.holds.holder
+        count = len(message_ids)
+        known = [row for row in map(table.row_of.get, message_ids) if row is not None]
+        if len(known) < count:
+            return None
+        message_rows = together(known)
+        rows = together(gather(table.first, message_rows))
+        if (
+            (rows[0] if type(rows) is range else min(rows)) < 0
+            or gather(table.queue, rows) != same(table.queue, queue_id, count)
+            or gather(table.live, message_rows) != same(table.live, 1, count)
+            or not all(gather(table.marks, message_rows).translate(_IS_DURABLE))
+            or (table.chunks and not table.chunks.keys().isdisjoint(message_rows))
+        ):
+            return None
+        flags = gather(table.flags, rows)
+        if flags.count(READY_QUEUED) != count:
+            for row, flag in zip(rows, flags, strict=True):
+                if flag != READY_QUEUED and (flag & STATE != HELD or held_by(row) != holder):
+                    return None
+        return Run(message_rows, rows)
+
+    def acknowledge_run(self, entry: QueueEntry, run: Run) -> None:
+        """`acknowledge` of what `to_acknowledge_run` gave, if nothing has happened since."""
+        tables, table, counts = self._tables, self._references, entry.counts
+        (message_rows, rows), count = run, len(run.references)
+        flags, marks = gather(table.flags, rows), gather(table.marks, message_rows)
+        fill(table.live, message_rows, same(table.live, 0, count))
+        fill(table.marks, message_rows, marks.translate(_DELETED))
+        fill(table.flags, rows, flags.translate(_SETTLING))
+        ready = flags.count(READY_QUEUED)
+        if ready == count == marks.count(marks[0]):
+            entry.line(PRIORITY_MAX - (marks[0] & PRIORITY)).left(count)
+        elif ready:
+            were_ready = [row for row, flag in zip(rows, flags, strict=True) if flag == READY_QUEUED]
+            for line, leaving in Counter(tables.line_of(entry, row) for row in were_ready).items():
+                line.left(leaving)
+        entry.away.update(rows)
+        counts[READY] -= ready
+        counts[HELD] -= count - ready
+        counts[SETTLING] += count
+        entry.bytes -= sum(gather(table.size, message_rows))
+        if tables.due or tables.holds:
+            for row in rows:
+                tables.clear(row)
+
+    def settled_run(self, run: Run, queue_id: int) -> None:
+        """`settled` of what `acknowledge_run` was given."""
+        entry, tables, table = self._queues.get(queue_id), self._tables, self._references
+        if entry is None:
+            return
+        message_rows, rows = run
+        if (
+            any(gather(table.expires, message_rows))
+            or (table.due and not table.due.keys().isdisjoint(message_rows))
+            or (table.paged and not table.paged.keys().isdisjoint(message_rows))
+        ):
+            for row in rows:
+                tables.drop_reference(entry, row)
+            return
+        table.drop_all_settled(message_rows, rows)
+        entry.counts[SETTLING] -= len(rows)
+        entry.away.difference_update(rows)

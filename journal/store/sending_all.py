@@ -1,0 +1,174 @@
+"""Many messages of one address into a message store at once: all of them, or none.
+
+Hot path: durable messages with small bodies and no duplicate-detection ids, to one durable queue, outside of
+transactions: column by column through the store and the journal. All others are added one by one, in one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from journal.acceptance import NewRecords, PlainOperation
+from journal.completion import Completion
+from journal.errors import StoreError
+from journal.store.base import SHARD_MASK
+from journal.store.model import Message
+from journal.store.pending import PendingAll
+from journal.store.queue_entry import AddressEntry, QueueEntry
+from journal.store.queue_state import QueueState
+from journal.store.records import encode_message
+from journal.store.sending import Adding, Outgoing, Sending, message_operations, require_routable
+from journal.store.transactions import StoreTransaction
+from journal.v1.journal_pb2 import ADD
+from journal.v1.store_pb2 import CHUNK, MESSAGE, ROUTE
+
+
+class _Batch:
+    """Messages on their way into the store, one by one."""
+
+    __slots__ = ("added", "operations")
+
+    def __init__(self) -> None:
+        self.added: list[tuple[Outgoing, Adding]] = []
+        self.operations: list[PlainOperation] = []
+        """Of all that is durable."""
+
+
+class SendingAll(Sending):
+    """The operation that sends many messages."""
+
+    def send_all(
+        self,
+        messages: Sequence[Message],
+        queues: Sequence[str],
+        tx: int = 0,
+        *,
+        ids: Sequence[int] = (),
+        checked: bool = False,
+    ) -> PendingAll:
+        """Store messages of one address, and route each to the same queues of it, in one group: what as many `send`
+        do in this order, but all or none. With `ids`, as these.
+
+        Without queues they are stored as by `store`. `checked` is as there. Large bodies are of the same group too: for
+        one that is larger than that, `store_stream`.
+
+        Raises what `send` raises for one of them, and then none was stored; StoreError also for messages of several
+        addresses; DuplicateMessageError also for two with the same duplicate-detection id; InvalidOperationError also
+        for more than a group takes (the journal's `queue_operations_max`, of which each message takes one, one more
+        for each durable queue and for a duplicate-detection id, and one for each chunk; `queue_bytes_max`).
+        """
+        if ids and len(ids) != len(messages):
+            raise StoreError(f"{len(messages)} messages and {len(ids)} ids")
+        inline_bytes_max = self.inline_bytes_max
+        data = [encode_message(each) if len(each.body) <= inline_bytes_max else b"" for each in messages]
+        with self._lock:
+            state = self._enter()
+            txn = self._transaction(tx) if tx else None
+            if not messages:
+                return PendingAll(())
+            address = state.address(messages[0].address)
+            if {each.address for each in messages} != {address.name}:
+                raise StoreError("messages that are sent together are of one address")
+            targets = [state.queue(name) for name in queues]
+            require_routable(address.name, targets)
+            if len(targets) == 1 and targets[0].config.durable and not (tx or ids) and _are_plain(messages, data):
+                return self._send_run(state, messages, data, address, targets[0])
+            return self._send_each(state, messages, data, address, targets, txn, ids, checked=checked)
+
+    def _send_run(
+        self,
+        state: QueueState,
+        messages: Sequence[Message],
+        data: list[bytes],
+        address: AddressEntry,
+        queue: QueueEntry,
+    ) -> PendingAll:
+        queue_id = queue.record_id
+        ids = self._issued_ids(queue_id & SHARD_MASK, len(data))
+        completion = self._journal.append_all([NewRecords(MESSAGE, ids, data, ROUTE, queue_id)])
+        self._cache.put_all(completion, ids, data)
+        run = state.store_routed(
+            ids,
+            address.record_id,
+            queue_id,
+            sizes=[*map(len, data)],
+            timestamps=[each.timestamp for each in messages],
+            priorities=[each.priority for each in messages],
+            expires=[each.expires for each in messages],
+            dues=[each.due for each in messages],
+        )
+        self._when_durable(completion, state.arrive_run, run, queue_id)
+        return PendingAll(ids, completion)
+
+    # ---- one by one ------------------------------------------------------------------------------------------------
+
+    def _send_each(
+        self,
+        state: QueueState,
+        messages: Sequence[Message],
+        data: list[bytes],
+        address: AddressEntry,
+        targets: Sequence[QueueEntry],
+        txn: StoreTransaction | None,
+        ids: Sequence[int],
+        *,
+        checked: bool,
+    ) -> PendingAll:
+        batch = _Batch()
+        message_ids = self._ids_for(address, messages, ids)
+        duplicate_ids = [each.duplicate_id for each in messages if each.duplicate_id]
+        window, slots = self._slots(address, duplicate_ids, txn, checked=checked)
+        left = iter(slots)
+        completion: Completion | None = None
+        try:
+            for message, encoded, message_id in zip(messages, data, message_ids, strict=True):
+                slot = next(left, -1) if message.duplicate_id else -1
+                adding = Adding(message_id, address, targets, window if slot >= 0 else None, slot, [])
+                self._begin_one(batch, message, encoded, adding, chosen=ids)
+            if batch.operations:
+                completion = self._journal.append_all(batch.operations, tx=0 if txn is None else txn.tx)
+        except BaseException:
+            for out, adding in batch.added:
+                self._drop_bodies(adding.message_id, out.chunks)
+            raise
+        for out, adding in batch.added:
+            if txn is None:
+                self._finish_send(state, out, adding, completion)
+            else:
+                self._finish_send_in(txn, state, out, adding)
+        return PendingAll(message_ids) if completion is None else PendingAll(message_ids, completion)
+
+    def _ids_for(self, address: AddressEntry, messages: Sequence[Message], wanted: Sequence[int]) -> list[int]:
+        """Raises StoreError for ids that are in use, of another virtual shard than the address, or given twice."""
+        if wanted:
+            if len({*wanted}) < len(wanted):
+                raise StoreError("an id is given to two messages")
+            return [self._new_id(address, each) for each in wanted]
+        virtual_shard = address.record_id & SHARD_MASK
+        durable = iter(self._issued_ids(virtual_shard, sum(each.durable for each in messages)))
+        return [next(durable) if each.durable else self._issued_id(virtual_shard, durable=False) for each in messages]
+
+    def _begin_one(
+        self, batch: _Batch, message: Message, data: bytes, adding: Adding, *, chosen: Sequence[int]
+    ) -> None:
+        """What `_begin_send` does behind its checks; `data` are of a small one. `chosen`: ids that callers gave."""
+        chunks: list[tuple[int, bytes]] = []
+        if data:
+            out = Outgoing(message, data)
+        else:
+            self._require_size(message)
+            out, chunks = self._in_chunks(message, adding.address.record_id & SHARD_MASK, chosen)
+        batch.added.append((out, adding))
+        if message.durable:
+            adding.operations = message_operations(out, adding)
+            batch.operations += [(ADD, chunk_id, CHUNK, piece, False, 0) for chunk_id, piece in chunks]
+            batch.operations += adding.operations
+            return
+        for chunk_id, piece in chunks:
+            self._volatile.put(adding.place, chunk_id, piece)
+        self._keep_volatile(out, adding, chosen=bool(chosen))
+
+
+def _are_plain(messages: Sequence[Message], data: Sequence[bytes]) -> bool:
+    """Whether all are durable, small, and have no duplicate-detection id."""
+    return all(data) and not [each for each in messages if each.duplicate_id or not each.durable]
