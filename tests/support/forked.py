@@ -7,6 +7,7 @@ imported. Commands that are interrupted, killed or left running are started as u
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -28,19 +29,21 @@ FORKED = frozenset(
 )
 """Commands that are short, and whose modules `tests.support.forked_imports` imports."""
 
+_STANDS_S = 1.0
+"""So long before its time is over a command says where it stands."""
 _STREAMS = ("stdin", "stdout", "stderr")
 
 
 def run_forked(
     arguments: Sequence[str], env: Mapping[str, str], stdin: bytes, timeout_s: float
 ) -> subprocess.CompletedProcess[bytes]:
-    """To its end. Raises subprocess.TimeoutExpired."""
+    """To its end. Raises subprocess.TimeoutExpired; where it stood then is on standard error."""
     with tempfile.TemporaryDirectory(prefix="command-") as name:
         directory = Path(name)
         files = [directory / stream for stream in _STREAMS]
         for file in files:
             file.write_bytes(stdin if file.name == "stdin" else b"")
-        process = _CONTEXT.Process(target=_run, args=(arguments, dict(env), files))
+        process = _CONTEXT.Process(target=_run, args=(arguments, dict(env), files, timeout_s - _STANDS_S))
         with _LOCK:
             process.start()
         ended = bool(multiprocessing.connection.wait([process.sentinel], timeout_s))
@@ -50,16 +53,18 @@ def run_forked(
             process.join()
             code = process.exitcode
         if not ended or code is None:
+            sys.stderr.write(files[2].read_text(encoding="utf-8"))
             raise subprocess.TimeoutExpired(list(arguments), timeout_s)
         stdout, stderr = (file.read_bytes() for file in files[1:])
         return subprocess.CompletedProcess(list(arguments), code, stdout, stderr)
 
 
-def _run(arguments: Sequence[str], env: dict[str, str], files: Sequence[Path]) -> None:
+def _run(arguments: Sequence[str], env: dict[str, str], files: Sequence[Path], stands_after_s: float) -> None:
     from journal.cli.main import main
 
     for number, file in enumerate(files):
         os.dup2(os.open(file, os.O_RDWR), number)
+    faulthandler.dump_traceback_later(stands_after_s, file=2)
     sys.stdin = os.fdopen(0, encoding="utf-8")
     os.environ.clear()
     os.environ.update(env)
