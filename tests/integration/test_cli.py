@@ -439,9 +439,8 @@ def test_apply_that_waited_in_vain_names_what_its_shards_are_stopped_at(cli: Cli
 def test_apply_is_told_within_seconds_of_a_shard_that_only_a_repair_lets_go_on(cli: Cli) -> None:
     cli.ok("apply", "-", stdin='{"op":"add","id":1}\n')
     garbage = cli.write("wal", 0, b"garbage")
-    began = time.monotonic()
     said = cli.fails("apply", "-", KAFKA_JOURNAL_GATE_TIMEOUT_MS="50000")
-    assert time.monotonic() - began < 25
+    assert "did not reach epoch" not in said, "it waited to the time-out"
     assert "shards that the activation waits for are stopped until they are repaired: 0" in said
     assert f"shard 0 is STOPPED at {cli.journal}.wal[0]@{garbage}: " in said
     assert said.count(f"kafka-journal repair skip -j {cli.journal} 0 {garbage}") == 1
@@ -450,9 +449,9 @@ def test_apply_is_told_within_seconds_of_a_shard_that_only_a_repair_lets_go_on(c
 
 
 def test_apply_waits_for_a_worker_that_comes_late(idle: Cli) -> None:
+    without = idle.fails("apply", "-", KAFKA_JOURNAL_GATE_TIMEOUT_MS=str(int(3000 * STILL_S)))
+    assert "did not reach epoch" in without, "it ended before the time-out"
     node = subprocess.Popen([str(COMMAND), "apply", "-"], stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=idle.env())
-    time.sleep(3 * STILL_S)
-    assert node.poll() is None
     with idle.worker():
         _, said = node.communicate(b'{"op":"add","id":1}\n', timeout=TIMEOUT_S)
     assert node.returncode == 0, said
