@@ -40,11 +40,6 @@ log = logging.getLogger(__name__)
 _EPOCH_SHIFT = 32
 
 
-def _size_of(operations: Sequence[PlainOperation]) -> int:
-    """An upper bound of their bytes in frames."""
-    return sum([len(operation[3]) for operation in operations]) + len(operations) * OPERATION_OVERHEAD_BYTES
-
-
 def _cut_off(pending: Iterable[Completion], in_doubt: Mapping[int, Completion], error: JournalError) -> None:
     """Tell those that nothing else will tell any more."""
     for completion in pending:
@@ -324,7 +319,7 @@ class Core:
         with self._lock:
             acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
-            self._require_room(operations + len(then), size + len(data) + _size_of(then))
+            self._require_room(operations + len(then), size + len(data) + count_and_size(then)[1])
             return self._append(acceptance.prepare(tx, data, then))
 
     def commit(self, tx: int, then: Sequence[PlainOperation] = ()) -> Completion:
@@ -332,7 +327,7 @@ class Core:
             acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
             settled = acceptance.settled_by(tx)
-            group = self._require_room_to_settle(operations + len(then), size + _size_of(then), settled)
+            group = self._require_room_to_settle(operations + len(then), size + count_and_size(then)[1], settled)
             appends = acceptance.commit(tx, then)
             if appends:
                 completion = self._settle(appends, tx)
