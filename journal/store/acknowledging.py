@@ -69,11 +69,8 @@ class Acknowledging(Holding):
         except BaseException:
             state.lock(message_id, queue_id, _NOBODY_KNOWS, holder)
             raise
-        if state.acknowledge_row(queue, row):
-            if durable and not chunks:
-                self._cache.drop(message_id)
-            else:
-                self._drop_bodies(message_id, chunks)
+        if state.acknowledge_row(queue, row) and (chunks or not durable):
+            self._drop_bodies(message_id, chunks)
         if completion is None:
             state.settled(message_id, queue_id)
             return Pending(message_id)
@@ -106,7 +103,6 @@ class Acknowledging(Holding):
             deleted = DeletedRecords(message_ids, ACKNOWLEDGE, settled, queue_id)
             completion = self._append_settled(state, [deleted], message_ids, queue_id, holder)
             state.acknowledge_run(target, run)
-            self._cache.drop_all(message_ids)
             self._when_durable(completion, state.settled_run, run, queue_id)
             return PendingAll(message_ids, completion)
 

@@ -90,7 +90,9 @@ class StoreBase:
         """Messages taken in that are not known to be durable: their address."""
         self._unrouted: dict[int, int] = {}
         """Messages that no queue ever got (for good): their address."""
-        self._cache = BodyCache(journal, settings.cache_bytes_max)
+        self._cache = BodyCache(
+            journal, settings.cache_bytes_max, lambda message_ids: self._state.stored_of(message_ids)
+        )
         directory = settings.swap_directory
         swap = None
         if directory is not None:
@@ -241,8 +243,7 @@ class StoreBase:
     # ---- what is gone ----------------------------------------------------------------------------------------------
 
     def _drop_bodies(self, message_id: int, chunks: tuple[int, ...] = ()) -> None:
-        """Let go of what is kept of a message beside its references."""
-        self._cache.drop(message_id)
+        """Let go of what is kept of a message beside its references, but for what goes with its group by itself."""
         self._volatile.drop(message_id)
         if self._chosen:
             self._chosen.discard(message_id)

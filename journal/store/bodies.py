@@ -1,97 +1,128 @@
 """Bodies of durable messages: in memory only until the local copy has them, then read from it when they are asked for.
 
 A message is stored with the completion of its group. Once the copy stands at or behind that group, its bodies go from
-memory. When the copy is so far behind that they outgrow the cache, the oldest durable ones go earlier, and are read
-from the log at the place that the completion names.
+memory. When the copy is so far behind that they outgrow the cache, those of messages that are gone go earlier, and then
+the oldest durable ones, which are read from the log at the place that the completion names.
 
-Hot path: a body is put in, and mostly taken out again by its message's acknowledgement before anything passed.
+Hot path: bodies come and go by the group, in lists. Most messages are gone before anybody has asked for their bodies,
+so what is asked for is looked up in an index that is made when it is asked for.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
 
 from journal.completion import Completion
 from journal.errors import LocalStorageError
 from journal.store.ports import StoreJournal
 from journal.wire.ids import shard_of
 
+_UNSWEPT_SHARE = 8
+"""Of the bound: from there on bodies go whose messages are gone. Memory that is used again soon is used faster."""
+
 
 class _Group:
-    """Bodies stored by one group; None for one that was let go early."""
+    """Bodies stored by one group."""
 
-    __slots__ = ("bodies", "completion")
+    __slots__ = ("bodies", "bytes", "completion", "found", "ids", "indexed")
 
     def __init__(self, completion: Completion) -> None:
         self.completion = completion
-        self.bodies: dict[int, bytes | None] = {}
+        self.ids: list[int] = []
+        self.bodies: list[bytes] = []
+        """Of these ids, in their order; none once they were let go early."""
+        self.bytes = 0
+        self.indexed = 0
+        """How many of the first ids the index has."""
+        self.found: dict[int, bytes] = {}
+        """Their bodies."""
 
 
 class BodyCache:
     """Bodies that the local copy may not have yet. Not thread-safe: the store's lock guards it."""
 
-    def __init__(self, journal: StoreJournal, bytes_max: int) -> None:
+    def __init__(self, journal: StoreJournal, bytes_max: int, stored_of: Callable[[Sequence[int]], set[int]]) -> None:
+        """`stored_of` says which of these messages, whose bodies were put here before those of the last group, are
+        still there."""
         self.bytes = 0
         self._journal = journal
         self._bytes_max = bytes_max
+        self._stored_of = stored_of
         self._groups: deque[_Group] = deque()
         self._last: _Group | None = None
+        """What is put goes there, if it is of the same completion."""
         self._group_of: dict[int, _Group] = {}
+        """The index."""
+        self._swept = 0
+        """Of how many of the first groups the bodies were let go whose messages were gone."""
         self._shed = 0
-        """How many of the first groups were let go early."""
+        """Of how many all were."""
 
     def put(self, completion: Completion, body_id: int, body: bytes) -> None:
         """Keep a body that the group of `completion` stores."""
         group = self._last
         if group is None or group.completion is not completion:
             group = self._begin(completion)
-        group.bodies[body_id] = body
-        self._group_of[body_id] = group
-        self.bytes += len(body)
-        if self.bytes > self._bytes_max:
-            self._let_go()
+        group.ids.append(body_id)
+        group.bodies.append(body)
+        self._count(group, len(body))
 
     def put_all(self, completion: Completion, body_ids: Sequence[int], bodies: Sequence[bytes]) -> None:
         """`put` for many."""
         group = self._last
         if group is None or group.completion is not completion:
             group = self._begin(completion)
-        group.bodies.update(zip(body_ids, bodies, strict=True))
-        self._group_of.update(dict.fromkeys(body_ids, group))
-        self.bytes += sum(map(len, bodies))
-        if self.bytes > self._bytes_max:
-            self._let_go()
+        group.ids.extend(body_ids)
+        group.bodies.extend(bodies)
+        self._count(group, sum(map(len, bodies)))
 
     def _begin(self, completion: Completion) -> _Group:
         group = self._last = _Group(completion)
         self._groups.append(group)
+        self._sweep_to(self._bytes_max // _UNSWEPT_SHARE)
         return group
 
+    def _count(self, group: _Group, size: int) -> None:
+        group.bytes += size
+        self.bytes += size
+        if self.bytes > self._bytes_max:
+            self._let_go()
+
     def get(self, body_id: int) -> bytes | None:
-        group = self._group_of.get(body_id)
-        return None if group is None else group.bodies[body_id]
+        group = self._find(body_id)
+        return None if group is None else group.found.get(body_id)
 
     def stored_by(self, body_id: int) -> Completion | None:
         """The completion of its group, until the local copy is known to have it."""
-        group = self._group_of.get(body_id)
+        group = self._find(body_id)
         return None if group is None else group.completion
 
-    def drop(self, body_id: int) -> None:
-        """Its message is gone."""
-        group = self._group_of.pop(body_id, None)
-        if group is not None:
-            self.bytes -= len(group.bodies.pop(body_id) or b"")
+    def _find(self, body_id: int) -> _Group | None:
+        missing: list[_Group] = []
+        for group in reversed(self._groups):
+            if group.indexed < len(group.ids):
+                missing.append(group)
+            elif group.ids:
+                break  # so are all before it: only what was put last can be missing
+        for group in reversed(missing):
+            self._index(group)
+        return self._group_of.get(body_id)
 
-    def drop_all(self, body_ids: Sequence[int]) -> None:
-        """`drop` for many."""
-        left, take = 0, self._group_of.pop
+    def _index(self, group: _Group) -> None:
+        ids = group.ids[group.indexed :]
+        group.found.update(zip(ids, group.bodies[group.indexed :], strict=False))
+        self._group_of.update(dict.fromkeys(ids, group))
+        group.indexed = len(group.ids)
+
+    def _forget(self, group: _Group, body_ids: Sequence[int]) -> None:
+        """Take them out of the index; an id may have been given to another message since."""
         for body_id in body_ids:
-            group = take(body_id, None)
-            if group is not None:
-                left += len(group.bodies.pop(body_id) or b"")
-        self.bytes -= left
+            group.found.pop(body_id, None)
+            if self._group_of.get(body_id) is group:
+                del self._group_of[body_id]
 
     def pass_on(self) -> None:
         """Let go of what the local copy has by now."""
@@ -100,34 +131,57 @@ class BodyCache:
             group = groups.popleft()
             if group is self._last:
                 self._last = None
+            self._swept = max(0, self._swept - 1)
             self._shed = max(0, self._shed - 1)
-            for body_id, body in group.bodies.items():
-                del self._group_of[body_id]
-                self.bytes -= len(body or b"")
+            self._forget(group, group.ids[: group.indexed])
+            self.bytes -= group.bytes
 
     def _is_passed(self, group: _Group) -> bool:
-        if not group.bodies:
-            return True
         offsets, applied = group.completion.offsets, self._journal.applied
         if offsets:
             return all(applied(shard) >= last for shard, (_, last) in offsets.items())
         # written again after an error: nobody said where it is
         try:
-            return all(self._journal.read(body_id) is not None for body_id in group.bodies)
+            return all(self._journal.read(body_id) is not None for body_id in self._stored_of(group.ids))
         except LocalStorageError:
             return False  # the copy is being opened again, say
 
     def _let_go(self) -> None:
-        """The oldest durable bodies, until the rest fits; those still on their way stay."""
+        """Of what is durable, until the rest fits; what is still on its way stays."""
         self.pass_on()
-        while self.bytes > self._bytes_max and self._shed < len(self._groups):
+        self._sweep_to(self._bytes_max)
+        while self._is_over(self._bytes_max, self._shed):
             group = self._groups[self._shed]
-            if not group.completion.done:
-                return
-            for body_id, body in group.bodies.items():
-                self.bytes -= len(body or b"")
-                group.bodies[body_id] = None
+            if group is self._last:
+                self._last = None
             self._shed += 1
+            self._swept = max(self._swept, self._shed)
+            self.bytes -= group.bytes
+            group.bytes = 0
+            group.bodies.clear()
+            group.found.clear()
+
+    def _is_over(self, bytes_max: int, place: int) -> bool:
+        """Whether something has to go, and the group at this place can be asked for it."""
+        return self.bytes > bytes_max and place < len(self._groups) and self._groups[place].completion.done
+
+    def _sweep_to(self, bytes_max: int) -> None:
+        while self._is_over(bytes_max, self._swept) and self._groups[self._swept] is not self._last:
+            self._sweep(self._groups[self._swept])
+            self._swept += 1
+
+    def _sweep(self, group: _Group) -> None:
+        """Once in its life: whoever looked again and again would do little else."""
+        if group.indexed:
+            self._index(group)
+        stored = self._stored_of(group.ids)
+        self._forget(group, [body_id for body_id in group.ids[: group.indexed] if body_id not in stored])
+        kept = [*map(stored.__contains__, group.ids)]
+        group.ids, group.bodies = [*compress(group.ids, kept)], [*compress(group.bodies, kept)]
+        group.indexed = min(group.indexed, len(group.ids))
+        size = sum(map(len, group.bodies))
+        self.bytes += size - group.bytes
+        group.bytes = size
 
 
 def read_stored(

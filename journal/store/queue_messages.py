@@ -53,6 +53,13 @@ class QueueMessages(QueueDirectory):
         """Also if its last acknowledge is not durable yet."""
         return message_id in self._references.row_of or bool(self._tables.paged and self._tables.forgotten(message_id))
 
+    def stored_of(self, message_ids: Sequence[int]) -> set[int]:
+        """Those of these messages that are there: also if their last acknowledge is not durable yet."""
+        stored, tables = self._references.row_of.keys() & message_ids, self._tables
+        if tables.paged:
+            stored.update(each for each in message_ids if each not in stored and tables.forgotten(each))
+        return stored
+
     def is_known(self, record_id: int) -> bool:
         """Whether a message or a binding has that id."""
         return self._is_stored(record_id) or record_id in self._bindings

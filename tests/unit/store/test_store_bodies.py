@@ -45,8 +45,14 @@ def fake() -> CopyFake:
 
 
 @pytest.fixture
-def cache(fake: CopyFake) -> BodyCache:
-    return BodyCache(fake, 100)  # type: ignore[arg-type]
+def gone() -> set[int]:
+    """Messages that are not there any more."""
+    return set()
+
+
+@pytest.fixture
+def cache(fake: CopyFake, gone: set[int]) -> BodyCache:
+    return BodyCache(fake, 100, lambda ids: {*ids} - gone)  # type: ignore[arg-type]
 
 
 def test_bodies_go_once_the_copy_stands_at_their_group_in_every_shard(fake: CopyFake, cache: BodyCache) -> None:
@@ -76,21 +82,77 @@ def test_over_the_bound_the_oldest_durable_ones_go(fake: CopyFake, cache: BodyCa
     assert cache.stored_by(2) is None
 
 
-def test_what_is_gone_takes_no_memory(cache: BodyCache) -> None:
-    group = Completion()
-    cache.put(group, 2, b"x" * 30)
-    cache.drop(2)
-    cache.drop(2)
-    assert (cache.bytes, cache.get(2)) == (0, None)
-    durable(group, s0=(5, 5))
+def test_over_the_bound_what_is_gone_goes_before_what_is_there(cache: BodyCache, gone: set[int]) -> None:
+    groups = [Completion(), Completion(), Completion()]
+    cache.put_all(groups[0], [2, 4], [b"a" * 40, b"b" * 5])
+    assert cache.get(4) == b"b" * 5
+    cache.put_all(groups[1], [6, 8], [b"c" * 4, b"d" * 40])
+    for group, at in zip(groups, (5, 6, 7), strict=True):
+        durable(group, s0=(at, at))
+    gone |= {2, 8}
+    cache.put(groups[2], 10, b"e" * 90)
+    assert cache.bytes == 99
+    assert [cache.get(each) for each in (2, 4, 6, 8, 10)] == [None, b"b" * 5, b"c" * 4, None, b"e" * 90]
+    assert cache.stored_by(4) is groups[0]
+    assert cache.stored_by(2) is None
+
+
+def test_of_much_that_waits_for_the_copy_what_is_gone_takes_no_memory(cache: BodyCache, gone: set[int]) -> None:
+    for number in range(1, 41):
+        group = Completion()
+        cache.put_all(group, [2 * number, 2 * number + 1], [b"x" * 5, b"y" * 5])
+        durable(group, s0=(number, number))
+        gone |= {2 * number, 2 * number + 1}
+    assert cache.bytes <= 30  # an eighth of the bound, and the last groups
+
+
+def test_all_groups_of_before_are_found_though_some_were_swept_empty(cache: BodyCache, gone: set[int]) -> None:
+    groups = [Completion(), Completion(), Completion()]
+    cache.put(groups[0], 2, b"x" * 10)
+    cache.put(groups[1], 4, b"y" * 10)
+    for group, at in zip(groups, (5, 6, 7), strict=True):
+        durable(group, s0=(at, at))
+    gone.add(4)
+    cache.put(groups[2], 6, b"z" * 10)
+    gone.add(2)
+    assert [cache.get(each) for each in (2, 4, 6)] == [b"x" * 10, None, b"z" * 10]
+
+
+def test_an_id_that_was_given_again_has_its_new_body_whatever_becomes_of_the_old_one(
+    fake: CopyFake, cache: BodyCache
+) -> None:
+    first, second = Completion(), Completion()
+    cache.put(first, 2, b"old")
+    assert cache.get(2) == b"old"
+    cache.put(second, 2, b"new")
+    durable(first, s0=(5, 5))
+    durable(second, s0=(6, 6))
+    assert (cache.get(2), cache.stored_by(2)) == (b"new", second)
+    fake.at = [5, -1]
     cache.pass_on()
+    assert (cache.bytes, cache.get(2), cache.stored_by(2)) == (3, b"new", second)
 
 
-def test_a_group_whose_place_nobody_said_stays_until_the_copy_has_each(fake: CopyFake, cache: BodyCache) -> None:
-    cache.put(completed(), 2, b"x")
+def test_what_is_put_behind_a_group_that_had_to_go_is_the_body_that_was_put(cache: BodyCache) -> None:
+    group = completed()
+    group.offsets = {0: (5, 5)}
+    cache.put_all(group, [2, 4], [b"x" * 60, b"y" * 60])
+    cache.put(group, 6, b"z")
+    assert [cache.get(each) for each in (2, 4, 6)] == [None, None, b"z"]
+    assert cache.stored_by(2) is cache.stored_by(6) is group
+    assert cache.bytes == 1
+
+
+def test_a_group_whose_place_nobody_said_stays_until_the_copy_has_each_that_is_there(
+    fake: CopyFake, cache: BodyCache, gone: set[int]
+) -> None:
+    cache.put_all(completed(), [2, 4], [b"x", b"y"])
     cache.pass_on()
     assert cache.get(2) == b"x"
     fake.copy[2] = b"x"
+    cache.pass_on()
+    assert cache.bytes == 2
+    gone.add(4)
     cache.pass_on()
     assert cache.bytes == 0
 
