@@ -6,9 +6,9 @@ Values only; `journal.store.records` turns them into a journal's bytes and back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 PRIORITY_MAX = 9
 PRIORITY_DEFAULT = 4
@@ -18,6 +18,22 @@ DELIVERIES_MAX = 2**31 - 1
 
 Value = bool | int | float | str | bytes
 """A header's or property's value."""
+
+
+class _NoValues(dict[str, Value]):
+    """Headers and properties of every message that has none: to make dictionaries for each would take a third of the
+    time that it takes to make a message. So nothing can be put there."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]  # what has none is no default of a dataclass
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("a message made without headers or properties gets none later: make it with them")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+_NO_VALUES = _NoValues()
 
 
 class Routing(Enum):
@@ -59,14 +75,14 @@ class Origin(NamedTuple):
 class Message:
     """A message as its broker stores it. Times are milliseconds since 1970; 0 means never, or at once.
 
-    Not to be changed once a store has it. (Frozen, making one would take 1.2 microseconds instead of 0.3: as much as
+    Not to be changed once a store has it. (Frozen, making one would take 1.2 microseconds instead of 0.2: as much as
     encoding it and noting it.)
     """
 
     address: str
     body: bytes = b""
-    headers: Mapping[str, Value] = field(default_factory=dict)
-    properties: Mapping[str, Value] = field(default_factory=dict)
+    headers: Mapping[str, Value] = _NO_VALUES
+    properties: Mapping[str, Value] = _NO_VALUES
     priority: int = PRIORITY_DEFAULT
     timestamp: int = 0
     expires: int = 0
