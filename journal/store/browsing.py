@@ -27,7 +27,7 @@ _Order = tuple[int, int]
 def in_order(tables: QueueTables, entry: QueueEntry) -> Iterator[ReferenceInfo]:
     """A queue's references in delivery order, those in the index among them."""
     table = tables.references
-    beside = [row for row in entry.away if table.flags[row] & STATE != ARRIVING]
+    beside = [row for row in entry.all_away() if table.flags[row] & STATE != ARRIVING]
     for line in entry.lines:
         beside += line.returned()
     runs = [iter(sorted((_order(tables, row), row) for row in beside))]

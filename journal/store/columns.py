@@ -15,6 +15,8 @@ _Column = TypeVar("_Column", "array[int]", bytearray)
 
 def together(rows: Sequence[int]) -> Sequence[int]:
     """The same rows, of which no two are the same: a range if none is missing between them, whatever their order."""
+    if type(rows) is range:
+        return rows
     first, last = min(rows), max(rows)
     return range(first, last + 1) if last - first == len(rows) - 1 else rows
 

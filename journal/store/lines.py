@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from journal.store.columns import fill, same
+from journal.store.columns import fill, same, together
 from journal.store.references import QUEUED, READY, READY_QUEUED, References
 
 _STALE_MIN = 32
@@ -172,17 +172,22 @@ class Line:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Let go of all that left."""
+        """Let go of all that left. Hot path: mostly it is all there is, and came together."""
         flags = self._table.flags
         order, returned = self._rows[self._head :], self._returned
+        self._head = self._stale = 0
+        if order and not returned:
+            rows = together(order)
+            if type(rows) is range and READY_QUEUED not in flags[rows.start : rows.stop]:
+                self._rows = array("i")
+                self._table.unqueue_all(rows)
+                return
         left = [row for row in order if flags[row] != READY_QUEUED]
         left += [row for _, row in returned if flags[row] != READY_QUEUED]
         self._rows = array("i", [row for row in order if flags[row] == READY_QUEUED])
-        self._head = 0
         self._returned = [entry for entry in returned if flags[entry[1]] == READY_QUEUED]
         heapify(self._returned)
         self._table.unqueue_all(left)
-        self._stale = 0
 
     def drain(self) -> list[int]:
         """Let go of all; the READY ones, which stay READY, in no order."""

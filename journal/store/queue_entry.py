@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import NamedTuple
 
 from journal.store.lines import Line
@@ -51,7 +52,19 @@ class MessageEntry(NamedTuple):
 class QueueEntry:
     """A queue, and how many references it has of each kind. Its lines hold the READY ones in order."""
 
-    __slots__ = ("_by_rank", "_first", "_table", "away", "bytes", "config", "counts", "lines", "paged", "record_id")
+    __slots__ = (
+        "_by_rank",
+        "_first",
+        "_table",
+        "away",
+        "bytes",
+        "config",
+        "counts",
+        "lines",
+        "paged",
+        "record_id",
+        "runs",
+    )
 
     def __init__(
         self, record_id: int, config: QueueConfig, table: References, first: Callable[[QueueEntry, Line], int]
@@ -67,6 +80,9 @@ class QueueEntry:
         """The one delivered first first."""
         self.away: set[int] = set()
         """Rows that are in no line's order: those not READY, and those that expired before they could be taken."""
+        self.runs: dict[int, Sequence[int]] = {}
+        """More of those, that came together, or go together: by the first of each. Hot path: a set of them costs more
+        than all else that is done with a run."""
         self.paged = 0
         """Those in the index, READY and SCHEDULED."""
         self._by_rank: dict[int, Line] = {}
@@ -80,6 +96,25 @@ class QueueEntry:
             line = self._by_rank[rank] = Line(self._table, rank)
             self.lines = [self._by_rank[rank] for rank in sorted(self._by_rank)]
         return line
+
+    def all_away(self) -> Iterator[int]:
+        """Rows that are in no line's order."""
+        return chain(self.away, *self.runs.values())
+
+    def not_away(self, row: int) -> None:
+        """A row is in a line's order, or is gone. What is left of its run goes one by one from now on."""
+        if row in self.away:
+            self.away.remove(row)
+            return
+        first = next((first for first, rows in self.runs.items() if row in rows), -1)
+        if first >= 0:
+            self.away.update(self.runs.pop(first))
+            self.away.remove(row)
+
+    def not_away_all(self, rows: Sequence[int]) -> None:
+        """The same for all of a run."""
+        if self.runs.pop(rows[0], None) is None:
+            self.away.difference_update(rows)
 
     @property
     def ready(self) -> int:

@@ -157,7 +157,7 @@ class QueueFollowing(QueueLoading):
         entry = tables.queues.get(queue_id)
         if entry is None:
             return
-        for row in [*entry.away, *(row for line in entry.lines for row in line.drain())]:
+        for row in [*entry.all_away(), *(row for line in entry.lines for row in line.drain())]:
             self._let_go(self._take_away(row))
         if tables.index is not None and entry.paged:
             for paged in chain.from_iterable(tables.index.scan(queue_id)):

@@ -210,12 +210,14 @@ class QueueMessages(QueueDirectory):
         counts = entry.counts
         line = entry.line(PRIORITY_MAX - table.priority(table.message[row]))
         if tables.due and row in tables.due:
+            entry.not_away(row)  # as one of a run: it does not go with it
+            entry.away.add(row)
             tables.make_scheduled(entry, row)
             return
         full = tables.index is not None and (line.paged > 0 or tables.is_full(entry))
         counts[ARRIVING] -= 1
         counts[READY] += 1
-        entry.away.discard(row)
+        entry.not_away(row)
         if full:
             tables.page_out(entry, line, row)
         else:
@@ -248,7 +250,7 @@ class QueueMessages(QueueDirectory):
             counts = entry.counts
             counts[ARRIVING] -= 1
             counts[READY] += 1
-            entry.away.discard(row)
+            entry.not_away(row)
             entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 
     def withdraw(self, message_id: int, queue_id: int) -> bool:

@@ -71,7 +71,7 @@ class QueueRuns(QueueMessages):
                     table.due[message_row] = tables.due[row] = due
         entry.counts[ARRIVING] += len(rows)
         entry.bytes += sum(sizes)
-        entry.away.update(rows)
+        entry.runs[rows[0]] = rows
         return Run(message_rows, rows)
 
     def arrive_run(self, run: Run, queue_id: int) -> bool:
@@ -92,7 +92,7 @@ class QueueRuns(QueueMessages):
         fill(table.low, rows, same(table.low, 0, count))
         entry.counts[ARRIVING] -= count
         entry.counts[READY] += count
-        entry.away.difference_update(rows)
+        entry.not_away_all(rows)
         marks = gather(table.marks, message_rows)
         if marks.count(marks[0]) == count:
             entry.line(PRIORITY_MAX - (marks[0] & PRIORITY)).append_all(rows, (place + count - 1) << 64)
@@ -106,10 +106,10 @@ class QueueRuns(QueueMessages):
         if one is not. No id is given twice."""
         table, held_by = self._references, self._tables.holds.holder
         count = len(message_ids)
-        known = [row for row in map(table.row_of.get, message_ids) if row is not None]
-        if len(known) < count:
+        try:
+            message_rows = together([*map(table.row_of.__getitem__, message_ids)])
+        except KeyError:
             return None
-        message_rows = together(known)
         rows = together(gather(table.first, message_rows))
         if (
             (rows[0] if type(rows) is range else min(rows)) < 0
@@ -141,7 +141,10 @@ class QueueRuns(QueueMessages):
             were_ready = [row for row, flag in zip(rows, flags, strict=True) if flag == READY_QUEUED]
             for line, leaving in Counter(tables.line_of(entry, row) for row in were_ready).items():
                 line.left(leaving)
-        entry.away.update(rows)
+        if ready == count:
+            entry.runs[rows[0]] = rows
+        else:  # some of them are there
+            entry.away.update(rows)
         counts[READY] -= ready
         counts[HELD] -= count - ready
         counts[SETTLING] += count
@@ -166,4 +169,4 @@ class QueueRuns(QueueMessages):
             return
         table.drop_all_settled(message_rows, rows)
         entry.counts[SETTLING] -= len(rows)
-        entry.away.difference_update(rows)
+        entry.not_away_all(rows)

@@ -62,7 +62,7 @@ class QueueState(QueueFollowing):
         locks or adds references of it).
         """
         entry, tables = self.queue(name), self._tables
-        if entry.locked or (tables.tx and any(row in tables.tx for row in entry.away)):
+        if entry.locked or (tables.tx and any(row in tables.tx for row in entry.all_away())):
             raise QueueInDoubtError(f"transactions hold messages of queue {name!r}: settle them first")
         self.unlist_queue(entry)
         return tables.drop_queue(entry)
@@ -140,7 +140,7 @@ class QueueState(QueueFollowing):
                 self.settled(message_id, queue_id)
                 continue
             entry.counts[SETTLING] -= 1
-            entry.away.discard(row)
+            entry.not_away(row)
 
     def lock(self, message_id: int, queue_id: int, tx: int, holder: str = "") -> None:
         """A transaction's acknowledge is accepted. Raises as `acknowledge`."""

@@ -26,7 +26,7 @@ class QueueTables(PagedTables):
         in_memory = self.takes_back(entry, line, table.place(row))
         entry.counts[table.flags[row] & STATE] -= 1
         entry.counts[READY] += 1
-        entry.away.discard(row)
+        entry.not_away(row)
         if in_memory:
             line.put_back(row)
         else:
@@ -77,7 +77,7 @@ class QueueTables(PagedTables):
         """Forget a reference that is not READY, and its message with the last one in memory."""
         table = self.references
         entry.counts[table.flags[row] & STATE] -= 1
-        entry.away.discard(row)
+        entry.not_away(row)
         message_row = table.message[row]
         table.drop_reference(row)
         if table.first[message_row] == -1 and (table.live[message_row] or table.is_deleted(message_row)):
@@ -89,7 +89,7 @@ class QueueTables(PagedTables):
         Those stay known, without references.
         """
         table = self.references
-        rows = [*entry.away, *(row for line in entry.lines for row in line.drain())]
+        rows = [*entry.all_away(), *(row for line in entry.lines for row in line.drain())]
         orphans = array("q")
         for row in rows:
             message_row = table.message[row]

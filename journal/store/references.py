@@ -12,6 +12,7 @@ process whenever Python looks for garbage among them.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
@@ -27,6 +28,8 @@ _STATES = bytes(flag & STATE for flag in range(256))
 """A flag without `QUEUED`."""
 
 _NONE, _MANY = -1, -2
+_RUN_MIN = 8
+"""Rows that follow each other: fewer are not worth a range."""
 DURABLE, DELETED, PRIORITY = 128, 64, 15
 
 
@@ -77,6 +80,52 @@ class ReferenceIndex(Protocol):
         """All of a queue, in runs that are in delivery order each. What comes and goes meanwhile may be told."""
 
 
+class _FreeRows:
+    """Rows that are nobody's. Hot path: those that are freed together are mostly taken together again."""
+
+    __slots__ = ("in_runs", "rows", "runs")
+
+    def __init__(self) -> None:
+        self.rows = array("i")
+        self.runs: list[range] = []
+        """More of them, that follow each other."""
+        self.in_runs = 0
+
+    def __len__(self) -> int:
+        return len(self.rows) + self.in_runs
+
+    def add_all(self, rows: Sequence[int]) -> None:
+        if type(rows) is range and len(rows) >= _RUN_MIN:
+            self.runs.append(rows)
+            self.in_runs += len(rows)
+        else:
+            self.rows.extend(rows)
+
+    def take_run_apart(self) -> bool:
+        """For who takes one row, and finds none in `rows`; False if there is none."""
+        if not self.runs:
+            return False
+        run = self.runs.pop()
+        self.in_runs -= len(run)
+        self.rows.extend(run)
+        return True
+
+    def take(self, count: int, end: int) -> Sequence[int]:
+        """So many rows, free ones and behind them new ones from `end` on."""
+        if self.runs and len(self.runs[-1]) >= count:
+            run = self.runs.pop()
+            self.in_runs -= count
+            if len(run) > count:
+                self.runs.append(run[count:])
+            return run[:count]
+        rows = self.rows
+        while len(rows) < count and self.take_run_apart():
+            pass
+        taken = rows[max(0, len(rows) - count) :]
+        del rows[max(0, len(rows) - count) :]
+        return together([*taken, *range(end, end + count - len(taken))])
+
+
 class References:
     """The two tables. Columns are public for the sake of the hot paths; only QueueState and its lines write them."""
 
@@ -104,7 +153,7 @@ class References:
         self.paged: dict[int, int] = {}
         """How many references of a message are in the index, if any."""
         self._many: dict[int, dict[int, int]] = {}
-        self._free_messages = array("i")
+        self._free_messages = _FreeRows()
         # references
         self.message = array("i")
         self.queue = array("q")
@@ -112,7 +161,7 @@ class References:
         self.low = array("Q")
         self.flags = bytearray()
         self.deliveries = array("I")
-        self._free_references = array("i")
+        self._free_references = _FreeRows()
 
     # ---- messages --------------------------------------------------------------------------------------------------
 
@@ -129,8 +178,9 @@ class References:
         due: int,
     ) -> int:
         marks = priority | DURABLE if durable else priority
-        if self._free_messages:
-            row = self._free_messages.pop()
+        free = self._free_messages
+        if free.rows or free.take_run_apart():
+            row = free.rows.pop()
             self.id[row] = message_id
             self.address[row] = address_id
             self.marks[row] = marks
@@ -166,7 +216,7 @@ class References:
         self.id[row] = 0
         self.expires[row] = 0
         self.live[row] = 0
-        self._free_messages.append(row)
+        self._free_messages.rows.append(row)
 
     def priority(self, row: int) -> int:
         return self.marks[row] & PRIORITY
@@ -189,8 +239,9 @@ class References:
         return len(self.flags) - len(self._free_references)
 
     def add_reference(self, message_row: int, queue_id: int, state: int) -> int:
-        if self._free_references:
-            row = self._free_references.pop()
+        free = self._free_references
+        if free.rows or free.take_run_apart():
+            row = free.rows.pop()
             self.message[row] = message_row
             self.queue[row] = queue_id
             self.flags[row] = state
@@ -227,8 +278,8 @@ class References:
         """Add durable messages, each with a reference in one queue: the messages' rows, and the references'. Hot path:
         column by column it takes a quarter of what `add_message` and `add_reference` take."""
         count = len(message_ids)
-        rows = _take_rows(self._free_references, count, len(self.flags))
-        message_rows = _take_rows(self._free_messages, count, len(self.id))
+        rows = self._free_references.take(count, len(self.flags))
+        message_rows = self._free_messages.take(count, len(self.id))
         fill(self.id, message_rows, array("q", message_ids))
         fill(self.address, message_rows, same(self.address, address_id, count))
         fill(self.marks, message_rows, bytearray([priority | DURABLE for priority in priorities]))
@@ -261,7 +312,7 @@ class References:
             self.flags[row] = FREE | QUEUED
         else:
             self.flags[row] = FREE
-            self._free_references.append(row)
+            self._free_references.rows.append(row)
 
     def drop_settled(self, message_id: int, queue_id: int) -> int:
         """Forget a deleted message with its only reference, which is SETTLING: that one's row; -1 if it is not one with
@@ -283,36 +334,35 @@ class References:
             self.flags[row] = FREE | QUEUED
         else:
             self.flags[row] = FREE
-            self._free_references.append(row)
+            self._free_references.rows.append(row)
         self.first[message_row] = _NONE
         del self.row_of[message_id]
         self.id[message_row] = 0
-        self._free_messages.append(message_row)
+        self._free_messages.rows.append(message_row)
         return row
 
     def drop_all_settled(self, message_rows: Sequence[int], rows: Sequence[int]) -> None:
         """Forget deleted messages with their only references, which are SETTLING, and of which nothing else is known.
         Hot path."""
         row_of, flags, count = self.row_of, self.flags, len(rows)
-        for message_id in gather(self.id, message_rows):
-            del row_of[message_id]
+        deque(map(row_of.__delitem__, gather(self.id, message_rows)), maxlen=0)
         fill(self.id, message_rows, same(self.id, 0, count))
         fill(self.first, message_rows, same(self.first, _NONE, count))
-        self._free_messages.extend(message_rows)
+        self._free_messages.add_all(message_rows)
         if gather(flags, rows).count(SETTLING) == count:
             fill(flags, rows, same(flags, FREE, count))
-            self._free_references.extend(rows)
+            self._free_references.add_all(rows)
             return
         for row in rows:
             flags[row] = FREE | flags[row] & QUEUED
             if flags[row] == FREE:
-                self._free_references.append(row)
+                self._free_references.rows.append(row)
 
     def unqueue(self, row: int) -> None:
         """A line let go of a row."""
         state = self.flags[row] = self.flags[row] & STATE
         if state == FREE:
-            self._free_references.append(row)
+            self._free_references.rows.append(row)
 
     def unqueue_all(self, rows: Sequence[int]) -> None:
         """A line let go of these."""
@@ -321,8 +371,11 @@ class References:
         rows, flags = together(rows), self.flags
         states = gather(flags, rows).translate(_STATES)
         fill(flags, rows, states)
-        if FREE in states:
-            self._free_references.extend([row for row in rows if flags[row] == FREE])
+        free = states.count(FREE)
+        if free == len(rows):
+            self._free_references.add_all(rows)
+        elif free:
+            self._free_references.rows.extend([row for row in rows if flags[row] == FREE])
 
     def find(self, message_row: int, queue_id: int) -> int:
         """A message's reference in a queue, or -1."""
@@ -344,10 +397,3 @@ class References:
     def set_place(self, row: int, place: int) -> None:
         self.high[row] = place >> 64
         self.low[row] = place & 0xFFFF_FFFF_FFFF_FFFF
-
-
-def _take_rows(free: array[int], count: int, end: int) -> Sequence[int]:
-    """So many rows, free ones and behind them new ones from `end` on."""
-    taken = free[max(0, len(free) - count) :]
-    del free[max(0, len(free) - count) :]
-    return together([*taken, *range(end, end + count - len(taken))])

@@ -18,6 +18,7 @@ from journal.errors import MessageHeldError, MessageMissingError, QueueInDoubtEr
 from journal.store.model import Delivery, QueueConfig
 from journal.store.queue_runs import Run
 from journal.store.queue_state import QueueState
+from journal.store.references import FREE
 from tests.support.queue_loads import load_of
 from tests.support.queue_model import (
     ARRIVING,
@@ -506,6 +507,14 @@ class QueueStateMachine(RuleBasedStateMachine):
                 count(queue, LOCKED), count(queue, SETTLING), count(queue, ARRIVING)
             )  # fmt: skip
             assert entry.bytes == self.model.bytes(queue)
+
+    @invariant()
+    def every_row_is_somebody_s_or_free(self) -> None:
+        table = self.state._references
+        assert table.references == len([flag for flag in table.flags if flag != FREE])
+        for queue in self.model.queues:
+            away = list(self.state.queue_of(queue).all_away())
+            assert len(away) == len({*away})
 
     @invariant()
     def messages_are_the_same(self) -> None:
