@@ -70,14 +70,14 @@ class BodyCache:
         group.bodies.append(body)
         self._count(group, len(body))
 
-    def put_all(self, completion: Completion, body_ids: Sequence[int], bodies: Sequence[bytes]) -> None:
-        """`put` for many."""
+    def put_all(self, completion: Completion, body_ids: Sequence[int], bodies: Sequence[bytes], size: int) -> None:
+        """`put` for many, whose bytes are `size` in all."""
         group = self._last
         if group is None or group.completion is not completion:
             group = self._begin(completion)
         group.ids.extend(body_ids)
         group.bodies.extend(bodies)
-        self._count(group, sum(map(len, bodies)))
+        self._count(group, size)
 
     def _begin(self, completion: Completion) -> _Group:
         group = self._last = _Group(completion)

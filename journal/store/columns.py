@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeVar
+
+_SAMES_KEPT = 32
+"""Most runs are as long as those before, and most columns get the same values: zeros, states."""
 
 _Column = TypeVar("_Column", "array[int]", bytearray)
 
@@ -48,5 +52,15 @@ def reach(column: _Column, rows: Sequence[int]) -> None:
 
 
 def same(column: _Column, value: int, count: int) -> _Column:
-    """So many values for `fill` that are the same."""
-    return array(column.typecode, [value]) * count if isinstance(column, array) else bytearray([value]) * count
+    """So many values for `fill` that are the same; not to be changed."""
+    return _same_numbers(column.typecode, value, count) if isinstance(column, array) else _same_bytes(value, count)
+
+
+@lru_cache(maxsize=_SAMES_KEPT)
+def _same_numbers(typecode: str, value: int, count: int) -> array[int]:
+    return array(typecode, [value]) * count
+
+
+@lru_cache(maxsize=_SAMES_KEPT)
+def _same_bytes(value: int, count: int) -> bytearray:
+    return bytearray([value]) * count

@@ -160,7 +160,7 @@ class QueueRuns(QueueMessages):
             return
         message_rows, rows = run
         if (
-            any(gather(table.expires, message_rows))
+            gather(table.expires, message_rows) != same(table.expires, 0, len(rows))
             or (table.due and not table.due.keys().isdisjoint(message_rows))
             or (table.paged and not table.paged.keys().isdisjoint(message_rows))
         ):

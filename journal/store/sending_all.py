@@ -86,12 +86,13 @@ class SendingAll(Sending):
         queue_id = queue.record_id
         ids = self._issued_ids(queue_id & SHARD_MASK, len(data))
         completion = self._journal.append_all([NewRecords(MESSAGE, ids, data, ROUTE, queue_id)])
-        self._cache.put_all(completion, ids, data)
+        sizes = [*map(len, data)]
+        self._cache.put_all(completion, ids, data, sum(sizes))
         run = state.store_routed(
             ids,
             address.record_id,
             queue_id,
-            sizes=[*map(len, data)],
+            sizes=sizes,
             timestamps=[each.timestamp for each in messages],
             priorities=[each.priority for each in messages],
             expires=[each.expires for each in messages],

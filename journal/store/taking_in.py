@@ -301,7 +301,7 @@ class TakingIn(Sending):
                     dues=nothing,
                 )
                 each.rows.append(run)
-                self._cache.put_all(completion, each.ids, each.data)
+                self._cache.put_all(completion, each.ids, each.data, sum(map(len, each.data)))
                 self._taking_in.update(dict.fromkeys(each.ids, each.address_id))
                 continue
             message = each.message

@@ -84,9 +84,9 @@ def test_over_the_bound_the_oldest_durable_ones_go(fake: CopyFake, cache: BodyCa
 
 def test_over_the_bound_what_is_gone_goes_before_what_is_there(cache: BodyCache, gone: set[int]) -> None:
     groups = [Completion(), Completion(), Completion()]
-    cache.put_all(groups[0], [2, 4], [b"a" * 40, b"b" * 5])
+    cache.put_all(groups[0], [2, 4], [b"a" * 40, b"b" * 5], 45)
     assert cache.get(4) == b"b" * 5
-    cache.put_all(groups[1], [6, 8], [b"c" * 4, b"d" * 40])
+    cache.put_all(groups[1], [6, 8], [b"c" * 4, b"d" * 40], 44)
     for group, at in zip(groups, (5, 6, 7), strict=True):
         durable(group, s0=(at, at))
     gone |= {2, 8}
@@ -100,7 +100,7 @@ def test_over_the_bound_what_is_gone_goes_before_what_is_there(cache: BodyCache,
 def test_of_much_that_waits_for_the_copy_what_is_gone_takes_no_memory(cache: BodyCache, gone: set[int]) -> None:
     for number in range(1, 41):
         group = Completion()
-        cache.put_all(group, [2 * number, 2 * number + 1], [b"x" * 5, b"y" * 5])
+        cache.put_all(group, [2 * number, 2 * number + 1], [b"x" * 5, b"y" * 5], 10)
         durable(group, s0=(number, number))
         gone |= {2 * number, 2 * number + 1}
     assert cache.bytes <= 30  # an eighth of the bound, and the last groups
@@ -136,7 +136,7 @@ def test_an_id_that_was_given_again_has_its_new_body_whatever_becomes_of_the_old
 def test_what_is_put_behind_a_group_that_had_to_go_is_the_body_that_was_put(cache: BodyCache) -> None:
     group = completed()
     group.offsets = {0: (5, 5)}
-    cache.put_all(group, [2, 4], [b"x" * 60, b"y" * 60])
+    cache.put_all(group, [2, 4], [b"x" * 60, b"y" * 60], 120)
     cache.put(group, 6, b"z")
     assert [cache.get(each) for each in (2, 4, 6)] == [None, None, b"z"]
     assert cache.stored_by(2) is cache.stored_by(6) is group
@@ -146,7 +146,7 @@ def test_what_is_put_behind_a_group_that_had_to_go_is_the_body_that_was_put(cach
 def test_a_group_whose_place_nobody_said_stays_until_the_copy_has_each_that_is_there(
     fake: CopyFake, cache: BodyCache, gone: set[int]
 ) -> None:
-    cache.put_all(completed(), [2, 4], [b"x", b"y"])
+    cache.put_all(completed(), [2, 4], [b"x", b"y"], 2)
     cache.pass_on()
     assert cache.get(2) == b"x"
     fake.copy[2] = b"x"
