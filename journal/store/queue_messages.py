@@ -250,7 +250,10 @@ class QueueMessages(QueueDirectory):
             counts = entry.counts
             counts[ARRIVING] -= 1
             counts[READY] += 1
-            entry.not_away(row)
+            if row in entry.away:
+                entry.away.remove(row)
+            else:
+                entry.not_away(row)
             entry.line(PRIORITY_MAX - (marks[message_row] & PRIORITY)).append(row, place << 64)
 
     def withdraw(self, message_id: int, queue_id: int) -> bool:

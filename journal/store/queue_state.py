@@ -140,7 +140,10 @@ class QueueState(QueueFollowing):
                 self.settled(message_id, queue_id)
                 continue
             entry.counts[SETTLING] -= 1
-            entry.not_away(row)
+            if row in entry.away:
+                entry.away.remove(row)
+            else:
+                entry.not_away(row)
 
     def lock(self, message_id: int, queue_id: int, tx: int, holder: str = "") -> None:
         """A transaction's acknowledge is accepted. Raises as `acknowledge`."""
