@@ -554,10 +554,11 @@ class PlainStore:
             if not self.messages[message].durable:
                 del self.messages[message]
                 self.unrouted.discard(message)
-            elif message not in self.stored_in and not self.routes_of(message):
-                del self.messages[message]
-                self.unrouted.discard(message)
-                orphans += 1
+            elif message not in self.stored_in:
+                self.unrouted.discard(message)  # one that a prepared route kept goes with its rollback
+                if not self.routes_of(message):
+                    del self.messages[message]
+                    orphans += 1
         for window in self.windows.values():
             window.activate()
         for reference in self.references.values():
