@@ -91,7 +91,7 @@ class StoreBase:
         self._unrouted: dict[int, int] = {}
         """Messages that no queue ever got (for good): their address."""
         self._cache = BodyCache(
-            journal, settings.cache_bytes_max, lambda message_ids: self._state.stored_of(message_ids)
+            journal, settings.cache_bytes_max, lambda ids, exactly: self._state.stored_of(ids, exactly=exactly)
         )
         directory = settings.swap_directory
         swap = None

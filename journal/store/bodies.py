@@ -24,6 +24,11 @@ _UNSWEPT_SHARE = 8
 """Of the bound: from there on bodies go whose messages are gone. Memory that is used again soon is used faster."""
 
 
+StoredOf = Callable[[Sequence[int], bool], set[int]]
+"""Which of these messages are still there, whose bodies were put into the cache before those of its last group; if not
+exactly (the second argument), some that are not may be among them."""
+
+
 class _Group:
     """Bodies stored by one group."""
 
@@ -44,9 +49,7 @@ class _Group:
 class BodyCache:
     """Bodies that the local copy may not have yet. Not thread-safe: the store's lock guards it."""
 
-    def __init__(self, journal: StoreJournal, bytes_max: int, stored_of: Callable[[Sequence[int]], set[int]]) -> None:
-        """`stored_of` says which of these messages, whose bodies were put here before those of the last group, are
-        still there."""
+    def __init__(self, journal: StoreJournal, bytes_max: int, stored_of: StoredOf) -> None:
         self.bytes = 0
         self._journal = journal
         self._bytes_max = bytes_max
@@ -142,7 +145,7 @@ class BodyCache:
             return all(applied(shard) >= last for shard, (_, last) in offsets.items())
         # written again after an error: nobody said where it is
         try:
-            return all(self._journal.read(body_id) is not None for body_id in self._stored_of(group.ids))
+            return all(self._journal.read(body_id) is not None for body_id in self._stored_of(group.ids, True))
         except LocalStorageError:
             return False  # the copy is being opened again, say
 
@@ -174,7 +177,7 @@ class BodyCache:
         """Once in its life: whoever looked again and again would do little else."""
         if group.indexed:
             self._index(group)
-        stored = self._stored_of(group.ids)
+        stored = self._stored_of(group.ids, False)
         self._forget(group, [body_id for body_id in group.ids[: group.indexed] if body_id not in stored])
         kept = [*map(stored.__contains__, group.ids)]
         group.ids, group.bodies = [*compress(group.ids, kept)], [*compress(group.bodies, kept)]

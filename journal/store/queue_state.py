@@ -140,10 +140,7 @@ class QueueState(QueueFollowing):
                 self.settled(message_id, queue_id)
                 continue
             entry.counts[SETTLING] -= 1
-            if row in entry.away:
-                entry.away.remove(row)
-            else:
-                entry.not_away(row)
+            entry.not_away(row)
 
     def lock(self, message_id: int, queue_id: int, tx: int, holder: str = "") -> None:
         """A transaction's acknowledge is accepted. Raises as `acknowledge`."""

@@ -41,6 +41,18 @@ def test_the_nodes_bound_holds_whatever_is_taken_and_given_back() -> None:
     assert take_all(state, AUDIT) == list(range(1, 101))
 
 
+def test_which_messages_are_there_is_asked_of_the_index_only_where_it_has_to_be_known_exactly() -> None:
+    index = MemoryIndex()
+    state = new_state(queue=2, index=index)
+    for message in range(1, 11):
+        send(state, message)
+    asked = list(range(1, 21))
+    assert state.stored_of(asked, exactly=True) == {*range(1, 11)}
+    assert state.stored_of(asked, exactly=False) == {*asked}
+    assert take_all(state) == list(range(1, 11))  # held, in memory
+    assert state.stored_of(asked, exactly=False) == {*range(1, 11)}
+
+
 def test_a_message_in_the_index_is_acquired_and_released_like_any_other() -> None:
     state = new_state(queue=2, index=MemoryIndex())
     for message in range(1, 11):

@@ -52,7 +52,7 @@ def gone() -> set[int]:
 
 @pytest.fixture
 def cache(fake: CopyFake, gone: set[int]) -> BodyCache:
-    return BodyCache(fake, 100, lambda ids: {*ids} - gone)  # type: ignore[arg-type]
+    return BodyCache(fake, 100, lambda ids, _: {*ids} - gone)  # type: ignore[arg-type]
 
 
 def test_bodies_go_once_the_copy_stands_at_their_group_in_every_shard(fake: CopyFake, cache: BodyCache) -> None:
