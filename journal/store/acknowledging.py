@@ -87,18 +87,19 @@ class Acknowledging(Holding):
         journal's `queue_operations_max`, of which each takes two, and a chunk of a large one takes one;
         `queue_bytes_max`).
         """
-        _require_each_once(message_ids)
         with self._lock:
             state = self._enter()
             target = state.queue(queue)
             if not message_ids:
                 return PendingAll(())
             if tx:
+                _require_each_once(message_ids)
                 return PendingAll(message_ids, self._acknowledge_in(state, message_ids, target, holder, tx))
             settled = encode_acknowledgement(Acknowledgement.CONSUMED, holder)
             queue_id = target.record_id
             run = state.to_acknowledge_run(message_ids, queue_id, holder) if target.config.durable else None
             if run is None:
+                _require_each_once(message_ids)
                 return self._acknowledge_each(state, message_ids, target, holder, settled)
             deleted = DeletedRecords(message_ids, ACKNOWLEDGE, settled, queue_id)
             completion = self._append_settled(state, [deleted], message_ids, queue_id, holder)

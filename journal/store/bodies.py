@@ -22,6 +22,8 @@ from journal.wire.ids import shard_of
 
 _UNSWEPT_SHARE = 8
 """Of the bound: from there on bodies go whose messages are gone. Memory that is used again soon is used faster."""
+_PROBES = 8
+"""Messages of a group of which none may be there for it to be looked through so early: mostly, none is then."""
 
 
 StoredOf = Callable[[Sequence[int], bool], set[int]]
@@ -85,7 +87,7 @@ class BodyCache:
     def _begin(self, completion: Completion) -> _Group:
         group = self._last = _Group(completion)
         self._groups.append(group)
-        self._sweep_to(self._bytes_max // _UNSWEPT_SHARE)
+        self._sweep_gone()
         return group
 
     def _count(self, group: _Group, size: int) -> None:
@@ -152,8 +154,9 @@ class BodyCache:
     def _let_go(self) -> None:
         """Of what is durable, until the rest fits; what is still on its way stays."""
         self.pass_on()
-        self._sweep_to(self._bytes_max)
-        while self._is_over(self._bytes_max, self._shed):
+        while self._is_over(self._swept) and self._groups[self._swept] is not self._last:
+            self._sweep(self._groups[self._swept])
+        while self._is_over(self._shed):
             group = self._groups[self._shed]
             if group is self._last:
                 self._last = None
@@ -164,14 +167,17 @@ class BodyCache:
             group.bodies.clear()
             group.found.clear()
 
-    def _is_over(self, bytes_max: int, place: int) -> bool:
+    def _is_over(self, place: int) -> bool:
         """Whether something has to go, and the group at this place can be asked for it."""
-        return self.bytes > bytes_max and place < len(self._groups) and self._groups[place].completion.done
+        return self.bytes > self._bytes_max and place < len(self._groups) and self._groups[place].completion.done
 
-    def _sweep_to(self, bytes_max: int) -> None:
-        while self._is_over(bytes_max, self._swept) and self._groups[self._swept] is not self._last:
-            self._sweep(self._groups[self._swept])
-            self._swept += 1
+    def _sweep_gone(self) -> None:
+        """From the first group on, until one is met that is still in use: looked through then, it would stay."""
+        while self.bytes > self._bytes_max // _UNSWEPT_SHARE and (group := self._groups[self._swept]) is not self._last:
+            probes = group.ids[:: len(group.ids) // _PROBES + 1]
+            if not group.completion.done or self._stored_of(probes, False):
+                return
+            self._sweep(group)
 
     def _sweep(self, group: _Group) -> None:
         """Once in its life: whoever looked again and again would do little else."""
@@ -179,7 +185,8 @@ class BodyCache:
             self._index(group)
         stored = self._stored_of(group.ids, False)
         self._forget(group, [body_id for body_id in group.ids[: group.indexed] if body_id not in stored])
-        kept = [*map(stored.__contains__, group.ids)]
+        kept = [*map(stored.__contains__, group.ids)] if stored else ()
+        self._swept += 1
         group.ids, group.bodies = [*compress(group.ids, kept)], [*compress(group.bodies, kept)]
         group.indexed = min(group.indexed, len(group.ids))
         size = sum(map(len, group.bodies))

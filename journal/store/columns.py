@@ -21,8 +21,19 @@ def together(rows: Sequence[int]) -> Sequence[int]:
     """The same rows, of which no two are the same: a range if none is missing between them, whatever their order."""
     if type(rows) is range:
         return rows
+    run = in_order(rows)
+    if run is not None:
+        return run
     first, last = min(rows), max(rows)
     return range(first, last + 1) if last - first == len(rows) - 1 else rows
+
+
+def in_order(rows: Sequence[int]) -> range | None:
+    """The same rows, a list or an array, if each follows the one before; so no two are the same."""
+    run = range(rows[0], rows[0] + len(rows))
+    if rows[-1] != run[-1]:
+        return None
+    return run if rows == (array(rows.typecode, run) if isinstance(rows, array) else [*run]) else None
 
 
 def gather(column: _Column, rows: Sequence[int]) -> _Column:
@@ -44,23 +55,20 @@ def fill(column: _Column, rows: Sequence[int], values: _Column) -> None:
     column.extend(values[known:])
 
 
-def reach(column: _Column, rows: Sequence[int]) -> None:
+def reach(column: array[int], rows: Sequence[int]) -> None:
     """Have these rows, as `fill`, of which somebody else writes the values."""
     missing = rows[-1] + 1 - len(column)
     if missing > 0:
-        column.extend(same(column, 0, missing))
-
-
-def same(column: _Column, value: int, count: int) -> _Column:
-    """So many values for `fill` that are the same; not to be changed."""
-    return _same_numbers(column.typecode, value, count) if isinstance(column, array) else _same_bytes(value, count)
+        column.extend(same_numbers(column.typecode, 0, missing))
 
 
 @lru_cache(maxsize=_SAMES_KEPT)
-def _same_numbers(typecode: str, value: int, count: int) -> array[int]:
+def same_numbers(typecode: str, value: int, count: int) -> array[int]:
+    """So many values for `fill` that are the same; not to be changed."""
     return array(typecode, [value]) * count
 
 
 @lru_cache(maxsize=_SAMES_KEPT)
-def _same_bytes(value: int, count: int) -> bytearray:
+def same_bytes(value: int, count: int) -> bytearray:
+    """`same_numbers` of bytes."""
     return bytearray([value]) * count

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 
-from journal.store.columns import fill, same, together
+from journal.store.columns import fill, same_bytes, together
 from journal.store.references import QUEUED, READY, READY_QUEUED, References
 
 _STALE_MIN = 32
@@ -55,7 +55,7 @@ class Line:
     def append_all(self, rows: Sequence[int], place: int) -> None:
         """`append` of rows in their order, of which the last has that place."""
         flags = self._table.flags
-        fill(flags, rows, same(flags, READY_QUEUED, len(rows)))
+        fill(flags, rows, same_bytes(READY_QUEUED, len(rows)))
         self._rows.extend(rows)
         self._last = place
 

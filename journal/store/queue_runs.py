@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from journal.store.columns import fill, gather, same, together
+from journal.store.columns import fill, gather, in_order, same_numbers, together
 from journal.store.model import PRIORITY_MAX
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_messages import QueueMessages
@@ -53,15 +53,18 @@ class QueueRuns(QueueMessages):
         sizes: Sequence[int],
         timestamps: Sequence[int],
         priorities: Sequence[int],
-        expires: Sequence[int],
-        dues: Sequence[int],
+        expires: Sequence[int] = (),
+        dues: Sequence[int] = (),
     ) -> Run:
-        """`store` of durable messages with new ids that are not large, and `route` of each to one queue."""
+        """`store` of durable messages with new ids that are not large, and `route` of each to one queue. Without
+        `expires` or `dues` none has one."""
         entry, tables, table = self._queues[queue_id], self._tables, self._references
+        if not any(expires):
+            expires = ()
         message_rows, rows = table.add_routed(
             message_ids, address_id, priorities, sizes, expires, timestamps, queue_id, ARRIVING
         )
-        if any(expires):
+        if expires:
             for message_row, each in zip(message_rows, expires, strict=True):
                 if each:
                     tables.expiry.add(message_row, each)
@@ -89,7 +92,7 @@ class QueueRuns(QueueMessages):
         place = tables.next_high
         tables.next_high = place + count
         fill(table.high, rows, array("Q", range(place, place + count)))
-        fill(table.low, rows, same(table.low, 0, count))
+        fill(table.low, rows, same_numbers(table.low.typecode, 0, count))
         entry.counts[ARRIVING] -= count
         entry.counts[READY] += count
         entry.not_away_all(rows)
@@ -103,18 +106,22 @@ class QueueRuns(QueueMessages):
 
     def to_acknowledge_run(self, message_ids: Sequence[int], queue_id: int, holder: str) -> Run | None:
         """What `acknowledge` would settle, if each is the last reference of a durable message that is not large; None
-        if one is not. No id is given twice."""
+        if one is not, or is given twice."""
         table, held_by = self._references, self._tables.holds.holder
         count = len(message_ids)
         try:
-            message_rows = together([*map(table.row_of.__getitem__, message_ids)])
+            found = [*map(table.row_of.__getitem__, message_ids)]
         except KeyError:
             return None
+        run = in_order(found)
+        if run is None and len({*found}) < count:
+            return None
+        message_rows = run or together(found)
         rows = together(gather(table.first, message_rows))
         if (
             (rows[0] if type(rows) is range else min(rows)) < 0
-            or gather(table.queue, rows) != same(table.queue, queue_id, count)
-            or gather(table.live, message_rows) != same(table.live, 1, count)
+            or gather(table.queue, rows) != same_numbers(table.queue.typecode, queue_id, count)
+            or gather(table.live, message_rows) != same_numbers(table.live.typecode, 1, count)
             or not all(gather(table.marks, message_rows).translate(_IS_DURABLE))
             or (table.chunks and not table.chunks.keys().isdisjoint(message_rows))
         ):
@@ -131,7 +138,7 @@ class QueueRuns(QueueMessages):
         tables, table, counts = self._tables, self._references, entry.counts
         (message_rows, rows), count = run, len(run.references)
         flags, marks = gather(table.flags, rows), gather(table.marks, message_rows)
-        fill(table.live, message_rows, same(table.live, 0, count))
+        fill(table.live, message_rows, same_numbers(table.live.typecode, 0, count))
         fill(table.marks, message_rows, marks.translate(_DELETED))
         fill(table.flags, rows, flags.translate(_SETTLING))
         ready = flags.count(READY_QUEUED)
@@ -160,7 +167,7 @@ class QueueRuns(QueueMessages):
             return
         message_rows, rows = run
         if (
-            gather(table.expires, message_rows) != same(table.expires, 0, len(rows))
+            gather(table.expires, message_rows) != same_numbers(table.expires.typecode, 0, len(rows))
             or (table.due and not table.due.keys().isdisjoint(message_rows))
             or (table.paged and not table.paged.keys().isdisjoint(message_rows))
         ):

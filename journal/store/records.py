@@ -166,6 +166,43 @@ def encode_message(message: Message, *, chunks: Sequence[int] = (), body_bytes: 
     return b"".join(parts)
 
 
+def encode_messages(messages: Sequence[Message], body_bytes_max: int) -> list[bytes]:
+    """`encode_message` of each; nothing for one whose body is larger than that. Raises as `encode_message`.
+
+    Hot path: those with no more than a body, a priority and a timestamp, of one address, take half of the time here.
+    """
+    data: list[bytes] = []
+    add, join = data.append, b"".join
+    address: str | None = None
+    start = b""
+    for each in messages:
+        body = each.body
+        size = len(body)
+        if size > body_bytes_max:
+            add(b"")
+            continue
+        timestamp, expires, due, priority = each.timestamp, each.expires, each.due, each.priority
+        if (
+            each.headers
+            or each.properties
+            or expires
+            or due
+            or each.duplicate_id
+            or each.origin
+            or size >= _SHORT_BODY_BYTES
+            or not 0 <= timestamp | expires | due <= _INT64_MAX
+            or not 0 <= priority <= PRIORITY_MAX
+        ):
+            add(encode_message(each))
+            continue
+        if each.address != address:
+            address = each.address
+            start = _address_field(address)
+        end = _PRIORITIES[priority]
+        add(join((start, _BODY_HEADS[size], body, end + _timestamp_field(timestamp) if timestamp else end)))
+    return data
+
+
 def message_start(address: str) -> bytes:
     """What a MESSAGE record's data begins with; its body follows. Raises InvalidOperationError."""
     return _address_field(address)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from journal.store.columns import fill, gather, reach, same, together
+from journal.store.columns import fill, gather, reach, same_bytes, same_numbers, together
 
 ARRIVING, READY, SCHEDULED, HELD, LOCKED, SETTLING, FREE = range(7)
 """What a reference is. FREE: its row is nobody's."""
@@ -281,19 +281,20 @@ class References:
         rows = self._free_references.take(count, len(self.flags))
         message_rows = self._free_messages.take(count, len(self.id))
         fill(self.id, message_rows, array("q", message_ids))
-        fill(self.address, message_rows, same(self.address, address_id, count))
+        fill(self.address, message_rows, same_numbers(self.address.typecode, address_id, count))
         fill(self.marks, message_rows, bytearray([priority | DURABLE for priority in priorities]))
         fill(self.size, message_rows, array("q", sizes))
-        fill(self.expires, message_rows, array("q", expires))
+        typecode = self.expires.typecode
+        fill(self.expires, message_rows, array(typecode, expires) if expires else same_numbers(typecode, 0, count))
         fill(self.timestamp, message_rows, array("q", timestamps))
         fill(self.first, message_rows, array("i", rows))
-        fill(self.live, message_rows, same(self.live, 1, count))
+        fill(self.live, message_rows, same_numbers(self.live.typecode, 1, count))
         fill(self.message, rows, array("i", message_rows))
-        fill(self.queue, rows, same(self.queue, queue_id, count))
+        fill(self.queue, rows, same_numbers(self.queue.typecode, queue_id, count))
         reach(self.high, rows)  # a place comes with the arrival
         reach(self.low, rows)
-        fill(self.flags, rows, same(self.flags, state, count))
-        fill(self.deliveries, rows, same(self.deliveries, 0, count))
+        fill(self.flags, rows, same_bytes(state, count))
+        fill(self.deliveries, rows, same_numbers(self.deliveries.typecode, 0, count))
         self.row_of.update(zip(message_ids, message_rows, strict=True))
         return message_rows, rows
 
@@ -346,11 +347,11 @@ class References:
         Hot path."""
         row_of, flags, count = self.row_of, self.flags, len(rows)
         deque(map(row_of.__delitem__, gather(self.id, message_rows)), maxlen=0)
-        fill(self.id, message_rows, same(self.id, 0, count))
-        fill(self.first, message_rows, same(self.first, _NONE, count))
+        fill(self.id, message_rows, same_numbers(self.id.typecode, 0, count))
+        fill(self.first, message_rows, same_numbers(self.first.typecode, _NONE, count))
         self._free_messages.add_all(message_rows)
         if gather(flags, rows).count(SETTLING) == count:
-            fill(flags, rows, same(flags, FREE, count))
+            fill(flags, rows, same_bytes(FREE, count))
             self._free_references.add_all(rows)
             return
         for row in rows:

@@ -16,7 +16,7 @@ from journal.store.model import Message
 from journal.store.pending import PendingAll
 from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
-from journal.store.records import encode_message
+from journal.store.records import encode_messages
 from journal.store.sending import Adding, Outgoing, Sending, message_operations, require_routable
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD
@@ -59,8 +59,7 @@ class SendingAll(Sending):
         """
         if ids and len(ids) != len(messages):
             raise StoreError(f"{len(messages)} messages and {len(ids)} ids")
-        inline_bytes_max = self.inline_bytes_max
-        data = [encode_message(each) if len(each.body) <= inline_bytes_max else b"" for each in messages]
+        data = encode_messages(messages, self.inline_bytes_max)
         with self._lock:
             state = self._enter()
             txn = self._transaction(tx) if tx else None

@@ -289,7 +289,6 @@ class TakingIn(Sending):
         """The journal has taken it: it is on its way into its queues."""
         for each in batch.stored:
             if isinstance(each, _Plain):
-                nothing = [0] * len(each.ids)
                 run = state.store_routed(
                     each.ids,
                     each.address_id,
@@ -297,8 +296,6 @@ class TakingIn(Sending):
                     sizes=[*map(len, each.data)],
                     timestamps=each.timestamps,
                     priorities=[PRIORITY_DEFAULT] * len(each.ids),
-                    expires=nothing,
-                    dues=nothing,
                 )
                 each.rows.append(run)
                 self._cache.put_all(completion, each.ids, each.data, sum(map(len, each.data)))

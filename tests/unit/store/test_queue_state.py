@@ -378,16 +378,13 @@ def test_what_a_holder_has_in_a_queue_that_is_not_listed_is_its_own_and_not_name
 
 
 def store_run(state: QueueState, messages: range) -> Run:
-    nothing = [0] * len(messages)
     return state.store_routed(
         messages,
         ADDRESS,
         ORDERS,
         sizes=[1] * len(messages),
-        timestamps=nothing,
+        timestamps=[0] * len(messages),
         priorities=[4] * len(messages),
-        expires=nothing,
-        dues=nothing,
     )
 
 

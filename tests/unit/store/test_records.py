@@ -41,6 +41,13 @@ def test_a_message_comes_back_as_it_was(message: Message) -> None:
     assert records.decode_message(records.encode_message(message)) == message
 
 
+@given(st.lists(WHOLE | PLAIN), st.integers(0, 5))
+def test_many_messages_are_as_each_by_itself_but_for_large_bodies(messages: list[Message], body_bytes_max: int) -> None:
+    assert records.encode_messages(messages, body_bytes_max) == [
+        records.encode_message(each) if len(each.body) <= body_bytes_max else b"" for each in messages
+    ]
+
+
 @given(PLAIN)
 def test_a_message_put_together_from_parts_is_what_protobuf_reads(message: Message) -> None:
     read = pb.Message.FromString(records.encode_message(message))
@@ -57,7 +64,9 @@ def test_a_message_put_together_from_parts_is_what_protobuf_reads(message: Messa
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 4095, 4096, 4097, 16383, 16384, 100_000])
 def test_bodies_of_every_length_come_back(size: int) -> None:
     message = Message("a", body=b"x" * size)
-    assert records.decode_message(records.encode_message(message)).body == message.body
+    data = records.encode_message(message)
+    assert records.decode_message(data).body == message.body
+    assert records.encode_messages([message], size) == [data]
 
 
 def test_a_large_message_has_its_body_elsewhere() -> None:
@@ -94,6 +103,8 @@ def test_facts_are_the_messages(message: Message) -> None:
 def test_what_has_no_place_in_a_message_is_refused(message: Message) -> None:
     with pytest.raises(InvalidOperationError):
         records.encode_message(message)
+    with pytest.raises(InvalidOperationError):
+        records.encode_messages([message], 0)
 
 
 @pytest.mark.parametrize("name", ["timestamp", "expires", "due"])
@@ -101,6 +112,8 @@ def test_what_has_no_place_in_a_message_is_refused(message: Message) -> None:
 def test_a_time_that_is_no_integer_is_refused(name: str, value: Any) -> None:
     with pytest.raises(TypeError):
         records.encode_message(Message("a", **{name: value}))
+    with pytest.raises(TypeError):
+        records.encode_messages([Message("a", **{name: value})], 0)
 
 
 def test_a_queue_comes_back_as_it_was() -> None:

@@ -108,14 +108,27 @@ def test_of_much_that_waits_for_the_copy_what_is_gone_takes_no_memory(cache: Bod
 
 def test_all_groups_of_before_are_found_though_some_were_swept_empty(cache: BodyCache, gone: set[int]) -> None:
     groups = [Completion(), Completion(), Completion()]
-    cache.put(groups[0], 2, b"x" * 10)
-    cache.put(groups[1], 4, b"y" * 10)
+    first = [*range(101, 110)]
+    cache.put_all(groups[0], first, [b"x"] * 9, 9)
+    cache.put(groups[1], 4, b"y" * 20)
     for group, at in zip(groups, (5, 6, 7), strict=True):
         durable(group, s0=(at, at))
-    gone.add(4)
+    gone |= {*first, 4} - {102}
     cache.put(groups[2], 6, b"z" * 10)
+    assert [cache.get(each) for each in (101, 102, 4, 6)] == [None, b"x", None, b"z" * 10]
+
+
+def test_a_group_that_is_still_in_use_is_looked_through_when_it_is_not(cache: BodyCache, gone: set[int]) -> None:
+    groups = [Completion(), Completion(), Completion()]
+    cache.put_all(groups[0], [2, 4], [b"x" * 10, b"y" * 10], 20)
+    durable(groups[0], s0=(5, 5))
     gone.add(2)
-    assert [cache.get(each) for each in (2, 4, 6)] == [b"x" * 10, None, b"z" * 10]
+    cache.put(groups[1], 6, b"z")
+    assert (cache.bytes, cache.get(2), cache.get(4)) == (21, b"x" * 10, b"y" * 10)
+    durable(groups[1], s0=(6, 6))
+    gone.add(4)
+    cache.put(groups[2], 8, b"z")
+    assert (cache.bytes, cache.get(2), cache.get(4), cache.get(6)) == (2, None, None, b"z")
 
 
 def test_an_id_that_was_given_again_has_its_new_body_whatever_becomes_of_the_old_one(
