@@ -23,8 +23,8 @@ from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S
 from bench.workload import bodies
 from journal.cli.common import Chosen
 from journal.cli.node_handover import wait_for_successor
-from journal.cli.node_worker import running_worker, worker_command
 from journal.cli.stopping import stopped_by_signals
+from journal.cli.worker_children import running_workers, worker_command
 from journal.config import load_settings
 from journal.errors import DeadlineError, FullError, JournalError, StateError
 from journal.loading import LoadCounts, LoadedUpdate
@@ -258,7 +258,7 @@ def main() -> None:
         stop = ending.enter_context(stopped_by_signals())
         if "--with-worker" in flags:
             command = worker_command(settings, Chosen(), as_json=False, verbose=False)
-            ending.enter_context(running_worker(command))
+            ending.enter_context(running_workers(command))
             ending.callback(wait_for_successor, settings)
         node = Node(
             settings,

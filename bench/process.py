@@ -2,7 +2,7 @@
 
 Each round has a new journal and a worker that already serves it, idle. The WAL is filled by one open Kafka transaction;
 the clock runs from its commit, which shows the worker everything at once, until the last mark can be read committed.
-The bare loop then reads the very same WAL.
+The bare loop then reads the very same WAL. A worker of several shards runs in as many processes as there are cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from bench.rounds import Comparison, Outcome, alternate, say
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, delete_topics, worker
 from bench.workload import Prefill, PrefilledFrame, markers, operation_frames
 from journal.config import Settings
-from journal.kafka.control import wal_topic
+from journal.kafka.control import wal_topic, worker_group
+from journal.runtime import kafka_of
 
 OPERATIONS = 2_000_000
 FAUST_OPERATIONS = 10_000
@@ -35,6 +36,7 @@ def run(scene: Scene) -> Outcome:
 
 def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> None:
     name = f"process_{shards}_shard{'s' if shards > 1 else ''}"
+    outcome.figures[f"{name}_worker_processes"] = _processes(shards)
     operations = scene.operations(OPERATIONS)
     with closing(Workload(scene, shards, operations, memory, fleeting=False)) as steady:
         ours, limit = alternate(scene.rounds(), steady.worker_rate, steady.bare_rate, what=name)
@@ -69,7 +71,8 @@ class Workload:
     def worker_rate(self) -> float:
         """Operations a second from the WAL's commit to the last committed mark."""
         self.close()
-        settings = self._left.enter_context(self._scene.journal(self._shards))
+        processes = _processes(self._shards)
+        settings = self._left.enter_context(self._scene.journal(self._shards, worker_processes=processes))
         self._wal = wal_topic(settings.journal)
         with worker(settings) as pid, self._memory.watch(**{f"worker_{self._shards}_shards": pid}):
             return self._operations / process_seconds(settings, self._frames)
@@ -90,11 +93,16 @@ class Workload:
         self._wal = None
 
 
+def _processes(shards: int) -> int:
+    return min(shards, os.cpu_count() or 1)
+
+
 def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
     """Let the worker of a new journal find `frames` all at once, and wait for their marks."""
     marks = Marks(settings)
     prefill = Prefill(settings)
     first, _ = markers(settings.shards)
+    _wait_until_served(settings)
     prefill.write(first)
     prefill.commit()
     marks.wait_for(prefill.last, TIMEOUT_S)
@@ -104,3 +112,16 @@ def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
     took = time.perf_counter() - began
     marks.close()
     return took
+
+
+def _wait_until_served(settings: Settings) -> None:
+    """By all processes of the worker."""
+    until = time.monotonic() + TIMEOUT_S
+    with closing(kafka_of(settings).cluster()) as cluster:
+        while True:
+            members = cluster.group_members(worker_group(settings.journal), TIMEOUT_S)
+            if sum(bool(each.partitions) for each in members) == settings.worker_processes:
+                return
+            if time.monotonic() > until:
+                raise TimeoutError(f"the worker's {settings.worker_processes} processes do not share its shards")
+            time.sleep(0.1)

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -107,11 +107,13 @@ def delete_topics(bootstrap: str, topics: list[str]) -> None:
 
 @contextmanager
 def worker(settings: Settings) -> Iterator[int]:
-    """The worker's command in a process of its own; its pid. It may still be joining its group."""
+    """The worker's command, in as many processes as the settings say; the first one's pid. It may still be joining its
+    group."""
     environment = {
         **os.environ,
         "KAFKA_JOURNAL_DIRECTORY": str(settings.directory),
         "KAFKA_JOURNAL_CHECKPOINT_INTERVAL_MS": str(settings.checkpoint_interval_ms),
+        "KAFKA_JOURNAL_WORKER_PROCESSES": str(settings.worker_processes),
     }
     if settings.routing.routes:
         environment["KAFKA_JOURNAL_ROUTING"] = settings.routing.model_dump_json()
@@ -180,7 +182,7 @@ class Memory:
         def sample() -> None:
             while not stop.wait(_SAMPLE_S):
                 for name, process in watched.items():
-                    self.peaks[name] = max(self.peaks.get(name, 0.0), rss_mb(process))
+                    self.peaks[name] = max(self.peaks.get(name, 0.0), _rss_of_all_mb(process))
 
         sampler = threading.Thread(target=sample, name="bench-memory", daemon=True)
         sampler.start()
@@ -192,6 +194,16 @@ class Memory:
 
     def figures(self) -> dict[str, float | int | str]:
         return {f"{name}_rss_peak_mb": round(peak) for name, peak in self.peaks.items()}
+
+
+def _rss_of_all_mb(process: psutil.Process) -> float:
+    """With the workers that it runs besides."""
+    total = rss_mb(process)
+    for child in process.children():
+        with suppress(psutil.NoSuchProcess):
+            if "journal.cli.child" in child.cmdline():
+                total += rss_mb(child)
+    return total
 
 
 def rss_mb(process: psutil.Process) -> float:

@@ -71,6 +71,9 @@ class Settings(BaseSettings):
     checkpoint_interval_ms: int = Field(default=100, ge=1)
     """How long a worker gathers frames. Longer: fewer rows for short-lived records; shorter: less lag."""
 
+    worker_processes: int = Field(default=1, ge=1, le=64)
+    """In how many processes a worker runs: they share its shards. More than it has shards, or cores, are of no use."""
+
     transaction_timeout_ms: int = Field(default=10_000, ge=1000)
     """How long a crashed producer may block readers of committed records."""
 

@@ -294,10 +294,10 @@ async def serve(shell: WorkerShell, settings: SourceSettings, stop: asyncio.Even
         raise error
 
 
-def run_worker(shell: WorkerShell, settings: SourceSettings) -> None:
-    """Run a worker in this process until SIGTERM or SIGINT; raises the error that ended it before. One of them that
-    comes more than a second after the first ends the process at once."""
-    run_until_signalled(lambda stop: serve(shell, settings, stop, lambda: None))
+def run_worker(shell: WorkerShell, settings: SourceSettings, on_signal: Callable[[], None] = lambda: None) -> None:
+    """Run a worker in this process until SIGTERM or SIGINT, for which `on_signal` is called; raises the error that
+    ended it before. One of them that comes more than a second after the first ends the process at once."""
+    run_until_signalled(lambda stop: serve(shell, settings, stop, lambda: None), on_signal)
 
 
 class BackgroundWorker:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import logging
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 
 from journal.beside import InBackground
 from journal.config import Settings
@@ -47,8 +48,16 @@ RECOVERIES_AT_ONCE = 8
 own: one that builds a copy anew takes minutes, in which other shards want their checkpoints."""
 
 
-def run_service(settings: Settings, name: str | None, *, standby: bool = False) -> None:
+def run_service(
+    settings: Settings,
+    name: str | None,
+    *,
+    standby: bool = False,
+    beside: AbstractContextManager[Callable[[], None]] | None = None,
+) -> None:
     """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting.
+
+    Once nothing keeps it from starting, what is `beside` it is entered; what that gives is called when it is to end.
 
     With `standby` it keeps warm copies of the shards that other workers own. With `trim_every_ms` it trims the WAL.
     """
@@ -67,12 +76,16 @@ def run_service(settings: Settings, name: str | None, *, standby: bool = False) 
         )
         worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=standby))
         shell = with_trims(worker, kafka, settings, rows)
-        run_worker(shell, source_settings(settings, slot.path.name))
+        with beside or nullcontext(_nothing_else) as end_others:
+            run_worker(shell, source_settings(settings, slot.path.name), end_others)
         log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
         if shell is not None:
             shell.abandon()
         slot.release()
+
+
+def _nothing_else() -> None: ...
 
 
 def make_worker(

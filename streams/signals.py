@@ -9,19 +9,22 @@ from typing import Any
 from journal.stop_requests import STOP_SIGNALS, StopRequests
 
 
-def run_until_signalled(serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+def run_until_signalled(
+    serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]], on_signal: Callable[[], None] = lambda: None
+) -> None:
     """Run what serves until an event is set, which SIGTERM or SIGINT sets; raises what it raises. One of them that
-    comes more than a second after the first ends the process at once."""
+    comes more than a second after the first ends the process at once. `on_signal` is called for each."""
 
     async def run() -> None:
         stop, requests = asyncio.Event(), StopRequests()
 
-        def on_signal(number: int) -> None:
+        def hear(number: int) -> None:
             stop.set()
+            on_signal()
             requests.hear(number)
 
         for number in STOP_SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, on_signal, number)
+            asyncio.get_running_loop().add_signal_handler(number, hear, number)
         await serve(stop)
 
     asyncio.run(run())

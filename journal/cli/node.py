@@ -67,7 +67,7 @@ def node(
     log_progress(as_json=as_json)
     worker = None
     if with_worker:
-        from journal.cli.node_worker import worker_command
+        from journal.cli.worker_children import worker_command
 
         worker = worker_command(settings, chosen, as_json=as_json, verbose=context.find_root().params["verbose"])
     with stopped_by_signals() as stop:
@@ -80,7 +80,7 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
     from journal.cli.control_socket.serving import control_socket
     from journal.cli.node_handover import wait_for_successor
     from journal.cli.node_store import StoreOwner
-    from journal.cli.node_worker import running_worker
+    from journal.cli.worker_children import running_workers
     from journal.errors import StateError
     from journal.roles import Role
     from loaders.node import Node
@@ -100,7 +100,7 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
         # first of all: a second node of this name must not pass for this one, nor run its commands
         ending.enter_context(control_socket(settings, _as_served(serving, owner)))
         if worker is not None:
-            worker_ending.enter_context(running_worker(worker))
+            worker_ending.enter_context(running_workers(worker))
         if not _started(serving, stop):
             return
         if worker is not None:

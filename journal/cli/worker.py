@@ -16,56 +16,76 @@ from journal.cli.common import (
 )
 from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
+from journal.cli.worker_children import running_workers, worker_command
 from journal.config import Settings
 from journal.kafka.embedded import EmbeddedKafka, default_directory
 
+ProcessesOption = Annotated[
+    int | None, typer.Option("--processes", help="In how many processes: they share its shards.", show_default="1")
+]
 LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on standard error.")]
 
 
 @journal_command
 def worker(
     chosen: Chosen,
+    context: typer.Context,
     name: Annotated[str | None, typer.Option(help="This worker's name; its local copies are kept under it.")] = None,
     standby: Annotated[
         bool, typer.Option("--standby", help="Keep warm copies of the shards of other workers, to take over at once.")
     ] = False,
+    processes: ProcessesOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several share the shards."""
-    _serve(chosen.settings(), name, as_json, standby=standby)
+    _serve(chosen.settings(worker_processes=processes), chosen, context, name, as_json, standby=standby)
 
 
 @journal_command
 def up(
     chosen: Chosen,
+    context: typer.Context,
     shards: ShardsOption = None,
     directory: Directory = None,
+    processes: ProcessesOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the embedded broker (unless brokers are configured), the journal's topics and a worker, until Ctrl-C.
 
     An embedded broker that ran before is used, and runs on.
     """
-    settings = chosen.settings(shards=shards)
+    settings = chosen.settings(shards=shards, worker_processes=processes)
     if "bootstrap_servers" in settings.model_fields_set:
-        _up(settings, shards, as_json)
+        _up(settings, chosen, context, shards, as_json)
         return
     with EmbeddedKafka(directory or default_directory(), attached=True) as kafka:
-        _up(replace(chosen, bootstrap=kafka.bootstrap_servers).settings(shards=shards), shards, as_json)
+        chosen = replace(chosen, bootstrap=kafka.bootstrap_servers)
+        _up(chosen.settings(shards=shards, worker_processes=processes), chosen, context, shards, as_json)
 
 
-def _up(settings: Settings, shards: int | None, as_json: bool) -> None:
+def _up(settings: Settings, chosen: Chosen, context: typer.Context, shards: int | None, as_json: bool) -> None:
     made_journal(settings, shards)
     if as_json:
         print_json({"journal": settings.journal, "bootstrap_servers": settings.bootstrap_servers})
     else:
         errors.print(f"journal {settings.journal} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
-    _serve(settings, None, as_json)
+    _serve(settings, chosen, context, None, as_json)
 
 
-def _serve(settings: Settings, name: str | None, as_json: bool, *, standby: bool = False) -> None:
+def _serve(
+    settings: Settings,
+    chosen: Chosen,
+    context: typer.Context,
+    name: str | None,
+    as_json: bool,
+    *,
+    standby: bool = False,
+) -> None:
+    """In this process, and in as many more as the settings say."""
     # the command line is the one place of `journal` that knows the parts above it
     from streams.service import run_service
 
     log_progress(as_json=as_json)
-    run_service(settings, name, standby=standby)
+    verbose = context.find_root().params["verbose"]
+    others = worker_command(settings, chosen, as_json=as_json, verbose=verbose, standby=standby, name=name)
+    run_service(settings, name, standby=standby, beside=running_workers(others, settings.worker_processes - 1))

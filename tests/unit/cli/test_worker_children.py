@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from journal.cli import node_worker
+from journal.cli import worker_children
 from journal.cli.common import Chosen
-from journal.cli.node_worker import running_worker, worker_command
+from journal.cli.worker_children import running_workers, worker_command
 from journal.config import Settings
 from journal.kafka.embedded_process import wait_until
 
@@ -27,14 +27,14 @@ def command(
 
 
 def test_it_keeps_warm_copies_and_has_the_nodes_journal() -> None:
-    assert command() == [*CHILD, "worker", "--standby", *ITS_JOURNAL]
+    assert command() == [*CHILD, "worker", "--processes", "1", "--standby", *ITS_JOURNAL]
 
 
 def test_it_has_the_options_of_the_node_and_shows_nothing_that_it_finds_in_the_same_file() -> None:
     chosen = Chosen(properties=["client.id=a=b", "debug="], config=Path("/etc/j.toml"))
     line = command(chosen, client_properties={"client.id": "a=b", "debug": "", "sasl.password": "secret"})
     assert line == [
-        *(*CHILD, "worker", "--standby", *ITS_JOURNAL),
+        *(*CHILD, "worker", "--processes", "1", "--standby", *ITS_JOURNAL),
         *("-X", "client.id=a=b", "-X", "debug=", "--config", "/etc/j.toml"),
     ]
 
@@ -51,9 +51,9 @@ def test_it_logs_as_the_node_does(as_json: bool, verbose: bool) -> None:
 def test_one_that_cannot_be_started_now_is_started_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(node_worker, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(worker_children, "_PAUSE_S", 0.05)
     program, ran = tmp_path / "worker", tmp_path / "ran"
-    with caplog.at_level(logging.INFO), running_worker([str(program)]):
+    with caplog.at_level(logging.INFO), running_workers([str(program)]):
         assert wait_until(lambda: "cannot be started" in caplog.text, LIMIT_S)
         replacing = tmp_path / "new"
         replacing.write_text(f"#!/bin/sh\ntouch {ran}\nread _\n")

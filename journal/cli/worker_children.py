@@ -1,4 +1,5 @@
-"""`kafka-journal node --with-worker`: a worker in a child process, started again when it dies, gone with the node."""
+"""Workers in child processes, started again when they die, gone with their parent: a node's (`node --with-worker`), and
+those with which a worker shares what it does (`worker --processes`)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from journal.cli.common import Chosen
@@ -23,26 +24,46 @@ _LASTING_S = 60.0
 
 
 @contextmanager
-def running_worker(command: Sequence[str]) -> Iterator[None]:
-    """A worker (`worker_command`) for as long as the context lasts."""
-    child = WorkerChild(command)
+def running_workers(command: Sequence[str], count: int = 1) -> Iterator[Callable[[], None]]:
+    """Workers (`worker_command`) for as long as the context lasts, or until what it gives is called: it has them end,
+    and waits for none."""
+    children = [WorkerChild(command) for _ in range(count)]
+
+    def end() -> None:
+        for child in children:
+            child.end()
+
     try:
-        yield
+        yield end
     finally:
-        child.close()
+        end()
+        for child in children:
+            child.close()
 
 
-def worker_command(settings: Settings, chosen: Chosen, *, as_json: bool, verbose: bool) -> list[str]:
-    """The command line of a node's worker, which logs as the node does: to the same standard error.
+def worker_command(
+    settings: Settings,
+    chosen: Chosen,
+    *,
+    as_json: bool,
+    verbose: bool,
+    standby: bool = True,
+    name: str | None = None,
+) -> list[str]:
+    """The command line of a worker in one process, which logs as its parent does: to the same standard error.
 
-    What is not on it comes from the same environment and file as the node's: passwords, say, which it must not show.
+    What is not on it comes from the same environment and file as the parent's: passwords, say, which it must not show.
     """
     # this module ends its process, in order, when the pipe that is its standard input does, however the parent went
     command = [sys.executable, "-m", "journal.cli.child"]
     if verbose:
         command.append("--verbose")
-    # a shard whose worker died with its node must not be read from the table topic while this node is at its gate
-    command += ["worker", "--standby"]
+    command += ["worker", "--processes", "1"]
+    if standby:
+        # a shard whose worker died with its node must not be read from the table topic while this node is at its gate
+        command.append("--standby")
+    if name is not None:
+        command += ["--name", name]
     if as_json:
         command.append("--json")
     command += ["-b", settings.bootstrap_servers, "-j", settings.journal]
@@ -62,9 +83,13 @@ class WorkerChild:
         self._thread = threading.Thread(target=self._run, name="kafka-journal-worker-child", daemon=True)
         self._thread.start()
 
-    def close(self) -> None:
+    def end(self) -> None:
         """Have it checkpoint and end; killed if that takes longer than `STOP_S`."""
         self._stop.set()
+
+    def close(self) -> None:
+        """Wait until it has ended."""
+        self.end()
         self._thread.join()
 
     def _run(self) -> None:
@@ -82,7 +107,7 @@ class WorkerChild:
             self._stop.wait(pause_s)
 
     def _run_once(self) -> int:
-        # a session of its own: Ctrl-C reaches the node alone, which needs the worker for handing over
+        # a session of its own: Ctrl-C reaches the parent alone, which may need the worker for handing over
         process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True)
         log.info("the worker runs, pid %d", process.pid)
         try:
