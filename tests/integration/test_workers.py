@@ -1,4 +1,5 @@
-"""Two workers share the shards of a journal that is being written; one leaves, one is killed: the other takes over."""
+"""Two workers share the shards of a journal that is being written; one leaves, one is killed: the other takes over. The
+same of the processes of one."""
 
 from __future__ import annotations
 
@@ -8,10 +9,12 @@ import signal
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import table_topic, worker_group
+from journal.kafka.embedded_process import wait_until
 from tests.support.judgement import judge, settings_of
 from tests.support.nodes import NodeProcess
 from tests.support.processes import WorkerProcess, new_journal
@@ -65,6 +68,13 @@ def table_ends(bootstrap: str, journal: str, shards: int) -> dict[int, int]:
         return {shard: reader.start_and_end(shard, TIMEOUT_S)[1] for shard in range(shards)}
     finally:
         reader.close()
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.mark.parametrize("shards", [1, 8])
@@ -147,3 +157,34 @@ def test_a_worker_that_was_stopped_and_goes_on_spoils_nothing(bootstrap: str, tm
         node.stop()
         judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
         assert (zombie.terminate(), other.terminate()) == (0, 0)
+
+
+def test_processes_of_a_worker_share_its_shards_and_end_with_it(bootstrap: str, tmp_path: Path) -> None:
+    shards = 4
+    journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
+    group = Group(bootstrap, journal, shards)
+    with (
+        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
+        named_worker(bootstrap, journal, tmp_path, "one", "--processes", "3") as one,
+    ):
+        group.wait_for("one", "one", "one")
+        node.start().wait_for('{"done":', count=100)
+        killed, other = psutil.Process(one.pid).children()
+        killed.kill()
+        one.wait_for_log("the worker ended with -9; it is started again")
+        assert wait_until(lambda: len(psutil.Process(one.pid).children()) == 2, TIMEOUT_S)
+        group.wait_for("one", "one", "one")
+        assert runs(other)
+        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        others = psutil.Process(one.pid).children()
+        one.kill()
+        assert wait_until(lambda: not any(map(runs, others)), TIMEOUT_S), "they end with the first one"
+        with named_worker(bootstrap, journal, tmp_path, "two", "--processes", "2") as two:
+            group.wait_for("two", "two")
+            node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+            node.stop()
+            judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
+            others = psutil.Process(two.pid).children()
+            assert two.terminate() == 0
+            assert not any(map(runs, others))
+            assert two.log().count("everything it had read is checkpointed") == 2

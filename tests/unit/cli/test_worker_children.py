@@ -1,4 +1,4 @@
-"""The worker of `node --with-worker`: the command line that makes it one of the node's, and what starts it again."""
+"""Workers in child processes, a node's or beside another: their command line, what starts them again, and their end."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ def test_it_has_the_options_of_the_node_and_shows_nothing_that_it_finds_in_the_s
     ]
 
 
+def test_one_beside_another_has_its_name_and_keeps_warm_copies_if_that_does() -> None:
+    settings = Settings(journal="orders", bootstrap_servers="b:1", worker_processes=4)
+    line = worker_command(settings, Chosen(), as_json=False, verbose=False, standby=False, name="w")
+    assert line == [*CHILD, "worker", "--processes", "1", "--name", "w", *ITS_JOURNAL]
+
+
 @pytest.mark.parametrize("as_json", [False, True])
 @pytest.mark.parametrize("verbose", [False, True])
 def test_it_logs_as_the_node_does(as_json: bool, verbose: bool) -> None:
@@ -61,3 +67,21 @@ def test_one_that_cannot_be_started_now_is_started_later(
         replacing.rename(program)
         assert wait_until(ran.exists, LIMIT_S)
     assert f"the worker cannot be started: [Errno 2] No such file or directory: '{program}'" in caplog.text
+
+
+def test_several_run_and_end_together_when_they_are_told_to(tmp_path: Path) -> None:
+    program, ended = tmp_path / "worker", tmp_path / "ended"
+    program.write_text(
+        f"#!/bin/sh\ntrap 'echo $$ >> {ended}; exit 0' TERM\necho $$ >> {tmp_path}/ran\nwhile :; do sleep 0.05; done\n"
+    )
+    program.chmod(0o700)
+    with running_workers([str(program)], 3) as end:
+        assert wait_until(lambda: len(lines(tmp_path / "ran")) == 3, LIMIT_S)
+        assert not ended.exists()
+        end()
+        assert wait_until(lambda: len(lines(ended)) == 3, LIMIT_S)
+    assert sorted(lines(ended)) == sorted(lines(tmp_path / "ran"))
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
