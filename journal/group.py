@@ -63,15 +63,16 @@ class _Packed:
 
     def __init__(self) -> None:
         self.header = Frame()
-        self.parts: list[bytes] = []
-        """Two of each operation."""
+        self.parts: list[bytes] = [b""]
+        """The header's place, then two of each operation."""
 
     @property
     def count(self) -> int:
-        return len(self.parts) // 2
+        return (len(self.parts) - 1) // 2
 
     def value(self) -> bytes:
-        return b"".join((self.header.SerializeToString(), *self.parts))
+        self.parts[0] = self.header.SerializeToString()
+        return b"".join(self.parts)
 
 
 class Group:
