@@ -74,7 +74,7 @@ def _alternate(
     scene: Scene, rounds: int, ours: Callable[[], float], limit: Callable[[], float], what: str
 ) -> tuple[list[float], list[float]]:
     """A round takes long: the quick form has one."""
-    return alternate(1 if scene.quick else rounds, ours, limit, what=what, warm_up=not scene.quick)
+    return alternate(1 if scene.quick else rounds, ours, limit, what=what, warm_up=0 if scene.quick else 1)
 
 
 def _served_s(scene: Scene) -> float:

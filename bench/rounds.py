@@ -66,11 +66,14 @@ class Comparison:
 
 
 def alternate(
-    rounds: int, ours: Callable[[], float], limit: Callable[[], float], *, what: str, warm_up: bool = True
+    rounds: int, ours: Callable[[], float], limit: Callable[[], float], *, what: str, warm_up: int = 1
 ) -> tuple[list[float], list[float]]:
-    """Values of both, by round; each goes first in every other round, so that neither always finds the other's heat."""
+    """Values of both, by round; each goes first in every other round, so that neither always finds the other's heat.
+
+    `warm_up` rounds come before them.
+    """
     results: tuple[list[float], list[float]] = ([], [])
-    if warm_up:
+    for _ in range(warm_up):
         ours()
         limit()
     for number in range(rounds):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from journal.errors import InvalidOperationError
-from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX, VIRTUAL_SHARDS
+from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
+from journal.wire.ids import SHARD_MASK
 
 _PLAIN_TYPES = (ADD, UPDATE, DELETE)
-_SHARD_MASK = VIRTUAL_SHARDS - 1
 
 
 def require_type(name: str, value: object, wanted: type) -> None:
@@ -86,7 +86,7 @@ def _are_ids(ids: Sequence[int]) -> bool:
 
 
 def _check_one_shard(ids: Sequence[int]) -> None:
-    if len({record_id & _SHARD_MASK for record_id in ids}) > 1:
+    if len({record_id & SHARD_MASK for record_id in ids}) > 1:
         raise InvalidOperationError("records in columns are of one virtual shard")
 
 

@@ -161,7 +161,7 @@ class Core:
             acceptance.add(record_id, kind, data)
             if not group.operations:
                 self._wake.notify()
-            group.put_add(shard_of(record_id, self._shards), record_id, kind, data)
+            group.put_add(record_id, kind, data, size)
             return group.completion
 
     def update(

@@ -17,7 +17,7 @@ from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.ids import shard_of
+from journal.wire.ids import SHARD_MASK, shard_of
 from journal.wire.operations import (
     ADD_STARTS,
     DATA_LENGTHS,
@@ -138,18 +138,19 @@ class Group:
         self.operations += 1
         self.bytes += size
 
-    def put_add(self, shard: int, record_id: int, kind: int, data: bytes) -> None:
-        """`put` of an add. Hot path: with a third less to do for data that are not long."""
-        length = len(data)
+    def put_add(self, record_id: int, kind: int, data: bytes, size: int) -> None:
+        """`put` of an add that takes so many bytes. Hot path: with a third less to do for data that are not long."""
+        room = self._room
+        shard = (record_id & SHARD_MASK) % len(room)
+        length = size - OPERATION_OVERHEAD_BYTES
         if length >= SHORT_DATA_BYTES:
             self.put(shard, ADD, record_id, kind, data)
             return
-        size = length + OPERATION_OVERHEAD_BYTES
-        left = self._room[shard] - size
+        left = room[shard] - size
         if left < 0:
             self._begin_frame(shard)
-            left = self._room[shard] - size
-        self._room[shard] = left
+            left = room[shard] - size
+        room[shard] = left
         head = pack_add(ADD_STARTS[length], record_id, KIND_FIELDS[kind], DATA_LENGTHS[length])
         self._add[shard]((head, data))
         self.operations += 1

@@ -23,10 +23,10 @@ from journal.acceptance import PlainOperation
 from journal.appends import Appends
 from journal.completion import Completion
 from journal.errors import LockedError, RecordExistsError, RowError, TransactionPreparedError
-from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
+from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType, Replay
 from journal.v1.store_pb2 import Binding, Message, RecordKind, UpdateKind
-from journal.wire.ids import make_id, sequence_of
+from journal.wire.ids import SHARD_MASK, make_id, sequence_of
 from loaders.replay_state import Progress, ReplaySource, ReplayTarget, Selected
 
 _BLOCK = 4096
@@ -36,7 +36,6 @@ _IN_FLIGHT_MAX = 16
 """Groups that are not waited for yet."""
 _TYPES: Mapping[str, OperationType.ValueType] = {"ADD": ADD, "UPDATE": UPDATE, "DELETE": DELETE}
 _OF_A_QUEUE = (UpdateKind.ROUTE, UpdateKind.REFERENCE, UpdateKind.ACKNOWLEDGE)
-_SHARD_MASK = VIRTUAL_SHARDS - 1
 
 
 @dataclass(slots=True)
@@ -313,7 +312,7 @@ class Replaying:
             self.progress.blocks[block] = first
             home = self._source.record_id(self._home)
             self._beside.append((UPDATE, home, UpdateKind.REMAPPED, first.to_bytes(8, "big"), True, block))
-        return make_id(first + place, source_id & _SHARD_MASK)
+        return make_id(first + place, source_id & SHARD_MASK)
 
     def _operation(self, row: Selected, type_: OperationType.ValueType, record_id: int) -> PlainOperation:
         data, subject = bytes(row.data), row.subject

@@ -28,7 +28,6 @@ from journal.errors import (
     TransactionPreparedError,
     TransactionUnknownError,
 )
-from journal.limits import VIRTUAL_SHARDS
 from journal.store.bodies import BodyCache
 from journal.store.duplicates import DuplicateWindow
 from journal.store.ports import StoreJournal
@@ -38,6 +37,7 @@ from journal.store.settings import StoreSettings
 from journal.store.swap import Swap, VolatileBodies
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import DELETE
+from journal.wire.ids import SHARD_MASK
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,6 @@ Effect = tuple[Callable[[Any, Any], object], Any, Any]
 
 ClockMs = Callable[[], int]
 """Milliseconds since 1970."""
-
-
-SHARD_MASK = VIRTUAL_SHARDS - 1
-"""Of an id: its virtual shard."""
 
 
 class _Run(NamedTuple):

@@ -21,7 +21,6 @@ from journal.errors import (
     MessageTooLargeError,
     StoreError,
 )
-from journal.store.base import SHARD_MASK
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import Message
 from journal.store.pending import Pending
@@ -32,6 +31,7 @@ from journal.store.settling import Settling
 from journal.store.transactions import Routed, StoreTransaction
 from journal.v1.journal_pb2 import ADD, UPDATE
 from journal.v1.store_pb2 import DUPLICATE, MESSAGE, REFERENCE, ROUTE, Reference
+from journal.wire.ids import SHARD_MASK
 
 
 class Outgoing:

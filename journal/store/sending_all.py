@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.errors import StoreError
-from journal.store.base import SHARD_MASK
 from journal.store.model import Message
 from journal.store.pending import PendingAll
 from journal.store.queue_entry import AddressEntry, QueueEntry
@@ -21,6 +20,7 @@ from journal.store.sending import Adding, Outgoing, Sending, message_operations,
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD
 from journal.v1.store_pb2 import CHUNK, MESSAGE, ROUTE
+from journal.wire.ids import SHARD_MASK
 
 
 class _Batch:

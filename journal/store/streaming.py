@@ -14,7 +14,6 @@ from journal.errors import (
     StoreError,
     TransactionUnknownError,
 )
-from journal.store.base import SHARD_MASK
 from journal.store.large import Chunks
 from journal.store.model import Message
 from journal.store.pending import Pending
@@ -22,6 +21,7 @@ from journal.store.records import encode_message
 from journal.store.sending import Outgoing, Sending, require_routable
 from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import CHUNK
+from journal.wire.ids import SHARD_MASK
 
 _LARGE_FIELDS_BYTES = 32
 """More than a large message's record has of other fields than a small one's: the body's size, the ids' length."""

@@ -16,7 +16,7 @@ from journal.acceptance import AnyOperation, NewRecords
 from journal.completion import Completion
 from journal.errors import DuplicateMessageError, QueueMissingError
 from journal.kafka.ports import Consumed, Sent
-from journal.store.base import SHARD_MASK, Effect
+from journal.store.base import Effect
 from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
@@ -27,6 +27,7 @@ from journal.store.records import decode_message, encode_acknowledgement, encode
 from journal.store.sending import Sending
 from journal.v1.journal_pb2 import ADD, UPDATE
 from journal.v1.store_pb2 import ACKNOWLEDGE, CHUNK, DUPLICATE, MESSAGE, ROUTE, Acknowledgement
+from journal.wire.ids import SHARD_MASK
 
 _NOBODY = -1
 """Reserves duplicate ids of a batch, and locks what it settles: no transaction has this number."""

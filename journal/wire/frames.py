@@ -10,14 +10,13 @@ from collections.abc import Callable
 from google.protobuf.message import DecodeError
 
 from journal.errors import FrameError
-from journal.limits import KIND_MAX, VIRTUAL_SHARDS
+from journal.limits import KIND_MAX
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Frame, Operation
-from journal.wire.ids import shard_of
+from journal.wire.ids import SHARD_MASK, shard_of
 
 MAGIC = 0x314C4A4B
 FORMAT = 1
 
-_SHARD_MASK = VIRTUAL_SHARDS - 1
 _RECORD_OPERATIONS = (ADD, UPDATE, DELETE)
 
 
@@ -62,7 +61,7 @@ def _operations_fault(frame: Frame, shard: int, shards: int) -> str | None:
         kind = op.type
         if kind in _RECORD_OPERATIONS:
             record_id = op.id
-            in_shard = record_id > 0 and (record_id & _SHARD_MASK) % shards == shard
+            in_shard = record_id > 0 and (record_id & SHARD_MASK) % shards == shard
             if in_shard and op.kind <= KIND_MAX and op.tx >= 0 and op.subject >= 0:
                 continue
             return f"operation {index}: {_record_fault(op, shard, shards)}"

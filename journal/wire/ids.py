@@ -17,7 +17,8 @@ from journal.errors import IdsExhaustedError
 from journal.limits import SEQUENCE_MAX, VIRTUAL_SHARDS
 
 _SHARD_BITS = VIRTUAL_SHARDS.bit_length() - 1
-_SHARD_MASK = VIRTUAL_SHARDS - 1
+SHARD_MASK = VIRTUAL_SHARDS - 1
+"""Of an id: its virtual shard. `virtual_shard_of`, for hot paths."""
 _NUMBER_BITS = 30
 _EPOCH_MASK = (1 << 21) - 1
 _VOLATILE = SEQUENCE_MAX + 1
@@ -25,19 +26,19 @@ _VOLATILE = SEQUENCE_MAX + 1
 
 def shard_of(record_id: int, shards: int) -> int:
     """The shard (0 to shards - 1) of a record, from its id alone."""
-    return (record_id & _SHARD_MASK) % shards
+    return (record_id & SHARD_MASK) % shards
 
 
 def home_shard_of(tx: int, shards: int) -> int:
     """The shard that holds a prepared transaction's data, even if none of its operations is there."""
-    return (tx & _SHARD_MASK) % shards
+    return (tx & SHARD_MASK) % shards
 
 
 def make_id(sequence: int, virtual_shard: int) -> int:
     """The id of a sequence (1 to 2^51 - 1) in a virtual shard (0 to 1023). Raises IdsExhaustedError beyond."""
     if not 0 < sequence <= SEQUENCE_MAX:
         raise IdsExhaustedError(f"id sequence {sequence} is beyond {SEQUENCE_MAX}")
-    return sequence << _SHARD_BITS | virtual_shard & _SHARD_MASK
+    return sequence << _SHARD_BITS | virtual_shard & SHARD_MASK
 
 
 def make_volatile_id(epoch: int, number: int, virtual_shard: int) -> int:
@@ -45,7 +46,7 @@ def make_volatile_id(epoch: int, number: int, virtual_shard: int) -> int:
     if not 0 < number < 1 << _NUMBER_BITS:
         raise IdsExhaustedError(f"id number {number} of what is not durable is beyond {(1 << _NUMBER_BITS) - 1}")
     sequence = _VOLATILE | (epoch & _EPOCH_MASK) << _NUMBER_BITS | number
-    return sequence << _SHARD_BITS | virtual_shard & _SHARD_MASK
+    return sequence << _SHARD_BITS | virtual_shard & SHARD_MASK
 
 
 def is_volatile(record_id: int) -> bool:
@@ -59,11 +60,11 @@ def make_ids(sequence: int, virtual_shards: Sequence[int]) -> list[int]:
         return []
     make_id(sequence, 0)
     make_id(sequence + len(virtual_shards) - 1, 0)
-    return [number << _SHARD_BITS | shard & _SHARD_MASK for number, shard in enumerate(virtual_shards, sequence)]
+    return [number << _SHARD_BITS | shard & SHARD_MASK for number, shard in enumerate(virtual_shards, sequence)]
 
 
 def virtual_shard_of(record_id: int) -> int:
-    return record_id & _SHARD_MASK
+    return record_id & SHARD_MASK
 
 
 def sequence_of(record_id: int) -> int:

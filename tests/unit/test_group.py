@@ -8,6 +8,7 @@ import pytest
 
 from journal.acceptance import Append
 from journal.group import FrameNumbers, Group, Origin
+from journal.limits import OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame
 from journal.wire.frames import decode_frame
 
@@ -100,6 +101,6 @@ def _append_until_interrupted(group: Group, count: int) -> None:
     signal.setitimer(signal.ITIMER_REAL, 0.0004)
     for number in range(2, 10**9):
         if count == 1:
-            group.put_add(0, number, 1, b"x" * 10)
+            group.put_add(number, 1, b"x" * 10, 10 + OPERATION_OVERHEAD_BYTES)
         else:
             group.put_deleted(0, range(number, number + count), 1, b"holder", 7)
