@@ -48,6 +48,26 @@ def test_many_messages_are_as_each_by_itself_but_for_large_bodies(messages: list
     ]
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"headers": {"h": 1}},
+        {"properties": {"p": "x"}},
+        {"timestamp": 7},
+        {"expires": 7},
+        {"due": 7},
+        {"duplicate_id": b"d"},
+        {"origin": Origin(1, "a", "q", "why")},
+        {"priority": 9},
+    ],
+    ids=lambda field: next(iter(field)),
+)
+def test_among_many_a_message_keeps_what_only_it_has(field: dict[str, Any]) -> None:
+    message = Message("a", b"body", **field)
+    messages = [Message("a", b"before"), message, Message("a", b"behind")]
+    assert [records.decode_message(each) for each in records.encode_messages(messages, 10)] == messages
+
+
 @given(PLAIN)
 def test_a_message_put_together_from_parts_is_what_protobuf_reads(message: Message) -> None:
     read = pb.Message.FromString(records.encode_message(message))

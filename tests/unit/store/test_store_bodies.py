@@ -131,6 +131,17 @@ def test_a_group_that_is_still_in_use_is_looked_through_when_it_is_not(cache: Bo
     assert (cache.bytes, cache.get(2), cache.get(4), cache.get(6)) == (2, None, None, b"z")
 
 
+def test_a_group_that_is_on_its_way_is_not_looked_through(cache: BodyCache, gone: set[int]) -> None:
+    group = Completion()
+    cache.put(group, 2, b"x" * 20)
+    gone.add(2)
+    cache.put(Completion(), 4, b"z")
+    assert (cache.bytes, cache.get(2)) == (21, b"x" * 20)
+    durable(group, s0=(5, 5))
+    cache.put(Completion(), 6, b"z")
+    assert (cache.bytes, cache.get(2)) == (2, None)
+
+
 def test_an_id_that_was_given_again_has_its_new_body_whatever_becomes_of_the_old_one(
     fake: CopyFake, cache: BodyCache
 ) -> None:
