@@ -11,6 +11,8 @@ import os
 import time
 from contextlib import ExitStack, closing
 
+import psutil
+
 from bench import limits
 from bench.baseline_faust import measure_faust
 from bench.rounds import Comparison, Outcome, alternate, say
@@ -18,6 +20,7 @@ from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, delete_t
 from bench.workload import Prefill, PrefilledFrame, markers, operation_frames
 from journal.config import Settings
 from journal.kafka.control import wal_topic, worker_group
+from journal.kafka.embedded_process import wait_until
 from journal.runtime import kafka_of
 
 OPERATIONS = 2_000_000
@@ -74,8 +77,15 @@ class Workload:
         processes = _processes(self._shards)
         settings = self._left.enter_context(self._scene.journal(self._shards, worker_processes=processes))
         self._wal = wal_topic(settings.journal)
-        with worker(settings) as pid, self._memory.watch(**{f"worker_{self._shards}_shards": pid}):
-            return self._operations / process_seconds(settings, self._frames)
+        with worker(settings) as pid:
+            _wait_until_served(settings)
+            with self._memory.watch(**self._named(pid)):
+                return self._operations / process_seconds(settings, self._frames)
+
+    def _named(self, pid: int) -> dict[str, int | None]:
+        """The worker's processes."""
+        pids = [pid, *(child.pid for child in psutil.Process(pid).children())]
+        return {f"worker_{self._shards}_shards_process_{number}": each for number, each in enumerate(pids, start=1)}
 
     def bare_rate(self) -> float:
         """Operations a second of the bare loop."""
@@ -102,7 +112,6 @@ def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
     marks = Marks(settings)
     prefill = Prefill(settings)
     first, _ = markers(settings.shards)
-    _wait_until_served(settings)
     prefill.write(first)
     prefill.commit()
     marks.wait_for(prefill.last, TIMEOUT_S)
@@ -116,12 +125,11 @@ def process_seconds(settings: Settings, frames: list[PrefilledFrame]) -> float:
 
 def _wait_until_served(settings: Settings) -> None:
     """By all processes of the worker."""
-    until = time.monotonic() + TIMEOUT_S
     with closing(kafka_of(settings).cluster()) as cluster:
-        while True:
+
+        def is_shared() -> bool:
             members = cluster.group_members(worker_group(settings.journal), TIMEOUT_S)
-            if sum(bool(each.partitions) for each in members) == settings.worker_processes:
-                return
-            if time.monotonic() > until:
-                raise TimeoutError(f"the worker's {settings.worker_processes} processes do not share its shards")
-            time.sleep(0.1)
+            return sum(bool(each.partitions) for each in members) == settings.worker_processes
+
+        if not wait_until(is_shared, TIMEOUT_S):
+            raise TimeoutError(f"the worker's {settings.worker_processes} processes do not share its shards")

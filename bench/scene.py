@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -182,7 +182,7 @@ class Memory:
         def sample() -> None:
             while not stop.wait(_SAMPLE_S):
                 for name, process in watched.items():
-                    self.peaks[name] = max(self.peaks.get(name, 0.0), _rss_of_all_mb(process))
+                    self.peaks[name] = max(self.peaks.get(name, 0.0), rss_mb(process))
 
         sampler = threading.Thread(target=sample, name="bench-memory", daemon=True)
         sampler.start()
@@ -194,16 +194,6 @@ class Memory:
 
     def figures(self) -> dict[str, float | int | str]:
         return {f"{name}_rss_peak_mb": round(peak) for name, peak in self.peaks.items()}
-
-
-def _rss_of_all_mb(process: psutil.Process) -> float:
-    """With the workers that it runs besides."""
-    total = rss_mb(process)
-    for child in process.children():
-        with suppress(psutil.NoSuchProcess):
-            if "journal.cli.child" in child.cmdline():
-                total += rss_mb(child)
-    return total
 
 
 def rss_mb(process: psutil.Process) -> float:

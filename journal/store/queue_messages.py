@@ -56,10 +56,13 @@ class QueueMessages(QueueDirectory):
     def stored_of(self, message_ids: Sequence[int], *, exactly: bool) -> set[int]:
         """Those of these messages that are there: also if their last acknowledge is not durable yet. Unless `exactly`,
         all that may be in the index are among them: to ask it for each takes longer than all else about a message."""
-        stored, tables = self._references.row_of.keys() & message_ids, self._tables
-        if tables.paged and exactly:
+        tables = self._tables
+        if tables.paged and not exactly:
+            return {*message_ids}
+        stored = self._references.row_of.keys() & message_ids
+        if tables.paged:
             stored.update(each for each in message_ids if each not in stored and tables.forgotten(each))
-        return {*message_ids} if tables.paged and not exactly else stored
+        return stored
 
     def is_known(self, record_id: int) -> bool:
         """Whether a message or a binding has that id."""
