@@ -257,7 +257,7 @@ def main() -> None:
     with ExitStack() as ending:
         stop = ending.enter_context(stopped_by_signals())
         if "--with-worker" in flags:
-            command = worker_command(settings, Chosen(), as_json=False, verbose=False)
+            command = worker_command(settings, Chosen(), as_json=False, verbose=False, standby=True)
             ending.enter_context(running_workers(command))
             ending.callback(wait_for_successor, settings)
         node = Node(

@@ -69,7 +69,10 @@ def node(
     if with_worker:
         from journal.cli.worker_children import worker_command
 
-        worker = worker_command(settings, chosen, as_json=as_json, verbose=context.find_root().params["verbose"])
+        # standby: a shard whose worker died with its node must not be read from the table topic while this node is at
+        # its gate
+        verbose = context.find_root().params["verbose"]
+        worker = worker_command(settings, chosen, as_json=as_json, verbose=verbose, standby=True)
     with stopped_by_signals() as stop:
         serve(settings, worker, stop)
 

@@ -47,7 +47,7 @@ def worker_command(
     *,
     as_json: bool,
     verbose: bool,
-    standby: bool = True,
+    standby: bool,
     name: str | None = None,
 ) -> list[str]:
     """The command line of a worker in one process, which logs as its parent does: to the same standard error.
@@ -60,7 +60,6 @@ def worker_command(
         command.append("--verbose")
     command += ["worker", "--processes", "1"]
     if standby:
-        # a shard whose worker died with its node must not be read from the table topic while this node is at its gate
         command.append("--standby")
     if name is not None:
         command += ["--name", name]

@@ -23,7 +23,7 @@ def command(
     chosen: Chosen | None = None, *, as_json: bool = False, verbose: bool = False, **flags: object
 ) -> list[str]:
     settings = Settings.model_validate({"journal": "orders", "bootstrap_servers": "b:1", **flags})
-    return worker_command(settings, chosen or Chosen(), as_json=as_json, verbose=verbose)
+    return worker_command(settings, chosen or Chosen(), as_json=as_json, verbose=verbose, standby=True)
 
 
 def test_it_keeps_warm_copies_and_has_the_nodes_journal() -> None:
