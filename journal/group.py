@@ -233,6 +233,8 @@ class Group:
         """`put` of two operations at a time, as their parts; the first of each two has data of that length, the other
         none. What a frame has room for goes there in one call: an interrupt finds all of it there, or nothing."""
         size = sum(lengths) + 2 * OPERATION_OVERHEAD_BYTES * len(lengths)
+        if lengths[0] + OPERATION_OVERHEAD_BYTES > self._room[shard]:
+            self._begin_frame(shard)
         if size <= self._room[shard]:
             self._put_parts(shard, parts, size)
             return

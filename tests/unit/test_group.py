@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 import pytest
 
@@ -95,6 +96,22 @@ def test_a_signal_amid_an_append_leaves_no_half_operation_and_no_half_of_a_run(r
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_run_goes_into_a_new_frame_in_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two, a signal would leave an operation without its other."""
+    steps: list[int] = []
+    put_parts = Group._put_parts
+
+    def counted(group: Group, shard: int, parts: Sequence[bytes], size: int) -> None:
+        steps.append(len(parts))
+        put_parts(group, shard, parts, size)
+
+    monkeypatch.setattr(Group, "_put_parts", counted)
+    group = Group(1, 900_000)
+    group.put_deleted(0, range(1, 1 + RUN), 1, b"holder", 7)
+    group.put_new(0, 1, range(101, 101 + RUN), [b"x"] * RUN, 2, 7)
+    assert steps == [4 * RUN, 4 * RUN]
 
 
 def _append_until_interrupted(group: Group, count: int) -> None:
