@@ -10,6 +10,7 @@ a record added and deleted in between costs no row, and one that this fold itsel
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from typing import Protocol
@@ -17,13 +18,13 @@ from typing import Protocol
 from journal.errors import FrameError, GapError
 from journal.limits import ID_MAX, OPERATION_OVERHEAD_BYTES
 from journal.presence import Presence
+from journal.runs import SortedFrame
 from journal.transactions import Part, PartTable
-from journal.updates import UpdateTable
+from journal.updates import RECENT_BYTES_MAX, UpdateTable
 from journal.v1.journal_pb2 import (
     ADD,
     COMMIT,
     DELETE,
-    MARKER,
     PREPARE,
     ROLLBACK,
     UPDATE,
@@ -32,8 +33,9 @@ from journal.v1.journal_pb2 import (
     Operation,
     Skipped,
 )
+from journal.wire.frames import nonce_of
 from journal.wire.keys import mark_key, record_key, skipped_key
-from journal.wire.rows import position_bytes, position_in_frame
+from journal.wire.rows import position_bytes
 
 
 class Base(Protocol):
@@ -70,11 +72,13 @@ class Fold:
         tell: bool = False,
         tell_added: frozenset[int] = frozenset(),
         highest: int = ID_MAX,
+        recent_bytes_max: int = RECENT_BYTES_MAX,
     ) -> None:
         """Start from `mark` and the rows it ends. `tell` collects what happened, for agents; `tell_added` are the kinds
         of records of which what is added is collected, for diverts.
 
         `highest` is known to be the largest id of a record in the base, or a larger one: of ids above it none is read.
+        Rows of updates that went to the base not long ago are remembered up to `recent_bytes_max`.
         """
         self.mark = Mark()
         self.mark.CopyFrom(mark)
@@ -83,7 +87,9 @@ class Fold:
         """Row values. Bytes: a message kept for each would cost the collector more than all else costs."""
         self._deleted: set[int] = set()
         self._present = Presence(highest)
-        self._updates = UpdateTable(base, updates_row_bytes_max)
+        self._top = highest
+        """No record of a larger id is in the base or among those added."""
+        self._updates = UpdateTable(base, updates_row_bytes_max, recent_bytes_max)
         self._parts = PartTable(base, self.mark.shard)
         self._skipped: list[Skipped] = []
         self._boundary = True
@@ -100,11 +106,12 @@ class Fold:
         """Whether the last frame applied was its group's last in this shard, so that a checkpoint may be taken."""
         return self._boundary
 
-    def apply(self, offset: int, timestamp: int, frame: Frame) -> bool:
+    def apply(self, offset: int, timestamp: int, frame: Frame | SortedFrame) -> bool:
         """Apply the frame at a WAL offset; False if the mark already covers it.
 
-        `frame` comes from `decode_frame`; `timestamp` is the WAL record's. Raises GapError for a frame that does not
-        follow the mark's, FrameError for an epoch that begins without a marker; then nothing of it was applied.
+        `frame` comes from `decode_frame`, or from `sort_frame` for this offset, if nothing is told; `timestamp` is the
+        WAL record's. Raises GapError for a frame that does not follow the mark's, FrameError for an epoch that begins
+        without a marker; then nothing of it was applied.
         """
         mark = self.mark
         if offset <= mark.offset:
@@ -115,12 +122,14 @@ class Fold:
             return True
         if frame.previous != mark.number:
             raise GapError(f"frame {frame.number} follows frame {frame.previous}, and frame {mark.number} was the last")
-        marker = frame.count == 1 and frame.operations[0].type == MARKER
-        if marker != (frame.epoch > mark.epoch):
-            what = "a second marker" if marker else "a frame without a marker before it"
+        nonce = frame.nonce if isinstance(frame, SortedFrame) else nonce_of(frame)
+        if (nonce != b"") != (frame.epoch > mark.epoch):
+            what = "a second marker" if nonce else "a frame without a marker before it"
             raise FrameError(f"{what} in epoch {frame.epoch}, after epoch {mark.epoch}")
-        if marker:
-            self._begin_epoch(frame)
+        if nonce:
+            self._begin_epoch(frame.epoch, frame.node, nonce)
+        elif isinstance(frame, SortedFrame):
+            self._apply_runs(offset, timestamp, frame)
         else:
             self._apply_operations(offset, timestamp, frame)
         mark.offset, mark.timestamp, mark.number, mark.group = offset, timestamp, frame.number, frame.group
@@ -149,70 +158,76 @@ class Fold:
         self._skipped.append(row)
         return True
 
-    def _begin_epoch(self, frame: Frame) -> None:
+    def _begin_epoch(self, epoch: int, node: str, nonce: bytes) -> None:
         mark = self.mark
-        mark.epoch, mark.node, mark.nonce = frame.epoch, frame.node, frame.operations[0].data
+        mark.epoch, mark.node, mark.nonce = epoch, node, nonce
         dropped = self._parts.drop_unprepared()
         mark.staged -= dropped
         mark.dropped += dropped
 
     def _apply_operations(self, offset: int, timestamp: int, frame: Frame) -> None:
-        added, deleted, present, get, told = self._added, self._deleted, self._present, self._base.get, self._told
-        known, updated, spilled, updates = present.records, present.updated, present.spilled, self._updates
-        lone, heads, lone_bytes_max = updates.lone, updates.heads, updates.row_bytes_max
-        highest, position = present.highest, position_in_frame(offset)
-        told_kinds, tell_added = self._told_kinds, self._told_added.append
+        told, told_kinds, tell_added = self._told, self._told_kinds, self._told_added.append
         applied = records = 0
         for index, op in enumerate(frame.operations):
             if op.tx:
                 applied += self._apply_transactional(op, frame.epoch, offset, index, timestamp)
                 continue
             kind = op.type
-            record_id = op.id
-            is_added = record_id in added
-            is_known = not is_added and record_id <= highest and record_id in known
-            if not is_added and (
-                record_id > highest or record_id in deleted or not (is_known or get(record_key(record_id)) is not None)
-            ):
-                if kind != ADD:
+            if kind == ADD:
+                if not self._add(op, offset, index, 0):
                     continue
-                added[record_id] = op.SerializeToString() + position(index)
                 records += 1
                 if told_kinds and (record_kind := op.kind) in told_kinds:
-                    tell_added((record_id, record_kind, op.data, offset))
+                    tell_added((op.id, record_kind, op.data, offset))
             elif kind == UPDATE:
-                value = op.SerializeToString() + position(index)
-                fresh = is_added or (is_known and record_id not in updated)
-                if (
-                    fresh
-                    and not op.replaceable
-                    and record_id not in lone
-                    and record_id not in heads
-                    and len(value) <= lone_bytes_max
-                ):
-                    lone[record_id] = value
-                else:
-                    updates.put(op, value, offset, index, 0, fresh)
-            elif kind == DELETE:
-                if record_id in lone:
-                    del lone[record_id]
-                elif record_id in heads:
-                    updates.forget(record_id)
-                if is_added:
-                    del added[record_id]
-                else:
-                    deleted.add(record_id)
-                    if not is_known or record_id in updated:
-                        updates.tombstone(record_id, is_known and record_id not in spilled)
-                records -= 1
+                if not self._update(op, offset, index, 0):
+                    continue
             else:
-                continue
+                if not self._delete(op.id):
+                    continue
+                records -= 1
             applied += 1
             if told is not None:
                 told.append((op, offset, index, 0))
         self.mark.applied += applied
         self.mark.rejected += frame.count - applied
         self.mark.records += records
+
+    def _apply_runs(self, offset: int, timestamp: int, frame: SortedFrame) -> None:
+        if self._told is not None or self._told_kinds:
+            raise AssertionError("what is told has its operations in their order")
+        applied = records = 0
+        for run in frame.runs:
+            added, added_rows, updated, updated_rows, deleted, others = run
+            came = self._add_run(array("q", added), added_rows) if added else 0
+            changed = sum(map(self._keep_update, array("q", updated), updated_rows))
+            went = sum(map(self._delete, array("q", deleted)))
+            applied += came + changed + went
+            records += came - went
+            for index, raw in others:
+                op = Operation.FromString(raw)
+                if op.tx:
+                    applied += self._apply_transactional(op, frame.epoch, offset, index, timestamp)
+                else:
+                    applied += self._update(op, offset, index, 0)
+        self.mark.applied += applied
+        self.mark.rejected += frame.operations - applied
+        self.mark.records += records
+
+    def _add_run(self, ids: array[int], rows: list[bytes]) -> int:
+        """How many of these were not there. Mostly none is: ids go up."""
+        added = self._added
+        if min(ids) > self._top:
+            added.update(zip(ids, rows, strict=True))
+            self._top = max(ids)
+            return len(ids)
+        done = 0
+        for record_id, row in zip(ids, rows, strict=True):
+            if record_id not in added and not self._in_base(record_id):
+                added[record_id] = row
+                done += 1
+        self._top = max(self._top, max(ids))
+        return done
 
     # ---- records -----------------------------------------------------------------------------------------------
 
@@ -223,30 +238,48 @@ class Fold:
         return record_id in self._present.records or self._base.get(record_key(record_id)) is not None
 
     def _add(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
-        if op.id in self._added or self._in_base(op.id):
+        record_id = op.id
+        if record_id > self._top:
+            self._top = record_id
+        elif record_id in self._added or self._in_base(record_id):
             return False
-        self._added[op.id] = op.SerializeToString() + position_bytes(offset, index, ordinal)
+        self._added[record_id] = op.SerializeToString() + position_bytes(offset, index, ordinal)
         return True
 
     def _update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
-        record_id = op.id
-        is_added = record_id in self._added
-        if not is_added and not self._in_base(record_id):
-            return False
         value = op.SerializeToString() + position_bytes(offset, index, ordinal)
-        self._updates.put(op, value, offset, index, ordinal, is_added or self._present.is_plain(record_id))
+        return self._keep_update(op.id, value, (op.kind, op.subject) if op.replaceable else None)
+
+    def _keep_update(self, record_id: int, value: bytes, replaced: tuple[int, int] | None = None) -> bool:
+        present = self._present
+        if record_id in self._added:
+            fresh = True
+        elif record_id > present.highest or record_id in self._deleted:
+            return False
+        elif record_id in present.records:
+            fresh = record_id not in present.updated
+        elif self._base.get(record_key(record_id)) is not None:
+            fresh = False
+        else:
+            return False
+        self._updates.put(record_id, value, fresh, replaced)
         return True
 
     def _delete(self, record_id: int) -> bool:
-        if self._added.pop(record_id, None) is not None:
+        if record_id in self._added:
+            del self._added[record_id]
             self._updates.forget(record_id)
             return True
-        if not self._in_base(record_id):
+        present = self._present
+        if record_id > present.highest or record_id in self._deleted:
+            return False
+        is_known = record_id in present.records
+        if not is_known and self._base.get(record_key(record_id)) is None:
             return False
         self._deleted.add(record_id)
         self._updates.forget(record_id)
-        if not self._present.is_plain(record_id):
-            self._updates.tombstone(record_id, self._present.is_compact(record_id))
+        if not is_known or record_id in present.updated:
+            self._updates.tombstone(record_id, is_known and record_id not in present.spilled)
         return True
 
     # ---- transactions ------------------------------------------------------------------------------------------
@@ -333,6 +366,7 @@ class Fold:
     def checkpointed(self) -> None:
         """The base now holds `changes()`: forget the overlay. The mark and the transactions' headers stay."""
         self._present.checkpointed(self._added, self._deleted, *self._updates.in_base())
+        self._top = self._present.highest
         self._added.clear()
         self._deleted.clear()
         self._updates.checkpointed()

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from journal.engine import Base
 from journal.errors import RowError
-from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Staged, Transaction, Update, Updates
+from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Transaction, Update, Updates
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, staged_prefix
-from journal.wire.rows import only_update, plain_record, unstaged
+from journal.wire.rows import only_update, plain_record, unstaged_row
 
 
 class LoadedUpdate(NamedTuple):
@@ -233,7 +233,7 @@ def _whole(base: Base, parts: list[Transaction]) -> Iterator[tuple[int, bytes, l
     data = b"".join(part.data for part in prepared)
     operations: list[Operation] = []
     for part in prepared:
-        found = [unstaged(Staged.FromString(value)) for _, value in base.scan(staged_prefix(tx, part.shard))]
+        found = [unstaged_row(value) for _, value in base.scan(staged_prefix(tx, part.shard))]
         if len(found) != part.staged:
             raise RowError(f"transaction {tx} has {len(found)} of {part.staged} operations in shard {part.shard}")
         operations += found

@@ -29,14 +29,6 @@ class Presence:
         self.spilled = BitMap64()
         """Of those, the ones that have spilled ones too."""
 
-    def is_plain(self, record_id: int) -> bool:
-        """Whether it is known to have no row of updates there."""
-        return record_id in self.records and record_id not in self.updated
-
-    def is_compact(self, record_id: int) -> bool:
-        """Whether it is known to have no spilled updates there."""
-        return record_id in self.records and record_id not in self.spilled
-
     def checkpointed(
         self,
         added: Collection[int],

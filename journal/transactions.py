@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from journal.v1.journal_pb2 import Operation, Staged, Transaction
 from journal.wire.keys import staged_key, staged_prefix, transaction_key
-from journal.wire.rows import position_bytes, unstaged
+from journal.wire.rows import position_bytes, unstaged, unstaged_row
 
 if TYPE_CHECKING:
     from journal.engine import Base, Change
@@ -80,7 +80,7 @@ class PartTable:
         tx = part.header.tx
         if tx in self._in_base:
             for _, value in self._base.scan(staged_prefix(tx, self._shard)):
-                yield unstaged(Staged.FromString(value))
+                yield unstaged_row(value)
         for op in part.new.values():
             yield unstaged(op)
 

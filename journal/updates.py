@@ -11,9 +11,10 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from journal.v1.journal_pb2 import Operation, Update, Updates
+from journal.v1.journal_pb2 import Update, Updates
 from journal.wire.keys import record_key, spilled_key, spilled_replaceable_key, updates_key
 from journal.wire.operations import varint
+from journal.wire.rows import position_of
 
 if TYPE_CHECKING:
     from journal.engine import Base, Change
@@ -29,7 +30,7 @@ _SPLIT_BYTES_MAX = 1 << 14
 """A longer row may have an element whose length takes three bytes."""
 
 RECENT_BYTES_MAX = 16 * 1024 * 1024
-"""Of one shard's fold."""
+"""Of one shard's fold, unless it is told otherwise."""
 _RECENT_OVERHEAD_BYTES = 150
 
 
@@ -97,7 +98,7 @@ def _element(element: bytes) -> bytes:
 class UpdateTable:
     """Update rows that the frames since the last checkpoint changed."""
 
-    def __init__(self, base: Base, row_bytes_max: int) -> None:
+    def __init__(self, base: Base, row_bytes_max: int, recent_bytes_max: int = RECENT_BYTES_MAX) -> None:
         self._base = base
         self.row_bytes_max = row_bytes_max
         self.heads: dict[int, Head] = {}
@@ -106,33 +107,32 @@ class UpdateTable:
         has a head. The fold looks, and puts most of them, here itself: a call costs more than that."""
         self._puts: dict[bytes, bytes] = {}
         """Rows that `changes` gave last."""
-        self._recent = _Recent()
+        self._recent = _Recent(recent_bytes_max // 2)
         self._spilled: dict[int, dict[bytes, bytes]] = {}
         self._tombstones: set[bytes] = set()
 
-    def put(self, op: Operation, value: bytes, offset: int, index: int, ordinal: int, fresh: bool) -> None:
+    def put(self, record_id: int, value: bytes, fresh: bool, replaced: tuple[int, int] | None = None) -> None:
         """Keep an update of a record that exists. `value` is its row's, with the position; `fresh` says that the base
-        cannot have a row of the record's updates."""
-        record_id = op.id
+        cannot have a row of the record's updates; `replaced` are kind and subject of a replaceable one."""
         head = self.heads.get(record_id)
         if head is None:
             lone = self.lone.pop(record_id, None)
-            if lone is None and fresh and not op.replaceable and len(value) <= self.row_bytes_max:
+            if lone is None and fresh and replaced is None and len(value) <= self.row_bytes_max:
                 self.lone[record_id] = value
                 return
             head = self.heads[record_id] = Head(None if fresh else self._row_in_base(updates_key(record_id)))
             if lone is not None:
                 head.add(lone)
-        if op.replaceable:
-            head.remove(op.kind, op.subject)
+        if replaced is not None:
+            head.remove(*replaced)
         if not head.spilled and head.size + len(value) <= self.row_bytes_max:
             head.add(value)
             return
         head.spilled = True
-        if op.replaceable:
-            key = spilled_replaceable_key(record_id, op.kind, op.subject)
+        if replaced is not None:
+            key = spilled_replaceable_key(record_id, *replaced)
         else:
-            key = spilled_key(record_id, offset, index, ordinal)
+            key = spilled_key(record_id, *position_of(value))
         self._spilled.setdefault(record_id, {})[key] = value
 
     def forget(self, record_id: int) -> None:
@@ -197,9 +197,11 @@ class _Recent:
     Two generations: when the younger one is full, the older one is forgotten.
     """
 
-    __slots__ = ("_bytes", "_older", "_younger")
+    __slots__ = ("_bytes", "_bytes_max", "_older", "_younger")
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int) -> None:
+        """`bytes_max` of each generation."""
+        self._bytes_max = bytes_max
         self._younger: dict[bytes, bytes] = {}
         self._older: dict[bytes, bytes] = {}
         self._bytes = 0
@@ -209,9 +211,9 @@ class _Recent:
 
     def keep(self, rows: dict[bytes, bytes]) -> None:
         size = sum(map(len, rows.values())) + len(rows) * _RECENT_OVERHEAD_BYTES
-        if self._bytes + size > RECENT_BYTES_MAX // 2:
+        if self._bytes + size > self._bytes_max:
             self._older, self._younger, self._bytes = self._younger, {}, 0
-        if size <= RECENT_BYTES_MAX // 2:
+        if size <= self._bytes_max:
             self._younger.update(rows)
             self._bytes += size
         else:

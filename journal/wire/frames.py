@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from journal.errors import FrameError
 from journal.limits import KIND_MAX
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Frame, Operation
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Frame, FrameHead, Operation
 from journal.wire.ids import SHARD_MASK, shard_of
 
 MAGIC = 0x314C4A4B
@@ -31,21 +31,25 @@ def decode_frame(raw: bytes | None, journal: bytes, shard: int, shards: int) -> 
         frame = Frame.FromString(raw)
     except DecodeError as error:
         raise FrameError(f"not a frame: {error}") from None
-    reason = _header_fault(frame, journal) or _operations_fault(frame, shard, shards)
+    reason = header_fault(frame, journal) or _count_fault(frame) or _operations_fault(frame, shard, shards)
     if reason:
         raise FrameError(reason)
     return frame
 
 
-def _header_fault(frame: Frame, journal: bytes) -> str | None:
+def nonce_of(frame: Frame) -> bytes:
+    """The nonce with which a marker's frame begins its epoch; empty if it is none."""
+    return frame.operations[0].data if frame.count == 1 and frame.operations[0].type == MARKER else b""
+
+
+def header_fault(frame: Frame | FrameHead, journal: bytes) -> str | None:
+    """Why what a frame says before its operations cannot be of `journal`, but for their number."""
     if frame.magic != MAGIC:
         return f"not a frame: magic {frame.magic:#x} instead of {MAGIC:#x}"
     if frame.format != FORMAT:
         return f"frame format {frame.format}: this release reads format {FORMAT}; a newer release may read it"
     if frame.journal != journal:
         return f"frame of another journal: uuid {frame.journal.hex()} instead of {journal.hex()}"
-    if frame.count != len(frame.operations):
-        return f"frame says {frame.count} operations and has {len(frame.operations)}"
     if frame.epoch < 1 or frame.group < 1 or frame.number < 1 or frame.previous != frame.number - 1:
         return (
             f"frame with impossible numbers: epoch {frame.epoch}, group {frame.group}, "
@@ -53,6 +57,12 @@ def _header_fault(frame: Frame, journal: bytes) -> str | None:
         )
     if frame.issued < 0:
         return f"frame with a negative issued sequence: {frame.issued}"
+    return None
+
+
+def _count_fault(frame: Frame) -> str | None:
+    if frame.count != len(frame.operations):
+        return f"frame says {frame.count} operations and has {len(frame.operations)}"
     return None
 
 

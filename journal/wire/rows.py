@@ -71,6 +71,12 @@ def position_bytes(offset: int, index: int, ordinal: int) -> bytes:
     return _PLAIN.pack(_TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG, index)
 
 
+def position_of(value: bytes) -> tuple[int, int, int]:
+    """The position (offset, index, ordinal) in a row of an operation."""
+    position = Update.FromString(value).position
+    return position.offset, position.index, position.ordinal
+
+
 def position_in_frame(offset: int) -> Callable[[int], bytes]:
     """Hot path: `position_bytes` of the operations of one frame, by their index."""
     return partial(_PLAIN.pack, _TAG, _PLAIN_BYTES, _OFFSET_TAG, offset, _INDEX_TAG)
@@ -168,9 +174,20 @@ def _note(layouts: dict[int, _Layout], row_bytes: int, layout_of: Callable[[int]
     return layout
 
 
-def unstaged(op: Operation | Staged) -> Operation:
+def unstaged(op: Operation) -> Operation:
     """The plain operation that a staged one becomes when its transaction commits."""
-    return Operation(type=op.type, id=op.id, kind=op.kind, data=op.data, replaceable=op.replaceable, subject=op.subject)
+    plain = Operation()
+    plain.CopyFrom(op)
+    plain.ClearField("tx")
+    return plain
+
+
+def unstaged_row(value: bytes) -> Operation:
+    """The same of a staged operation's row, whose fields are the operation's and a few more. Raises DecodeError."""
+    plain = Operation.FromString(value)
+    plain.DiscardUnknownFields()
+    plain.ClearField("tx")
+    return plain
 
 
 def decode_row(key: bytes, value: bytes) -> Message:

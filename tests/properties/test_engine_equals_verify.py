@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +24,14 @@ ROW_BOUNDS = st.sampled_from([0, 60, 200, 4096])
 CHECKPOINTS = st.sets(st.integers(1, 14))
 
 
-def fold(entries: list[WalEntry], bound: int, checkpoints: set[int], *, restart: bool = False) -> Folded:
+def fold(
+    entries: list[WalEntry],
+    bound: int,
+    checkpoints: set[int],
+    *,
+    restart: bool = False,
+    is_sorted: Callable[[int], bool] | None = None,
+) -> Folded:
     return fold_entries(
         entries,
         JOURNAL,
@@ -31,6 +40,7 @@ def fold(entries: list[WalEntry], bound: int, checkpoints: set[int], *, restart:
         updates_row_bytes_max=bound,
         checkpoint=checkpoints.__contains__,
         restart=restart,
+        is_sorted=is_sorted,
     )
 
 
@@ -68,6 +78,16 @@ def test_what_happened_is_the_same_for_every_checkpoint_interval_and_both_folds(
     told = happened_of_engine(fold(entries, bound, checkpoints).happened)
     assert told == happened_of_engine(fold(entries, bound, set()).happened)
     assert [(*one[:3], fingerprint(one[3]), *one[4:]) for one in told] == happened_of_verify(happened)
+
+
+@given(histories(), ROW_BOUNDS, CHECKPOINTS, st.sets(st.integers(1, 14)), st.booleans())
+def test_sorted_frames_leave_what_the_frames_leave(
+    entries: list[WalEntry], bound: int, checkpoints: set[int], plain: set[int], restart: bool
+) -> None:
+    as_they_are = fold(entries, bound, checkpoints, restart=restart)
+    some = fold(entries, bound, checkpoints, restart=restart, is_sorted=lambda count: count not in plain)
+    assert some.rows == as_they_are.rows
+    assert (some.stopped, some.at_group_end) == (as_they_are.stopped, as_they_are.at_group_end)
 
 
 @given(histories(), ROW_BOUNDS, CHECKPOINTS)

@@ -41,7 +41,8 @@ def test_an_updates_row_is_read_as_its_message_or_not_at_all(
     table = UpdateTable({}, 1 << 20)
     for index, (kind, size, replaceable, subject) in enumerate(updates):
         op = Operation(type=UPDATE, id=record_id, kind=kind, data=b"u" * size, replaceable=replaceable, subject=subject)
-        table.put(op, op.SerializeToString() + position_bytes(offset, index, 0), offset, index, 0, True)
+        value = op.SerializeToString() + position_bytes(offset, index, 0)
+        table.put(record_id, value, True, (kind, subject) if replaceable else None)
     ((_, row),) = table.changes()
     assert row is not None
     found = only_update(row)
@@ -58,7 +59,8 @@ def test_a_row_that_grows_over_checkpoints_is_that_of_one_checkpoint(updates: li
     for index, (replaceable, size) in enumerate(updates):
         op = Operation(type=UPDATE, id=1024, kind=7, data=b"u" * size, replaceable=replaceable, subject=replaceable * 3)
         for table, fresh in ((stepwise, index == 0), (at_once, True)):
-            table.put(op, op.SerializeToString() + position_bytes(index, 0, 0), index, 0, 0, fresh)
+            value = op.SerializeToString() + position_bytes(index, 0, 0)
+            table.put(1024, value, fresh, (7, 3) if replaceable else None)
         base.update((key, value) for key, value in stepwise.changes() if value is not None)
         stepwise = UpdateTable(base, 40_000)  # nothing is kept in memory: the row is read back
     expected = dict(at_once.changes())

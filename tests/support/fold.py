@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from journal.engine import Fold, Happened
 from journal.errors import FrameError, GapError
+from journal.sorted_frames import sort_frame
 from journal.v1.journal_pb2 import Frame, Mark, Skipped
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key
@@ -42,15 +43,19 @@ def fold_entries(
     updates_row_bytes_max: int = 4096,
     checkpoint: Callable[[int], bool] = never,
     restart: bool = False,
+    is_sorted: Callable[[int], bool] | None = None,
 ) -> Folded:
-    """Fold `entries`; `checkpoint(n)` says whether one follows the n-th. `restart`: each starts from rows alone."""
+    """Fold `entries`; `checkpoint(n)` says whether one follows the n-th. `restart`: each starts from rows alone.
+
+    `is_sorted(n)` says whether the n-th comes sorted; of such a history nothing is told.
+    """
     table = DictBase()
     result = Folded()
 
     def begin() -> Fold:
         row = table.get(mark_key(shard))
         mark = Mark.FromString(row) if row else Mark(shard=shard, offset=-1)
-        return Fold(mark, table, updates_row_bytes_max=updates_row_bytes_max, tell=True)
+        return Fold(mark, table, updates_row_bytes_max=updates_row_bytes_max, tell=is_sorted is None)
 
     def take_checkpoint(fold: Fold) -> Fold:
         result.happened += fold.happened()
@@ -63,7 +68,11 @@ def fold_entries(
     fold = begin()
     for count, entry in enumerate(entries, 1):
         try:
-            _take(fold, entry, journal, shard, shards)
+            if is_sorted is not None and is_sorted(count) and not entry.skip:
+                frame = sort_frame(entry.value, entry.offset, journal, shard, shards)
+                fold.apply(entry.offset, entry.timestamp_ms, frame)
+            else:
+                _take(fold, entry, journal, shard, shards)
         except GapError:
             result.stopped = entry.offset, "gap"
             break

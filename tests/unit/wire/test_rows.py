@@ -6,9 +6,9 @@ import pytest
 
 from journal.errors import RowError
 from journal.limits import ROW_OVERHEAD_BYTES
-from journal.v1.journal_pb2 import Operation, Position, Record, Staged, Update
+from journal.v1.journal_pb2 import Position, Record, Staged, Update
 from journal.wire.keys import mark_key, record_key, staged_key
-from journal.wire.rows import decode_row, position_bytes, unstaged
+from journal.wire.rows import decode_row, position_bytes, unstaged, unstaged_row
 from tests.support.build import add, replace, update
 
 PLACES = [(0, 0, 0), (2**63 - 1, 2**32 - 1, 0), (5, 0, 1), (2**63 - 1, 2**32 - 1, 2**32 - 1)]
@@ -36,10 +36,11 @@ def test_what_a_row_adds_to_its_operation_stays_within_the_overhead() -> None:
 
 def test_a_staged_row_read_again_is_the_operation_without_its_transaction() -> None:
     op = update(1, b"data", subject=4, tx=7)
-    row = Staged.FromString(op.SerializeToString() + position_bytes(2, 3, 0))
-    assert row.tx == 7
-    assert unstaged(row) == unstaged(op) == update(1, b"data", subject=4)
-    assert isinstance(unstaged(row), Operation)
+    row = op.SerializeToString() + position_bytes(2, 3, 0) + Staged(shard=5).SerializeToString()
+    plain = update(1, b"data", subject=4)
+    assert Staged.FromString(row).tx == op.tx == 7
+    assert unstaged_row(row) == unstaged(op) == plain
+    assert unstaged_row(row).SerializeToString() == unstaged(op).SerializeToString() == plain.SerializeToString()
 
 
 def test_a_row_is_read_by_its_key() -> None:
