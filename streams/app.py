@@ -14,12 +14,14 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from mode import Service
 
 from journal.errors import CorruptionError, DeadlineError, JournalError
-from streams.batches import Record
+from streams.ahead import Ahead, Batches
+from streams.records import Prepared, Record
+from streams.shell import WorkerShell
 from streams.signals import run_until_signalled
 from streams.source import SourceSettings, WalApp, WalTransport
 
@@ -27,44 +29,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+Prepare = Callable[[int, Sequence[Record]], Sequence[Prepared]]
+
 IDLE_WAIT_S = 0.2
 """How soon a worker without shards notices that it got some."""
-
-
-class WorkerShell(Protocol):
-    """The worker's shell. All calls come from one thread, one after the other, and may block.
-
-    A call that raises ends the worker, and nothing is called after it but `abandon`, not even `stop`.
-    """
-
-    def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
-        """Serve these shards and no others. The WAL offset to read each from; `seeks` tells those of shards left out,
-        once they may be read."""
-
-    def revoked(self, shards: Collection[int]) -> None:
-        """Checkpoint what these shards have. `assigned` follows, which says whether they come back."""
-
-    def frames(self, shard: int, records: Sequence[Record]) -> None:
-        """Committed records of a shard in offset order, beginning where `assigned` said."""
-
-    def unreadable(self, shard: int, error: CorruptionError) -> None:
-        """The shard cannot be read on; it is not, before `seeks` or `assigned` says from where."""
-
-    def tick(self) -> float:
-        """Checkpoint what is due. Seconds until this wants to be called again, unless there are frames before."""
-
-    def seeks(self) -> Mapping[int, int]:
-        """Shards to be read from another offset than the next, or from now on; asked for after each tick, told once."""
-
-    def applied(self) -> Mapping[int, int]:
-        """Per shard the next WAL offset after a committed mark; a shard stays named after it is gone."""
-
-    def stop(self) -> None:
-        """The final checkpoint; the last call but `abandon`."""
-
-    def abandon(self) -> None:
-        """End what goes on by itself, and wait for it. Called by whoever made the shell, from any thread, when the
-        worker has ended, however it did."""
 
 
 class ShellStopped(Exception):
@@ -104,9 +72,11 @@ class ShellThread:
 class StreamWorker:
     """One worker in the running event loop: `start`, `ended`, `stop`."""
 
-    def __init__(self, shell: WorkerShell, settings: SourceSettings) -> None:
+    def __init__(self, shell: WorkerShell, settings: SourceSettings, prepare: Prepare | None = None) -> None:
+        """`prepare` makes a shard's records ready for the shell, in another thread than the shell's."""
         self._shell = shell
         self._settings = settings
+        self._prepare = prepare
         self._thread = ShellThread(self.failed)
         self._failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._turn = 0
@@ -214,6 +184,19 @@ class StreamWorker:
             self.failed(error)
 
     async def _run(self, fetcher: Service) -> None:
+        ahead = Ahead(self._read)
+        try:
+            await self._serve(fetcher, ahead)
+        finally:
+            ahead.close()
+
+    async def _read(self, shards: Collection[int], wait_ms: int) -> Batches:
+        batches = await self.app.wal_consumer().fetch(shards, wait_ms)
+        if self._prepare is None:
+            return batches
+        return {shard: await asyncio.to_thread(self._prepare, shard, records) for shard, records in batches.items()}
+
+    async def _serve(self, fetcher: Service, ahead: Ahead) -> None:
         consumer = self.app.wal_consumer()
         wait_s = self._settings.fetch_wait_ms / 1000
         tick_at = monotonic()
@@ -230,6 +213,7 @@ class StreamWorker:
             turn = self._turn
             if self._begin:
                 begin, self._begin = self._begin, {}
+                await ahead.leave_out(begin)
                 if await consumer.seek_shards(begin) and turn == self._turn:
                     log.info("%s: reading from %s", self._settings.topic, dict(sorted(begin.items())))
                     self._reading |= frozenset(begin)
@@ -237,17 +221,20 @@ class StreamWorker:
             if not shards:
                 await fetcher.sleep(min(left_s, IDLE_WAIT_S))
                 continue
+            ahead.begin(turn, shards, int(min(left_s, wait_s) * 1000))
             try:
-                batches = await consumer.fetch(shards, int(min(left_s, wait_s) * 1000))
+                batches = await ahead.take(turn, left_s)
             except JournalError as error:
                 if turn != self._turn:
-                    continue  # a rebalance moved the positions under this fetch; they are set anew when it is over
+                    continue  # a rebalance moved the positions under this read; they are set anew when it is over
                 if not isinstance(error, CorruptionError):
                     raise
                 self._reading -= {error.partition}
                 await self._thread.call(self._shell.unreadable, error.partition, error)
                 tick_at = monotonic()
                 continue
+            if batches and turn == self._turn:
+                ahead.begin(turn, shards, self._settings.fetch_wait_ms)
             for shard, records in batches.items():
                 if turn == self._turn:
                     await self._thread.call(self._shell.frames, shard, records)
@@ -277,9 +264,15 @@ class StreamWorker:
         return dict(self._shell.applied())
 
 
-async def serve(shell: WorkerShell, settings: SourceSettings, stop: asyncio.Event, started: Callable[[], Any]) -> None:
+async def serve(
+    shell: WorkerShell,
+    settings: SourceSettings,
+    stop: asyncio.Event,
+    started: Callable[[], Any],
+    prepare: Prepare | None = None,
+) -> None:
     """Run a worker until `stop` is set; raises the error that ended it before. `started` is called when it reads."""
-    worker = StreamWorker(shell, settings)
+    worker = StreamWorker(shell, settings, prepare)
     stopping = asyncio.create_task(stop.wait())
     ended = asyncio.create_task(worker.ended())
     starting = asyncio.create_task(worker.start())

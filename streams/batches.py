@@ -16,9 +16,7 @@ from aiokafka import TopicPartition  # type: ignore[import-untyped]
 from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError  # type: ignore[import-untyped]
 
 from journal.errors import CorruptionError, GapError
-
-Record = tuple[int, int, bytes]
-"""A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
+from streams.records import Record
 
 TRIES = 100
 """How often shards are read alone in vain before they count as whole. With `fetch_wait_ms` each this takes longer than

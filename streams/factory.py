@@ -33,8 +33,8 @@ from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
 from journal.kafka.control import OwnTopics
 from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
 from streams.client_properties import aiokafka_properties
+from streams.garbage import collect_seldom
 from streams.host import JournalHost
-from streams.service import GC_THRESHOLDS
 from streams.signals import run_until_signalled
 from streams.view import GlobalView, StateLoader
 from streams.web import add_routes
@@ -168,7 +168,7 @@ def run_app(app: JournalApp) -> None:
     """Run an app in this process until SIGTERM or SIGINT; raises the error that ended it before. One of them that
     comes more than a second after the first ends the process at once: whatever it was doing is safe."""
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     run_until_signalled(lambda stop: serve_app(app, stop))
 
 

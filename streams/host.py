@@ -25,12 +25,14 @@ from journal.local.slots import Slot, take_slot
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport
 from streams.agents import Agent, AgentCalls, OperationAgents
-from streams.app import StreamWorker, WorkerShell
-from streams.batches import Record
+from streams.app import StreamWorker
 from streams.change_agents import ChangeAgents
 from streams.change_memory import make_memory
 from streams.change_session import ChangeConfig, ChangeSession
-from streams.service import make_worker, source_settings
+from streams.records import Prepared
+from streams.service import make_worker
+from streams.shell import WorkerShell
+from streams.source import source_settings
 from streams.sources import SourceReports
 from streams.trimming import with_trims
 from streams.view import GlobalView, StateLoader
@@ -269,8 +271,11 @@ class AgentShell(WorkerShell):
         """Agents go on until it is known whose the shards are: whoever has them next fences them."""
         self._worker.revoked(shards)
 
-    def frames(self, shard: int, records: Sequence[Record]) -> None:
+    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
         self._worker.frames(shard, records)
+
+    def unsorted(self) -> Collection[int]:
+        return self._worker.unsorted()
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         self._worker.unreadable(shard, error)

@@ -35,11 +35,14 @@ from journal.kafka.ports import (
 )
 from journal.local.ports import LocalStore
 from journal.replica import note_checkpoint
-from journal.v1.journal_pb2 import MARKER, Frame, Mark, Skipped, SkipRequest
-from journal.wire.frames import decode_frame
+from journal.runs import SortedFrame
+from journal.sorted_frames import sort_frame
+from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
+from journal.wire.frames import decode_frame, nonce_of
 from streams.agents import AGENT_RETRY_S, FrameFacts
 from streams.divert.counts import Checkpointed
 from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
+from streams.records import Prepared
 from streams.shard_config import ShardConfig
 from streams.shard_table import ShardTable
 
@@ -53,6 +56,10 @@ UNREADABLE_RETRY_S = 10.0
 
 FAILURES_ALONE = 2
 """So many checkpoints of one group must have failed before that is said: one may meet what anything may."""
+
+
+RECENT_BYTES_MAX = 128 * 1024 * 1024
+"""Of rows of updates that a worker remembers which has all shards: each has its part."""
 
 
 class ShardState(Enum):
@@ -106,6 +113,7 @@ class ShardWorker:
         self._alone_to = -1
         """Up to this WAL offset agents are told of one group a checkpoint: one failed at more, or took too long."""
         self._outgoing = None if config.divert is None else config.divert.outgoing(shard)
+        self._tells = config.tell is not None or self._outgoing is not None
         self._failures = 0
         """Of checkpoints, in a row. After one the next asks for the fate of every record, to learn what is refused;
         if nothing is, it may be too much for a transaction: those that follow take one group, and ask in turns."""
@@ -172,6 +180,7 @@ class ShardWorker:
             tell=config.tell is not None,
             tell_added=frozenset() if self._outgoing is None else ROUTED_KINDS,
             highest=highest,
+            recent_bytes_max=RECENT_BYTES_MAX // config.shards,
         )
         self._committed = mark.offset
         self._clear_gathered()
@@ -196,10 +205,16 @@ class ShardWorker:
 
     # ---- frames ----------------------------------------------------------------------------------------------------
 
-    def take(self, records: Sequence[tuple[int, int, bytes]]) -> int | None:
-        """Apply frames (offset, timestamp in ms, value); the checkpoint comes later. Ignored unless running.
+    @property
+    def wants_unsorted(self) -> bool:
+        """Whether frames are to come as they lie in the WAL: operations are told, or one of them is to be skipped."""
+        return self._tells or any(offset > self._committed for offset in self._skips)
 
-        If a checkpoint takes no more, it is due, and the rest must come again: the offset from which on.
+    def take(self, records: Sequence[Prepared]) -> int | None:
+        """Apply frames; the checkpoint comes later. Ignored unless running.
+
+        If a checkpoint takes no more, it is due, and the rest must come again, as it must where frames are sorted and
+        are not to be: the offset from which on.
         """
         fold = self._fold
         if self.state is not ShardState.RUNNING or fold is None or self._stopping is not None:
@@ -212,6 +227,8 @@ class ShardWorker:
             if self._not_beyond is not None and offset > self._not_beyond[0]:
                 self._stop_behind_checkpoint(partial(self._stop_for_route, self._not_beyond[1]))
                 return None
+            if isinstance(value, SortedFrame) and self.wants_unsorted:
+                return offset
             try:
                 self._apply(fold, offset, timestamp, value)
             except CorruptionError as error:
@@ -220,7 +237,7 @@ class ShardWorker:
             except LocalDamageError as error:
                 self._note_damage(error)
                 return None
-            self._gathered_bytes += len(value)
+            self._gathered_bytes += value.bytes_in_wal if isinstance(value, SortedFrame) else len(value)
             if self._gathered_since is None:
                 self._gathered_since = self._clock()
         return None
@@ -231,17 +248,26 @@ class ShardWorker:
             return True
         return self._gathered_bytes + fold.settled_bytes >= self._config.checkpoint_bytes_max
 
-    def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
-        if offset in self._skips:
-            self._skip(fold, offset, timestamp, value)
-            return
+    def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes | SortedFrame) -> None:
+        if isinstance(value, bytes):
+            if offset in self._skips:
+                self._skip(fold, offset, timestamp, value)
+                return
+            if self._tells:
+                self._apply_told(fold, offset, timestamp, value)
+                return
+            value = sort_frame(value, offset, self._config.journal_uuid, self.shard, self._config.shards)
+        fold.apply(offset, timestamp, value)
+        self._cut_off |= value.nonce != b""
+
+    def _apply_told(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
+        """Agents and routes are told of operations in their order."""
         frame = decode_frame(value, self._config.journal_uuid, self.shard, self._config.shards)
         fold.apply(offset, timestamp, frame)
-        if self._config.tell is not None or self._outgoing is not None:
-            self._frames[offset] = FrameFacts(frame.epoch, frame.node, frame.group, timestamp)
-            if fold.at_group_boundary:
-                self._group_ends.append(offset)
-        self._cut_off |= frame.count == 1 and frame.operations[0].type == MARKER
+        self._frames[offset] = FrameFacts(frame.epoch, frame.node, frame.group, timestamp)
+        if fold.at_group_boundary:
+            self._group_ends.append(offset)
+        self._cut_off |= nonce_of(frame) != b""
 
     def _skip(self, fold: Fold, offset: int, timestamp: int, value: bytes) -> None:
         request = self._skips[offset]

@@ -22,8 +22,12 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
 
+from journal.config import Settings
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
-from streams.batches import Record, ShardBatches
+from journal.kafka.control import wal_topic, worker_group
+from streams.batches import ShardBatches
+from streams.client_properties import aiokafka_properties
+from streams.records import Record
 from streams.sharing import ShardAssignor
 
 log = logging.getLogger(__name__)
@@ -77,6 +81,18 @@ class SourceSettings:
         """A join is not answered before all have joined. A coordinator that is cut off without a word is asked in vain
         for as long, and nobody else is; a broker that takes longer to answer could keep no member anyway."""
         return self.rebalance_timeout_ms + REQUEST_MARGIN_MS
+
+
+def source_settings(settings: Settings, name: str) -> SourceSettings:
+    """How the worker's Faust app joins its group and reads the WAL."""
+    return SourceSettings(
+        settings.bootstrap_servers,
+        wal_topic(settings.journal),
+        worker_group(settings.journal),
+        client_id=f"{worker_group(settings.journal)}.{settings.node}.{name}",
+        session_timeout_ms=settings.session_timeout_ms,
+        client_properties=aiokafka_properties(settings.client_properties),
+    )
 
 
 class Feed(Protocol):

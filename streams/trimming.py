@@ -20,8 +20,8 @@ from journal.kafka.control import ControlRows, read_control
 from journal.kafka.ports import Clock, Kafka
 from journal.runtime import wall_ms
 from journal.trim import Trimming, archives_of
-from streams.app import WorkerShell
-from streams.batches import Record
+from streams.records import Prepared
+from streams.shell import WorkerShell
 
 log = logging.getLogger(__name__)
 
@@ -96,8 +96,11 @@ class TrimmingShell(WorkerShell):
             self._serves = False
         self._shell.revoked(shards)
 
-    def frames(self, shard: int, records: Sequence[Record]) -> None:
+    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
         self._shell.frames(shard, records)
+
+    def unsorted(self) -> Collection[int]:
+        return self._shell.unsorted()
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         self._shell.unreadable(shard, error)

@@ -26,6 +26,7 @@ from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import DivertStatus
 from streams.agents import AGENTS_END_S
+from streams.records import Prepared
 from streams.shard import ShardState, ShardWorker
 from streams.shard_config import ShardConfig
 from streams.skips import ShardSkips, read_skips
@@ -204,8 +205,8 @@ class Worker:
 
     # ---- what there is to do ---------------------------------------------------------------------------------------
 
-    def frames(self, shard: int, records: Sequence[tuple[int, int, bytes]]) -> None:
-        """Apply records (offset, timestamp in ms, value) of one shard; checkpoints if they are due.
+    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+        """Apply records of one shard; checkpoints if they are due.
 
         Records of a shard that is not held, or that wants to be read from elsewhere, are ignored.
         """
@@ -216,6 +217,10 @@ class Worker:
         if rest is not None:
             self._seeks[shard] = rest
         self._checkpoint(held)
+
+    def unsorted(self) -> Collection[int]:
+        """Shards that want records as they lie in the WAL."""
+        return [number for number, shard in self._shards.items() if shard.wants_unsorted]
 
     def unreadable(self, shard: int, error: CorruptionError) -> None:
         """Stop a shard whose WAL cannot be read on, with everything before that checkpointed."""

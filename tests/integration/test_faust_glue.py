@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from journal.errors import CorruptionError, FencedError, GapError, KafkaUnavailableError
 from journal.kafka.embedded import EmbeddedKafka
 from streams.app import BackgroundWorker, run_worker
-from streams.batches import Record
+from streams.records import Record
 from streams.source import SourceSettings
 from tests.support.brokers import JVM_OPTIONS
 

@@ -15,6 +15,7 @@ from tests.simulation.observers import SnapshotReader, observe_behind_cleaner, o
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.setting import Setting
+from tests.simulation.sorting import Sorting
 from tests.simulation.taking_in import takes_in
 from tests.simulation.worker_process import Disks, WorkerGroup, WorkerProcess
 
@@ -41,6 +42,7 @@ class Cast:
         self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
         self._numbers = count(1)
         self._takes_in = takes_in(Random(-seed - 1))
+        self._sorting = Sorting(Random(f"sorting, seed {seed}"), self.setting.shards)
         self._node_disks = {name: Disk() for name in NODES}
         self._worker_disks: dict[str, Disks] = {name: {} for name in WORKERS}
         self._reader_disk = Disk()
@@ -69,7 +71,7 @@ class Cast:
         return node
 
     def _start_worker(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name])
+        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name], self._sorting)
 
         def ended() -> None:
             for shard, disk in worker.disks.items():

@@ -23,7 +23,7 @@ CAUGHT_BY: dict[str, int] = {
     "marks_of_a_compacted_log_are_states": 33,
     "no_ready": 32,
     "position_is_written_before_its_rows": 103,
-    "read_back_before_init": 44,
+    "read_back_before_init": 47,
     "read_back_ends_at_the_last_stable_offset": 1289,
 }
 

@@ -1,16 +1,18 @@
 """A worker as a simulated process: the shell, driven as the Faust glue drives it, and the group that deals out shards.
 
-As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for a while two may hold one shard.
+As in Kafka's protocol, a worker hears of a rebalance when it next looks, so for a while two may hold one shard. Its
+reader may sort records; which shards want none sorted it knows as of a while ago, as it prepares them ahead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 
 from journal.errors import FrameError, OperatingError
 from journal.kafka.control import wal_topic
+from streams.records import Prepared, Record
 from streams.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
@@ -18,6 +20,7 @@ from tests.simulation.node import identity_of_copy
 from tests.simulation.observers import observe_behind_cleaner
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
+from tests.simulation.sorting import Sorting
 
 Disks = dict[int, Disk]
 """A worker machine's local copies by shard."""
@@ -28,7 +31,10 @@ _FETCH_S = 0.1
 class WorkerProcess:
     """One start of a worker."""
 
-    def __init__(self, setting: Setting, history: History, name: str, disks: Disks) -> None:
+    def __init__(
+        self, setting: Setting, history: History, name: str, disks: Disks, sorting: Sorting | None = None
+    ) -> None:
+        """Without `sorting`, records come as they lie in the WAL."""
         self.process = Process(name)
         self.disks = disks
         self.wanted: frozenset[int] | None = frozenset()
@@ -41,6 +47,10 @@ class WorkerProcess:
         self._name = name
         self._given: frozenset[int] = frozenset()
         self._positions: dict[int, int] = {}
+        self._sorting = sorting
+        self._unsorted: Collection[int] = ()
+        """The shards that wanted their records unsorted after the worker's last call but one."""
+        self._unsorted_now: Collection[int] = ()
         setting.scheduler.spawn(self.process, self._main)
 
     def _store(self, shard: int) -> SimulatedStore:
@@ -77,6 +87,7 @@ class WorkerProcess:
                 reader.seek(self._positions)
             if scheduler.now() >= tick_at:
                 tick_at = scheduler.now() + worker.tick()
+                self._note_unsorted(worker)
                 seeks = worker.seeks()
                 if seeks:
                     self._positions |= seeks
@@ -86,12 +97,14 @@ class WorkerProcess:
             if not self._positions:
                 scheduler.wait(min(left_s, _FETCH_S), lambda: self.wanted != self._given)
                 continue
-            batches: dict[int, list[tuple[int, int, bytes]]] = {}
+            batches: dict[int, list[Record]] = {}
             for record in reader.poll(min(left_s, _FETCH_S)):
                 batches.setdefault(record.partition, []).append((record.offset, record.timestamp, record.value or b""))
             self._positions = {shard: reader.position(shard) for shard in self._positions}
-            for shard, records in batches.items():
+            prepared = {shard: self._prepare(shard, records) for shard, records in batches.items()}
+            for shard, records in prepared.items():
                 worker.frames(shard, records)
+                self._note_unsorted(worker)
                 tick_at = scheduler.now()
 
     def _rebalanced(self, worker: Worker) -> bool:
@@ -106,7 +119,17 @@ class WorkerProcess:
             return True
         self._given = wanted
         self._positions = dict(worker.assigned(wanted))
+        self._note_unsorted(worker)
         return False
+
+    def _prepare(self, shard: int, records: list[Record]) -> Sequence[Prepared]:
+        if self._sorting is None or shard in self._unsorted:
+            return records
+        return self._sorting.prepare(shard, records)
+
+    def _note_unsorted(self, worker: Worker) -> None:
+        """The worker was called."""
+        self._unsorted, self._unsorted_now = self._unsorted_now, worker.unsorted()
 
     def _look(self, worker: Worker) -> None:
         self.caught_up = dict(worker.applied())

@@ -16,7 +16,8 @@ from journal.local.slots import take_slot
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Mark, Operation
 from streams.app import BackgroundWorker
-from streams.service import make_worker, source_settings
+from streams.service import make_worker
+from streams.source import source_settings
 
 START_S = 60.0
 

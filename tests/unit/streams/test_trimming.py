@@ -12,8 +12,8 @@ from journal.errors import ConfigError, KafkaUnavailableError, TrimError
 from journal.kafka.control import ControlRows
 from journal.v1.journal_pb2 import Archive, Identity
 from journal.wire.frames import FORMAT, MAGIC
-from streams.app import WorkerShell
-from streams.batches import Record
+from streams.records import Prepared
+from streams.shell import WorkerShell
 from streams.trimming import GivenUp, TrimmingShell, with_trims
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
@@ -33,7 +33,10 @@ class Shell(WorkerShell):
 
     def revoked(self, shards: Collection[int]) -> None: ...
 
-    def frames(self, shard: int, records: Sequence[Record]) -> None: ...
+    def frames(self, shard: int, records: Sequence[Prepared]) -> None: ...
+
+    def unsorted(self) -> Collection[int]:
+        return ()
 
     def tick(self) -> float:
         return 0.5

@@ -1,0 +1,68 @@
+"""Reading ahead: the next batches come, and are made ready, while the shell has the last ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+from journal.errors import CorruptionError
+from streams.records import Prepared
+
+Batches = Mapping[int, Sequence[Prepared]]
+
+
+class Read(Protocol):
+    async def __call__(self, shards: Collection[int], wait_ms: int) -> Batches:
+        """A batch of each shard that has one, or after `wait_ms` none."""
+
+
+class Ahead:
+    """One read at a time, in a task of its own. Used in one event loop."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._turn = 0
+        self._reading: asyncio.Task[Batches] | None = None
+        self._unwanted: set[int] = set()
+
+    def begin(self, turn: int, shards: Collection[int], wait_ms: int) -> None:
+        """Read on, unless a read is under way. A turn ends when others may have the shards."""
+        if self._reading is None:
+            self._turn = turn
+            self._unwanted.clear()
+            self._reading = asyncio.ensure_future(self._read(shards, wait_ms))
+
+    async def take(self, turn: int, timeout_s: float) -> Batches:
+        """What the read that was begun gave, if it is of this turn; nothing if that takes longer. Raises what it
+        raised, but for what was wrong with a shard that was left out."""
+        reading = self._reading
+        if reading is None:
+            return {}
+        await asyncio.wait([reading], timeout=timeout_s)
+        if not reading.done():
+            return {}
+        self._reading = None
+        error = reading.exception()
+        if self._turn != turn or (isinstance(error, CorruptionError) and error.partition in self._unwanted):
+            return {}
+        return {shard: records for shard, records in reading.result().items() if shard not in self._unwanted}
+
+    async def leave_out(self, shards: Collection[int]) -> None:
+        """Nothing is under way when this returns, and what was read of these shards is not given: they are sought."""
+        if self._reading is not None:
+            self._unwanted.update(shards)
+            await asyncio.wait([self._reading])
+
+    def close(self) -> None:
+        """Drop what is under way."""
+        if self._reading is not None:
+            self._reading.add_done_callback(_ended)
+            self._reading.cancel()
+            self._reading = None
+
+
+def _ended(reading: asyncio.Task[Batches]) -> None:
+    """Nobody is left who would be told."""
+    if not reading.cancelled():
+        reading.exception()

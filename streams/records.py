@@ -1,0 +1,11 @@
+"""Records of the WAL on their way from the Kafka client to the shards."""
+
+from __future__ import annotations
+
+from journal.runs import SortedFrame
+
+Record = tuple[int, int, bytes]
+"""A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""
+
+Prepared = tuple[int, int, bytes | SortedFrame]
+"""The same for the worker's shell: the value may be decoded and sorted already."""
