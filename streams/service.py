@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 
 from journal.beside import InBackground
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
-from journal.kafka.control import wal_topic, worker_group
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
@@ -22,23 +21,18 @@ from journal.replica import Replica
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity
 from streams.agents import OperationAgents, in_daemon_thread
-from streams.app import WorkerShell, run_worker
-from streams.client_properties import aiokafka_properties
 from streams.divert.diverter import Diverter
 from streams.divert.targets import Sizes
+from streams.garbage import collect_seldom
+from streams.reader import Reader
 from streams.shard_config import ShardConfig
 from streams.shard_table import shard_replica
-from streams.source import SourceSettings
+from streams.shell import WorkerShell
 from streams.standby import StandbyCopies
 from streams.trimming import with_trims
 from streams.worker import Worker
 
 log = logging.getLogger(__name__)
-
-GC_THRESHOLDS = (50_000, 20, 100)
-"""A checkpoint makes many thousands of small objects, none of them in a cycle. With Python's own thresholds a worker
-spends half of its time looking for cycles among them."""
-
 
 CHECKPOINTS_AT_ONCE = 8
 """A checkpoint mostly waits for the broker and the disk, so those of several shards share the time."""
@@ -54,21 +48,25 @@ def run_service(
     *,
     standby: bool = False,
     beside: AbstractContextManager[Callable[[], None]] | None = None,
+    reading: Sequence[str] | None = None,
 ) -> None:
     """Run a worker of a journal until SIGTERM or SIGINT. Raises what ends it before, or keeps it from starting.
 
     Once nothing keeps it from starting, what is `beside` it is entered; what that gives is called when it is to end.
+    `reading` is the command of its reader, a process of its own; without one this process reads the WAL too.
 
     With `standby` it keeps warm copies of the shards that other workers own. With `trim_every_ms` it trims the WAL.
     """
     gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    collect_seldom()
     kafka = kafka_of(settings)
     timeout_s = settings.request_timeout_ms / 1000
-    rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
-    slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
+    reader = None if reading is None else Reader(reading)
+    slot: Slot | None = None
     shell: WorkerShell | None = None
     try:
+        rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
+        slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
         identity = rows.require_identity(settings.journal)
         log.info(
             "worker %s of journal %s (%d shards) at %s, local copies in %s",
@@ -77,12 +75,26 @@ def run_service(
         worker = patiently(lambda: make_worker(kafka, settings, identity, slot, standby=standby))
         shell = with_trims(worker, kafka, settings, rows)
         with beside or nullcontext(_nothing_else) as end_others:
-            run_worker(shell, source_settings(settings, slot.path.name), end_others)
+            if reader is None:
+                _run_here(shell, settings, slot.path.name, end_others)
+            else:
+                reader.run(shell, settings, identity, slot.path.name, end_others)
         log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
+        if reader is not None:
+            reader.close()
         if shell is not None:
             shell.abandon()
-        slot.release()
+        if slot is not None:
+            slot.release()
+
+
+def _run_here(shell: WorkerShell, settings: Settings, name: str, on_signal: Callable[[], None]) -> None:
+    # Faust, which takes its time to import: with a reader that one alone needs it
+    from streams.app import run_worker
+    from streams.source import source_settings
+
+    run_worker(shell, source_settings(settings, name), on_signal)
 
 
 def _nothing_else() -> None: ...
@@ -164,16 +176,4 @@ def make_diverter(kafka: Kafka, settings: Settings, identity: Identity) -> Diver
         clock=time.monotonic,
         wall_ms=wall_ms,
         in_background=ThreadPoolExecutor(1, thread_name_prefix="worker-routes").submit,
-    )
-
-
-def source_settings(settings: Settings, name: str) -> SourceSettings:
-    """How the worker's Faust app joins its group and reads the WAL."""
-    return SourceSettings(
-        settings.bootstrap_servers,
-        wal_topic(settings.journal),
-        worker_group(settings.journal),
-        client_id=f"{worker_group(settings.journal)}.{settings.node}.{name}",
-        session_timeout_ms=settings.session_timeout_ms,
-        client_properties=aiokafka_properties(settings.client_properties),
     )

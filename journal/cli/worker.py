@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Annotated
 
@@ -16,12 +17,19 @@ from journal.cli.common import (
 )
 from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
+from journal.cli.reader import reader_command
 from journal.cli.worker_children import running_workers, worker_command
 from journal.config import Settings
 from journal.kafka.embedded import EmbeddedKafka, default_directory
 
 ProcessesOption = Annotated[
     int | None, typer.Option("--processes", help="In how many processes: they share its shards.", show_default="1")
+]
+ReaderOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--reader/--no-reader", help="Read the WAL in a process of its own.", show_default="if there are cores for it"
+    ),
 ]
 LogJsonOption = Annotated[bool, typer.Option("--json", help="Log JSON lines, on standard error.")]
 
@@ -35,10 +43,12 @@ def worker(
         bool, typer.Option("--standby", help="Keep warm copies of the shards of other workers, to take over at once.")
     ] = False,
     processes: ProcessesOption = None,
+    reader: ReaderOption = None,
     as_json: LogJsonOption = False,
 ) -> None:
     """Run the worker, which applies the WAL to the tables, until SIGTERM or Ctrl-C. Several share the shards."""
-    _serve(chosen.settings(worker_processes=processes), chosen, context, name, as_json, standby=standby)
+    settings = chosen.settings(worker_processes=processes)
+    _serve(settings, chosen, context, name, as_json, standby=standby, reader=reader)
 
 
 @journal_command
@@ -80,12 +90,28 @@ def _serve(
     as_json: bool,
     *,
     standby: bool = False,
+    reader: bool | None = None,
 ) -> None:
-    """In this process, and in as many more as the settings say."""
+    """In this process, and in as many more as the settings say; each with a reader where there are cores for it."""
     # the command line is the one place of `journal` that knows the parts above it
     from streams.service import run_service
 
     log_progress(as_json=as_json)
     verbose = context.find_root().params["verbose"]
-    others = worker_command(settings, chosen, as_json=as_json, verbose=verbose, standby=standby, name=name)
-    run_service(settings, name, standby=standby, beside=running_workers(others, settings.worker_processes - 1))
+    if reader is None:
+        reader = processors() > settings.worker_processes
+    others = worker_command(
+        settings, chosen, as_json=as_json, verbose=verbose, standby=standby, name=name, reader=reader
+    )
+    run_service(
+        settings,
+        name,
+        standby=standby,
+        beside=running_workers(others, settings.worker_processes - 1),
+        reading=reader_command(as_json=as_json, verbose=verbose) if reader else None,
+    )
+
+
+def processors() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

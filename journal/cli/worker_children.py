@@ -49,8 +49,9 @@ def worker_command(
     verbose: bool,
     standby: bool,
     name: str | None = None,
+    reader: bool | None = None,
 ) -> list[str]:
-    """The command line of a worker in one process, which logs as its parent does: to the same standard error.
+    """The command line of one worker, which logs as its parent does: to the same standard error.
 
     What is not on it comes from the same environment and file as the parent's: passwords, say, which it must not show.
     """
@@ -61,6 +62,8 @@ def worker_command(
     command += ["worker", "--processes", "1"]
     if standby:
         command.append("--standby")
+    if reader is not None:
+        command.append("--reader" if reader else "--no-reader")
     if name is not None:
         command += ["--name", name]
     if as_json:

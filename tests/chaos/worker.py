@@ -1,5 +1,7 @@
 """A worker under test: `kafka-journal worker`, which ends at a named point once one is armed.
 
+It has no reader, so that all points are in one process.
+
 `python -m tests.chaos.worker HOME NAME [OPTION ...]`, with the journal in its environment.
 """
 
@@ -16,7 +18,7 @@ from tests.chaos.crash_points import CrashPoints
 def main() -> None:
     home, name, *options = sys.argv[1:]
     crash_in_checkpoints(CrashPoints(Path(home)))
-    sys.argv[:] = ["kafka-journal", "worker", "--name", name, *options]
+    sys.argv[:] = ["kafka-journal", "worker", "--no-reader", "--name", name, *options]
     command_line()
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from journal.cli.worker import processors
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import table_topic, worker_group
 from journal.kafka.embedded_process import wait_until
@@ -20,6 +21,8 @@ from tests.support.nodes import NodeProcess
 from tests.support.processes import WorkerProcess, new_journal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
+
+two_processors = pytest.mark.skipif(processors() < 2, reason="a worker on one processor reads the WAL itself")
 
 SEED = 11
 SESSION_MS = 2000
@@ -188,3 +191,63 @@ def test_processes_of_a_worker_share_its_shards_and_end_with_it(bootstrap: str, 
             assert two.terminate() == 0
             assert not any(map(runs, others))
             assert two.log().count("everything it had read is checkpointed") == 2
+
+
+def the_reader(worker: WorkerProcess) -> psutil.Process:
+    """The process that reads the WAL for a worker: the only other one of it."""
+    assert wait_until(lambda: len(psutil.Process(worker.pid).children()) == 1, TIMEOUT_S)
+    (reader,) = psutil.Process(worker.pid).children()
+    return reader
+
+
+@two_processors
+def test_a_reader_that_is_killed_or_stands_still_is_replaced(bootstrap: str, tmp_path: Path) -> None:
+    shards = 2
+    journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
+    group = Group(bootstrap, journal, shards)
+    with (
+        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
+        named_worker(bootstrap, journal, tmp_path, "one") as one,
+    ):
+        group.wait_for("one")
+        node.start().wait_for('{"done":', count=100)
+        first = the_reader(one)
+        first.kill()
+        one.wait_for_log("the worker's reader was killed by signal 9; another one is started")
+        second = the_reader(one)
+        assert second.pid != first.pid
+        group.wait_for("one")
+        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        os.kill(one.pid, signal.SIGSTOP)
+        assert wait_until(lambda: not runs(second), TIMEOUT_S), "nobody is in the group for a worker that stands still"
+        os.kill(one.pid, signal.SIGCONT)
+        one.wait_for_log("the worker's reader ended with 0; another one is started")
+        group.wait_for("one")
+        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        node.stop()
+        judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
+        third = the_reader(one)
+        assert one.terminate() == 0
+        assert not runs(third)
+        assert one.log().count("everything it had read is checkpointed") == 1
+
+
+@two_processors
+def test_a_reader_leaves_the_group_of_a_worker_that_is_killed(bootstrap: str, tmp_path: Path) -> None:
+    journal = new_journal(bootstrap, 1, directory=tmp_path / "command")
+    group = Group(bootstrap, journal, 1)
+    with (
+        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
+        named_worker(bootstrap, journal, tmp_path, "one") as one,
+    ):
+        group.wait_for("one")
+        node.start().wait_for('{"done":', count=100)
+        reader = the_reader(one)
+        one.kill()
+        assert wait_until(lambda: not runs(reader), TIMEOUT_S)
+        with named_worker(bootstrap, journal, tmp_path, "two") as two:
+            group.wait_for("two")
+            node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+            node.stop()
+            judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
+            assert two.terminate() == 0

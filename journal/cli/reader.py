@@ -1,0 +1,30 @@
+"""The reader of a worker, as the worker starts it: `python -m journal.cli.reader [-v] [--json] NUMBER`."""
+
+from __future__ import annotations
+
+import sys
+
+from journal.cli.common import log_progress, set_up_logging
+
+
+def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
+    """Without the number, for a reader that logs as its worker does: to the same standard error."""
+    command = [sys.executable, "-m", "journal.cli.reader"]
+    if verbose:
+        command.append("-v")
+    if as_json:
+        command.append("--json")
+    return command
+
+
+def main() -> None:
+    from streams.reader import read_for_parent
+
+    *options, number = sys.argv[1:]
+    set_up_logging("-v" in options)
+    log_progress(as_json="--json" in options)
+    read_for_parent(int(number))
+
+
+if __name__ == "__main__":
+    main()

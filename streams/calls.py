@@ -1,0 +1,305 @@
+"""The worker's shell, called from another process: who reads the WAL calls, who applies it answers.
+
+Messages are marshalled (both sides are of one installation and one start) and go through a socket pair. Calls are
+answered one after the other, as the shell's calls are made anyway. Frames alone are sent without waiting for the answer
+to those before, so that the shell finds the next ones there when it is done; what it has not asked to be read from
+elsewhere meanwhile is applied.
+"""
+
+from __future__ import annotations
+
+import marshal
+import select
+import socket
+import struct
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import Any
+
+from journal import errors
+from journal.errors import CorruptionError, JournalError, OperatingError
+from journal.runs import SortedFrame
+from streams.records import Prepared
+from streams.shell import WorkerShell
+
+_SIZE = struct.Struct("<Q")
+_BUFFER_BYTES = 1 << 23
+
+POSTED_MAX = 2
+"""Batches that are sent and not applied yet."""
+
+BUSY_TICK_S = 0.01
+"""How soon to look again whether they are."""
+
+_TICKED = ("frames", "tick")
+
+_ENDED = "ended"
+"""Said instead of a call: there is none any more, and why."""
+
+
+class DisconnectedError(OperatingError):
+    """Raised by a call whose other side is gone."""
+
+
+class Channel:
+    """Messages to and from the other process. Each side has one thread that sends and one that receives."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+        self._buffer = bytearray(_BUFFER_BYTES)
+
+    def send(self, message: Any) -> None:
+        """Raises DisconnectedError."""
+        data = marshal.dumps(message)
+        try:
+            self._socket.sendall(_SIZE.pack(len(data)))
+            self._socket.sendall(data)
+        except OSError as error:
+            raise DisconnectedError(f"the other process is gone: {error}") from error
+
+    def receive(self) -> Any:
+        """The next message. Raises DisconnectedError.
+
+        Hot path: one call of the kernel for all of it, so that the interpreter's lock is asked for once.
+        """
+        (size,) = _SIZE.unpack(self._receive(_SIZE.size))
+        return marshal.loads(self._receive(size))
+
+    def _receive(self, size: int) -> memoryview:
+        if size > len(self._buffer):
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
+        received = 0
+        while received < size:
+            try:
+                count = self._socket.recv_into(view[received:], size - received, socket.MSG_WAITALL)
+            except OSError as error:
+                raise DisconnectedError(f"the other process is gone: {error}") from error
+            if not count:
+                raise DisconnectedError("the other process is gone")
+            received += count
+        return view
+
+    def has_message(self) -> bool:
+        """Whether `receive` would not wait for one to begin."""
+        return bool(select.select([self._socket], [], [], 0)[0])
+
+    def disconnect(self) -> None:
+        """Whoever waits for a message, on either side, gets DisconnectedError. For any thread."""
+        with suppress(OSError):  # it is disconnected already
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class Inbox:
+    """Messages as they come, received and unpacked by a thread while the owner is busy."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._messages: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+        """No more than `POSTED_MAX`, and the error that ends it."""
+        threading.Thread(target=self._receive, args=(channel,), name="worker-inbox", daemon=True).start()
+
+    def _receive(self, channel: Channel) -> None:
+        try:
+            while True:
+                self._messages.put((channel.receive(), None))
+        except BaseException as error:  # noqa: BLE001  # whoever takes messages is told
+            self._messages.put((None, error))
+
+    def take(self) -> Any:
+        """The next message. Raises DisconnectedError, which is the last."""
+        message, error = self._messages.get()
+        if error is not None:
+            raise error
+        return message
+
+
+class CalledShell(WorkerShell):
+    """A shell in another process. Raises DisconnectedError once that is gone, or an error has ended the shell there."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._posted = 0
+        """Calls of `frames` that are not answered yet."""
+        self._answers = 0
+        self._applied: Mapping[int, int] = {}
+        self._seeks: dict[int, int] = {}
+        """What answers have said, and `seeks` has not yet."""
+        self._tick_s: float | None = None
+        """When the shell wants its next tick, if the last answer says it."""
+        self._unsorted: Collection[int] = frozenset()
+
+    def _call(self, name: str, *arguments: object) -> Any:
+        self._await_posted(0)
+        self._tick_s = None
+        self._channel.send((name, *arguments))
+        return self._take_answer()
+
+    def _await_posted(self, left: int) -> None:
+        while self._posted > left:
+            self._take_answer()
+            self._posted -= 1
+
+    def _take_answer(self) -> Any:
+        answer, ticked, self._applied, unsorted = self._channel.receive()
+        self._answers += 1
+        self._unsorted = frozenset(unsorted)
+        if ticked is not None:
+            self._tick_s, seeks = ticked
+            self._seeks |= seeks
+        return answer
+
+    def assigned(self, shards: Collection[int]) -> Mapping[int, int]:
+        offsets: Mapping[int, int] = self._call("assigned", list(shards))
+        self._seeks.clear()
+        return offsets
+
+    def revoked(self, shards: Collection[int]) -> None:
+        self._call("revoked", list(shards))
+        self._seeks.clear()
+
+    def frames(self, shard: int, records: Sequence[Prepared]) -> None:
+        """Returns before they are applied."""
+        self._await_posted(POSTED_MAX - 1)
+        if shard in self._seeks:
+            return  # they come again, from where it wants to be read
+        plain = [(offset, timestamp, _plain(value)) for offset, timestamp, value in records]
+        self._channel.send(("frames", self._answers, shard, plain))
+        self._posted += 1
+
+    def unsorted(self) -> Collection[int]:
+        """As of the last answer. Thread-safe."""
+        return self._unsorted
+
+    def unreadable(self, shard: int, error: CorruptionError) -> None:
+        self._await_posted(0)
+        if shard not in self._seeks:
+            place = (error.topic, error.partition, error.offset)
+            self._call("unreadable", shard, type(error).__name__, error.reason, *place)
+
+    def tick(self) -> float:
+        """While frames are being applied it is not waited for: behind each the shell has its tick anyway."""
+        while self._posted and self._channel.has_message():
+            self._await_posted(self._posted - 1)
+        if self._posted:
+            return BUSY_TICK_S
+        if self._tick_s is None:
+            self._call("tick")
+        wanted, self._tick_s = self._tick_s, None
+        assert wanted is not None
+        return wanted
+
+    def seeks(self) -> Mapping[int, int]:
+        seeks, self._seeks = self._seeks, {}
+        return seeks
+
+    def applied(self) -> Mapping[int, int]:
+        return self._applied
+
+    def stop(self) -> None:
+        self._call("stop")
+
+    def abandon(self) -> None:
+        """It is for the other process to do."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """Nothing is called any more: because of an error, or as it is done. Does not wait for an answer."""
+        self._channel.send((_ENDED, *(("", "") if error is None else (type(error).__name__, str(error)))))
+
+
+class CallsEnded(Exception):
+    """The other process has said that it calls no more; `error` is why, if something is wrong."""
+
+    def __init__(self, error: Exception | None) -> None:
+        self.error = error
+
+
+class Answering:
+    """The side that has the shell."""
+
+    def __init__(self, shell: WorkerShell) -> None:
+        self._shell = shell
+        self._given: list[int] = []
+        """Shards that the shell was given and that were not taken back."""
+        self.is_stopped = False
+        """That was the shell's last call."""
+        self._answers = 0
+        self._sought: dict[int, int] = {}
+        """Of each shard, the answer that said last from where it is to be read."""
+
+    def answer(self, channel: Channel, message: Any) -> None:
+        """Make a call and answer it. Raises CallsEnded, what the shell raises."""
+        name, *arguments = message
+        if name == _ENDED:
+            raise CallsEnded(_error(*arguments))
+        answer = getattr(self, f"_{name}")(*arguments)
+        ticked = None
+        if name in _TICKED:
+            ticked = self._shell.tick(), dict(self._shell.seeks())
+            self._sought.update(dict.fromkeys(ticked[1], self._answers + 1))
+        self._answers += 1
+        with suppress(DisconnectedError):  # what it said before it went comes first
+            channel.send((answer, ticked, dict(self._shell.applied()), list(self._shell.unsorted())))
+
+    def revoke(self) -> Collection[int]:
+        """Nobody calls for now: checkpoint what there is; the shards taken back. Whoever calls next has had no answer
+        yet."""
+        self._answers = 0
+        self._sought.clear()
+        given = self._given
+        if given and not self.is_stopped:
+            self._revoked(given)
+        return given
+
+    def stop(self) -> None:
+        """The end, if nobody has called for it."""
+        if not self.is_stopped:
+            self._stop()
+
+    def _assigned(self, shards: list[int]) -> dict[int, int]:
+        self._given = shards
+        return dict(self._shell.assigned(shards))
+
+    def _revoked(self, shards: list[int]) -> None:
+        self._given = []
+        self._shell.revoked(shards)
+
+    def _frames(self, answers: int, shard: int, records: Sequence[tuple[int, int, Any]]) -> None:
+        """Unless the shard has been wanted from elsewhere since, which the other side did not know."""
+        if self._sought.get(shard, 0) > answers:
+            return
+        self._shell.frames(shard, [(offset, timestamp, _sorted(value)) for offset, timestamp, value in records])
+
+    def _unreadable(self, shard: int, kind: str, reason: str, topic: str, partition: int, offset: int) -> None:
+        error: CorruptionError = getattr(errors, kind)(reason, topic=topic, partition=partition, offset=offset)
+        self._shell.unreadable(shard, error)
+
+    def _tick(self) -> None:
+        """As behind all that ticks."""
+
+    def _stop(self) -> None:
+        self.is_stopped = True
+        self._shell.stop()
+
+
+def _plain(value: bytes | SortedFrame) -> bytes | tuple[object, ...]:
+    """As `marshal` takes it."""
+    return value if isinstance(value, bytes) else (*value[:-1], [tuple(run) for run in value.runs])
+
+
+def _sorted(value: Any) -> bytes | SortedFrame:
+    return value if isinstance(value, bytes) else SortedFrame._make(value)
+
+
+def _error(kind: str, reason: str) -> Exception | None:
+    """What ended the other process: of the same kind, if that is one of ours which takes just a reason."""
+    if not kind:
+        return None
+    found = getattr(errors, kind, None)
+    if isinstance(found, type) and issubclass(found, JournalError) and found.__init__ is Exception.__init__:
+        return found(reason)
+    return RuntimeError(f"the process that reads the WAL ended: {kind}: {reason}")
