@@ -69,6 +69,16 @@ def a_record_twice_in_a_run() -> list[Patch]:
 
 
 @mutation
+def commit_comes_first_in_its_run() -> list[Patch]:
+    """What a COMMIT settles takes effect before the plain operations in front of it."""
+
+    def apart(runs: Runs) -> Runs:
+        return [part for run in runs for part in (_joined([])._replace(others=run.others), run._replace(others=[]))]
+
+    return _resorted(apart)
+
+
+@mutation
 def sorted_rows_count_from_their_run() -> list[Patch]:
     """The position in a sorted row is the operation's in its run, not in its frame."""
     runs = journal.sorted_frames._runs
