@@ -4,8 +4,8 @@ One `Fold` is one shard between two checkpoints: rows as of the last mark (`Base
 then changed, and the mark. It is total: an operation that its state does not allow changes nothing and is counted in
 `mark.rejected`. docs/FORMAT.md has, for every operation, precondition, effect, and what counts as having happened.
 
-Hot path: one pass over the operations, ids as dictionary keys, bytes as values, nothing that the collector must follow;
-a record added and deleted in between costs no row, and one that this fold itself put into the base costs no read.
+Hot path: frames that come sorted, ids as dictionary keys, bytes as values, nothing that the collector must follow; a
+record added and deleted in between costs no row, and one that this fold itself put into the base costs no read.
 """
 
 from __future__ import annotations

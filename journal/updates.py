@@ -104,7 +104,7 @@ class UpdateTable:
         self.heads: dict[int, Head] = {}
         self.lone: dict[int, bytes] = {}
         """The only update, not replaceable, of records that have no row of updates in the base: most have. None of them
-        has a head. The fold looks, and puts most of them, here itself: a call costs more than that."""
+        has a head."""
         self._puts: dict[bytes, bytes] = {}
         """Rows that `changes` gave last."""
         self._recent = _Recent(recent_bytes_max // 2)

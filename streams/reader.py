@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from journal.config import Settings
-from journal.errors import FrameError, OperatingError
+from journal.errors import FrameError, JournalError, OperatingError
 from journal.kafka.control import wal_topic
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
@@ -210,7 +210,10 @@ def read_for_parent(number: int) -> None:
     try:
         source = source_settings(settings, name)
         run_until_signalled(lambda stop: serve(shell, source, stop, lambda: None, prepare))
-    except Exception as failure:  # noqa: BLE001  # the parent is told
+    except JournalError as failure:
+        error = failure
+    except Exception as failure:
+        log.exception("the reader ends")
         error = failure
     with suppress(DisconnectedError):
         shell.ended(error)

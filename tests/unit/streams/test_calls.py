@@ -357,13 +357,25 @@ def test_frames_are_sent_before_those_before_them_are_applied_but_only_so_many(s
         sides.post(0, offset)
     one_more = beside(sides.post, 1, 9)
     sides.shell.until_called("frames", 1)
-    time.sleep(0.02)
     assert not one_more.done()
     sides.shell.let()
     one_more.result(LIMIT_S)
     sides.shell.let(POSTED_MAX)
     sides.settle()
     assert sides.applied() == [*((0, offset) for offset in range(POSTED_MAX)), (1, 9)]
+
+
+def test_frames_beyond_that_are_sent_when_the_first_have_their_answer() -> None:
+    """Which they say themselves: how many answers there were before them."""
+    with connected() as (bare, answering):
+        called = CalledShell(Channel(bare))
+        for offset in range(POSTED_MAX):
+            called.frames(0, [(offset, 1, b"raw")])
+        one_more = beside(called.frames, 1, [(9, 1, b"raw")])
+        assert [answering.receive()[:3] for _ in range(POSTED_MAX)] == [("frames", 0, 0)] * POSTED_MAX
+        answering.send((None, (1.0, {}), {}, []))
+        assert answering.receive()[:3] == ("frames", 1, 1)
+        one_more.result(LIMIT_S)
 
 
 def test_a_tick_waits_for_no_frames_and_when_they_are_applied_gives_what_came_of_them(sides: Sides) -> None:
@@ -407,7 +419,6 @@ def test_every_other_call_comes_behind_the_frames_before_it(sides: Sides, name: 
     sides.post(0, 2)
     calling = beside(CALLS[name], sides.called)
     sides.shell.until_called("frames", 1)
-    time.sleep(0.01)
     assert not calling.done()
     sides.shell.let(2)
     calling.result(LIMIT_S)
