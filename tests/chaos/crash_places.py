@@ -53,7 +53,7 @@ def crash_in_activations(points: CrashPoints) -> None:
 
 
 def crash_in_checkpoints(points: CrashPoints) -> None:
-    """Those of a worker."""
+    """Those of a worker, but for its group's offsets."""
 
     class Producer(KafkaTransactionalProducer):
         """A shard's writer of rows."""
@@ -89,6 +89,13 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
             super().write(rows, named, durable=durable, synced=synced)
             points.reached("local write")
 
+    _put(clients, KafkaTransactionalProducer=Producer)
+    _put(rocks, RocksStore=Store)
+
+
+def crash_in_commits(points: CrashPoints) -> None:
+    """Those of whoever is in the group: a worker, or its reader."""
+
     class Consumer(WalConsumer):
         """The worker's place in its group."""
 
@@ -98,8 +105,6 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
                 points.reached("offsets")
             return committed
 
-    _put(clients, KafkaTransactionalProducer=Producer)
-    _put(rocks, RocksStore=Store)
     WalTransport.Consumer = Consumer
 
 

@@ -29,9 +29,13 @@ COMMIT_S = 0.004
 
 
 class CrashPoints:
-    """What is armed for one process. `arm` and `disarm` are for the test, the rest for the process."""
+    """What is armed for one process. `arm` and `disarm` are for the test, the rest for the process.
 
-    def __init__(self, home: Path) -> None:
+    With `parent` it is that one which is armed, and ends at what its child reaches, which goes with it.
+    """
+
+    def __init__(self, home: Path, *, parent: bool = False) -> None:
+        self._ends = (os.getppid(), os.getpid()) if parent else (os.getpid(),)
         self._file = home / "crash-at"
         self._mark = home / "crashed-at"
         self._ending = threading.Lock()
@@ -58,7 +62,8 @@ class CrashPoints:
         if self.armed(point):
             with self._ending:
                 self._mark.write_text(point, encoding="utf-8")
-                os.kill(os.getpid(), signal.SIGKILL)
+                for pid in self._ends:
+                    os.kill(pid, signal.SIGKILL)
 
     def sending(self, point: str) -> bool:
         """As `reached`, a moment from now; says whether it will."""

@@ -1,8 +1,7 @@
 """A worker under test: `kafka-journal worker`, which ends at a named point once one is armed.
 
-It has no reader, so that all points are in one process.
-
-`python -m tests.chaos.worker HOME NAME [OPTION ...]`, with the journal in its environment.
+`python -m tests.chaos.worker HOME NAME [OPTION ...]`, with the journal in its environment. Its reader, where it has one,
+is `tests.chaos.reader`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,23 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from journal.cli import worker
 from journal.cli.main import main as command_line
-from tests.chaos.crash_places import crash_in_checkpoints
+from tests.chaos.crash_places import crash_in_checkpoints, crash_in_commits
 from tests.chaos.crash_points import CrashPoints
 
 
 def main() -> None:
     home, name, *options = sys.argv[1:]
-    crash_in_checkpoints(CrashPoints(Path(home)))
-    sys.argv[:] = ["kafka-journal", "worker", "--no-reader", "--name", name, *options]
+    points = CrashPoints(Path(home))
+    crash_in_checkpoints(points)
+    crash_in_commits(points)
+
+    def reader_command(**_: bool) -> list[str]:
+        return [sys.executable, "-m", "tests.chaos.reader", home]
+
+    vars(worker)["reader_command"] = reader_command
+    sys.argv[:] = ["kafka-journal", "worker", "--name", name, *options]
     command_line()
 
 
