@@ -1,7 +1,7 @@
 """A worker under test: `kafka-journal worker`, which ends at a named point once one is armed.
 
-`python -m tests.chaos.worker HOME NAME [OPTION ...]`, with the journal in its environment. Its reader, where it has one,
-is `tests.chaos.reader`.
+`python -m tests.chaos.worker HOME NAME [OPTION ...]`, with the journal in its environment. Its reader, where it has
+one, is `tests.chaos.reader`.
 """
 
 from __future__ import annotations
