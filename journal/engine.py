@@ -183,7 +183,7 @@ class Fold:
                 if not self._update(op, offset, index, 0):
                     continue
             else:
-                if not self._delete(op.id):
+                if not self._delete_all((op.id,)):
                     continue
                 records -= 1
             applied += 1
@@ -200,8 +200,8 @@ class Fold:
         for run in frame.runs:
             added, added_rows, updated, updated_rows, deleted, others = run
             came = self._add_run(array("q", added), added_rows) if added else 0
-            changed = sum(map(self._keep_update, array("q", updated), updated_rows))
-            went = sum(map(self._delete, array("q", deleted)))
+            changed = self._keep_updates(array("q", updated), updated_rows) if updated else 0
+            went = self._delete_all(array("q", deleted)) if deleted else 0
             applied += came + changed + went
             records += came - went
             for index, raw in others:
@@ -248,39 +248,52 @@ class Fold:
 
     def _update(self, op: Operation, offset: int, index: int, ordinal: int) -> bool:
         value = op.SerializeToString() + position_bytes(offset, index, ordinal)
-        return self._keep_update(op.id, value, (op.kind, op.subject) if op.replaceable else None)
+        return self._keep_updates((op.id,), (value,), (op.kind, op.subject) if op.replaceable else None) > 0
 
-    def _keep_update(self, record_id: int, value: bytes, replaced: tuple[int, int] | None = None) -> bool:
-        present = self._present
-        if record_id in self._added:
-            fresh = True
-        elif record_id > present.highest or record_id in self._deleted:
-            return False
-        elif record_id in present.records:
-            fresh = record_id not in present.updated
-        elif self._base.get(record_key(record_id)) is not None:
-            fresh = False
-        else:
-            return False
-        self._updates.put(record_id, value, fresh, replaced)
-        return True
+    def _keep_updates(self, ids: Iterable[int], rows: Iterable[bytes], replaced: tuple[int, int] | None = None) -> int:
+        """How many of these records are there to be updated."""
+        added, deleted, present, put = self._added, self._deleted, self._present, self._updates.put
+        highest, records, updated = present.highest, present.records, present.updated
+        done = 0
+        for record_id, row in zip(ids, rows, strict=True):
+            if record_id in added:
+                fresh = True
+            elif record_id > highest or record_id in deleted:
+                continue
+            elif record_id in records:
+                fresh = record_id not in updated
+            elif self._base.get(record_key(record_id)) is not None:
+                fresh = False
+            else:
+                continue
+            put(record_id, row, fresh, replaced)
+            done += 1
+        return done
 
-    def _delete(self, record_id: int) -> bool:
-        if record_id in self._added:
-            del self._added[record_id]
-            self._updates.forget(record_id)
-            return True
-        present = self._present
-        if record_id > present.highest or record_id in self._deleted:
-            return False
-        is_known = record_id in present.records
-        if not is_known and self._base.get(record_key(record_id)) is None:
-            return False
-        self._deleted.add(record_id)
-        self._updates.forget(record_id)
-        if not is_known or record_id in present.updated:
-            self._updates.tombstone(record_id, is_known and record_id not in present.spilled)
-        return True
+    def _delete_all(self, ids: Iterable[int]) -> int:
+        """How many of these records are there to be deleted."""
+        added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
+        highest, records, updated = present.highest, present.records, present.updated
+        lone, heads = updates.lone, updates.heads
+        done = 0
+        for record_id in ids:
+            if record_id in added:
+                del added[record_id]
+                updates.forget(record_id)
+                done += 1
+                continue
+            if record_id > highest or record_id in deleted:
+                continue
+            is_known = record_id in records
+            if not is_known and self._base.get(record_key(record_id)) is None:
+                continue
+            deleted.add(record_id)
+            if record_id in lone or record_id in heads:
+                updates.forget(record_id)
+            if not is_known or record_id in updated:
+                updates.tombstone(record_id, is_known and record_id not in present.spilled)
+            done += 1
+        return done
 
     # ---- transactions ------------------------------------------------------------------------------------------
 
@@ -310,23 +323,25 @@ class Fold:
         effects: list[Happened] = []
         unborn: set[int] = set()
         born: set[int] = set()
+        records = 0
         for ordinal, op in enumerate(self._parts.operations(part), start=1):
-            record_id = op.id
-            if op.type == ADD:
-                done = self._add(op, offset, index, ordinal)
-                if done:
-                    born.add(record_id)
-                    self.mark.records += 1
-            elif op.type == UPDATE:
-                done = self._update(op, offset, index, ordinal)
+            record_id, kind = op.id, op.type
+            if kind == ADD:
+                if not self._add(op, offset, index, ordinal):
+                    continue
+                born.add(record_id)
+                records += 1
+            elif kind == UPDATE:
+                if not self._update(op, offset, index, ordinal):
+                    continue
             else:
-                done = self._delete(record_id)
-                if done:
-                    self.mark.records -= 1
-                    if record_id in born:
-                        unborn.add(record_id)
-            if done:
-                effects.append((op, offset, index, ordinal))
+                if not self._delete_all((record_id,)):
+                    continue
+                records -= 1
+                if record_id in born:
+                    unborn.add(record_id)
+            effects.append((op, offset, index, ordinal))
+        self.mark.records += records
         self.mark.applied += len(effects)
         self.mark.rejected += part.header.staged - len(effects)
         if unborn:
@@ -349,13 +364,13 @@ class Fold:
         return list(self._told_added)
 
     def changes(self) -> list[Change]:
-        """The net changes of rows since the last checkpoint, the mark last.
+        """The net changes of rows since the last checkpoint, the mark last: those of a kind by id, as stores like it.
 
         Asked again before `checkpointed`, it gives the same; the update rows it gave are remembered until then.
         """
         added = self._added
         gone = self._deleted - added.keys() if added else self._deleted
-        changes: list[Change] = list(zip(map(record_key, gone), repeat(None), strict=False))
+        changes: list[Change] = list(zip(map(record_key, sorted(gone)), repeat(None), strict=False))
         changes.extend(zip(map(record_key, added), added.values(), strict=True))
         changes.extend(self._updates.changes())
         changes.extend(self._parts.changes())

@@ -12,7 +12,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from journal.v1.journal_pb2 import Update, Updates
-from journal.wire.keys import record_key, spilled_key, spilled_replaceable_key, updates_key
+from journal.wire.keys import record_key, spilled_key, spilled_replaceable_key, updates_key, updates_keys
 from journal.wire.operations import varint
 from journal.wire.rows import position_of
 
@@ -159,13 +159,15 @@ class UpdateTable:
 
     def changes(self) -> list[Change]:
         """Net changes of rows; a put wins over the tombstone of a record that was deleted and added again."""
+        lone = self.lone
+        ids = sorted(lone)
         puts = self._puts = {
-            updates_key(record_id): _pack_row_id(_ROW_ID_TAG, record_id) + _ELEMENT_HEADS[len(element)] + element
+            key: _pack_row_id(_ROW_ID_TAG, record_id) + _ELEMENT_HEADS[len(element)] + element
             if len(element) < _ELEMENT_HEADS_END
             else _row_of(record_id) + _element(element)
-            for record_id, element in self.lone.items()
+            for key, record_id, element in zip(updates_keys(ids), ids, map(lone.__getitem__, ids), strict=True)
         }
-        for record_id, head in self.heads.items():
+        for record_id, head in sorted(self.heads.items()):
             puts[updates_key(record_id)] = head.row(record_id)
             puts.update(self._spilled.get(record_id, {}))
         changes: list[Change] = [(key, None) for key in sorted(self._tombstones) if key not in puts]

@@ -207,6 +207,19 @@ def test_updates_share_a_row_up_to_its_bound() -> None:
     assert len(Updates.FromString(head).updates) + len(spilled) == 100
 
 
+def test_updates_and_tombstones_are_in_the_order_of_their_keys() -> None:
+    ids = [900, 5, 40_000, 77, 1_000_003]
+    base = DictBase()
+    fold = fold_of([*map(add, range(1, 11)), *map(add, ids), *map(update, ids)], base=base)
+    checkpoint(fold, base)
+    fold.apply(100, 0, frame(3, *map(delete, ids), *map(update, (7, 3, 9)), *map(replace, (8, 2, 4))))
+    gone = [key for key, value in fold.changes() if value is None]
+    assert [key for key in gone if row_type(key) is RowType.RECORD] == [record_key(id) for id in sorted(ids)]
+    assert [key for key in gone if row_type(key) is RowType.UPDATES] == [updates_key(id) for id in sorted(ids)]
+    puts = [key for key, value in fold.changes() if value is not None]
+    assert puts == [*map(updates_key, (3, 7, 9, 2, 4, 8)), mark_key(0)]
+
+
 def test_changes_may_be_asked_for_again() -> None:
     fold = fold_of([add(1), update(1), add(2, tx=7)])
     assert fold.changes() == fold.changes()
