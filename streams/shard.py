@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 
 from journal.engine import Change, Fold
@@ -377,9 +377,10 @@ class ShardWorker:
         changes: Sequence[Change] = ()
         try:
             changes = fold.changes()
+            packed = cache(partial(self._store.packed, changes))
             if self._outgoing is not None:
                 self._outgoing.look()
-            offset, clean, done = self._send(producer, fold, changes)
+            offset, clean, done = self._send(producer, fold, changes, packed)
         except RouteStopError as error:
             self._go_back_before(error)
             return
@@ -413,7 +414,7 @@ class ShardWorker:
             self._outgoing.counts.committed(done, self._committed, int(self._wall_ms()))
         self._go_on()
         try:
-            self._store.write(changes, note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
+            packed()(note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
         except LocalDamageError as error:
             self._note_damage(error)
             return
@@ -469,10 +470,15 @@ class ShardWorker:
         self._stands(stop)
 
     def _send(
-        self, producer: TransactionalProducer, fold: Fold, changes: Sequence[Change]
+        self,
+        producer: TransactionalProducer,
+        fold: Fold,
+        changes: Sequence[Change],
+        meanwhile: Callable[[], object],
     ) -> tuple[int, bool, Checkpointed]:
         """Send and commit, with what can be done again done again within the request's time; the mark's offset, whether
-        that was clean, and what routes sent. Raises RouteStopError, OutgrownError."""
+        that was clean, and what routes sent. `meanwhile` may be called while rows are on their way. Raises
+        RouteStopError, OutgrownError."""
         topic, timeout_s = table_topic(self._config.journal), self._config.request_timeout_s
         told = self._tell(fold)
         until = self._clock() + timeout_s
@@ -489,7 +495,9 @@ class ShardWorker:
                     rows = (Sent(topic, self.shard, key, value) for key, value in changes)
                     offset = producer.send(chain(outputs, rows), timeout_s)[-1]
                 else:
-                    offset = producer.send_rows(topic, self.shard, changes, timeout_s, beside=outputs)
+                    offset = producer.send_rows(
+                        topic, self.shard, changes, timeout_s, beside=outputs, meanwhile=meanwhile
+                    )
                 break
             except AbortableProducerError as error:
                 log.warning("shard %d: sending the checkpoint again: %s", self.shard, error)

@@ -36,7 +36,7 @@ from journal.errors import (
 from journal.kafka.client_calls import call_within
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
 from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
-from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent
+from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
 
 T = TypeVar("T")
 
@@ -309,6 +309,7 @@ class KafkaTransactionalProducer:
         timeout_s: float,
         *,
         beside: Iterable[Sent] = (),
+        meanwhile: Callable[[], object] = nothing,
     ) -> int:
         """Hot path: a row costs 0.9 microseconds; with a report of its own, 1.5."""
         if not rows:
@@ -319,6 +320,7 @@ class KafkaTransactionalProducer:
             raise FatalProducerError(f"{self._name}: send: no room for every row within {timeout_s} s")
         if not self._call("send", lambda _: self._instance.enqueue_records(beside, deadline)):
             raise FatalProducerError(f"{self._name}: send: no room for every record within {timeout_s} s")
+        meanwhile()
         last = Sent(topic, partition, *rows[-1])
         deliveries = self._call("send", lambda _: self._instance.deliver((last,), deadline))
         if deliveries.first_error is not None:

@@ -21,6 +21,10 @@ FOLLOW_MS = 500
 """For one that follows a log from its end on: what comes is answered at once, and an idle one asks seldom."""
 
 
+def nothing() -> None:
+    """For who has nothing to do meanwhile."""
+
+
 class LogRecord(NamedTuple):
     """A record as a consumer sees it. `timestamp` is ms since 1970."""
 
@@ -118,12 +122,13 @@ class TransactionalProducer(Protocol):
         timeout_s: float,
         *,
         beside: Iterable[Sent] = (),
+        meanwhile: Callable[[], object] = nothing,
     ) -> int:
         """`send` for many rows (key and value) to one partition, the last one behind all others: its offset.
 
         `beside` are records for other partitions, taken one by one while the rows are on their way; each partition's
-        keep their order. None but the last row has a report of its own: one that is not delivered makes
-        `commit_transaction` fail.
+        keep their order. `meanwhile` is called then, before all of that is waited for. None but the last row has a
+        report of its own: one that is not delivered makes `commit_transaction` fail.
         """
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:

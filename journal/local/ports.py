@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from journal.engine import Base, Change
@@ -16,6 +16,10 @@ class Snapshot(Base, Protocol):
 
 class LocalStore(Base, Protocol):
     """Rows (as a `Base`) and a few named values. One process, one writing thread."""
+
+    def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
+        """Make rows ready, and write nothing: what this gives is `write` for them, which has less to do then. For one
+        call, or none."""
 
     def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
         """One batch: after a killed process, all of it is there or nothing. Raises LocalStorageError.

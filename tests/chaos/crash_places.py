@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 
 from journal import fencing
@@ -11,7 +11,7 @@ from journal.engine import Change
 from journal.kafka import clients
 from journal.kafka.client_producers import KafkaTransactionalProducer
 from journal.kafka.control import ControlRows, read_control
-from journal.kafka.ports import Clock, Kafka, Sent
+from journal.kafka.ports import Clock, Kafka, Sent, nothing
 from journal.local import rocks
 from streams.source import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints
@@ -66,9 +66,10 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
             timeout_s: float,
             *,
             beside: Iterable[Sent] = (),
+            meanwhile: Callable[[], object] = nothing,
         ) -> int:
             points.reached("applied")
-            offset = super().send_rows(topic, partition, rows, timeout_s, beside=beside)
+            offset = super().send_rows(topic, partition, rows, timeout_s, beside=beside, meanwhile=meanwhile)
             points.reached("produced")
             return offset
 
@@ -83,11 +84,14 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
     class Store(rocks.RocksStore):
         """A shard's local copy."""
 
-        def write(
-            self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True, synced: bool = False
-        ) -> None:
-            super().write(rows, named, durable=durable, synced=synced)
-            points.reached("local write")
+        def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
+            write = super().packed(rows)
+
+            def write_and_note(named: Mapping[bytes, bytes]) -> None:
+                write(named)
+                points.reached("local write")
+
+            return write_and_note
 
     _put(clients, KafkaTransactionalProducer=Producer)
     _put(rocks, RocksStore=Store)

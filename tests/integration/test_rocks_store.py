@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rocksdict import DbClosedError
 
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.local.rocks import RocksStore
@@ -112,6 +113,30 @@ def test_a_scan_of_records_that_meets_a_damaged_file_says_so_and_does_not_just_e
             list(scan(b"r"))
     snapshot.close()
     store.close()
+
+
+def test_packed_rows_are_written_when_they_are_called_for_and_only_then(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    store.write([(record_key(1), b"one"), (transaction_key(7, 0), b"open")], {b"position": b"1"})
+    write = store.packed([(record_key(1), None), (record_key(2), b"two"), (transaction_key(7, 0), None)])
+    store.packed([(record_key(3), b"never called for")])
+    assert [*store.scan(b"r"), *store.scan(b"t")] == [(record_key(1), b"one"), (transaction_key(7, 0), b"open")]
+    write({b"position": b"2"})
+    assert [*store.scan(b"r"), *store.scan(b"t")] == [(record_key(2), b"two")]
+    assert store.named(b"position") == b"2"
+    store.close()
+
+
+def test_a_closed_store_takes_no_rows(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "a")
+    write = store.packed([(record_key(1), b"one")])
+    store.close()
+    with pytest.raises(DbClosedError):
+        write({b"position": b"1"})
+    with pytest.raises(DbClosedError):
+        store.write([(record_key(1), b"one")], {})
+    with pytest.raises(DbClosedError):
+        store.packed([(record_key(1), b"one")])
 
 
 def test_a_store_whose_directory_was_deleted_can_be_cleared_and_filled_again(tmp_path: Path) -> None:

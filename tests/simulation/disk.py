@@ -7,6 +7,7 @@ database's buffers do.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from random import Random
 
 from journal.engine import Change
@@ -100,6 +101,9 @@ class SimulatedStore:
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         return MemorySnapshot(self._disk.rows).scan(prefix)
+
+    def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
+        return partial(self.write, list(rows))
 
     def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
         after = self._before("disk_write")

@@ -209,6 +209,18 @@ def repeated_checkpoint_is_trusted() -> list[Patch]:
     return [(ShardWorker, "_send", trusting)]
 
 
+@mutation
+def copy_is_written_before_the_commit() -> list[Patch]:
+    """A worker writes its local copy while its rows are on their way, whatever becomes of them."""
+    send = ShardWorker._send
+
+    def writing(self: Any, producer: Any, fold: Any, changes: Any, meanwhile: Any) -> Any:
+        self._store.write(changes, {})
+        return send(self, producer, fold, changes, meanwhile)
+
+    return [(ShardWorker, "_send", writing)]
+
+
 # ---- local copies --------------------------------------------------------------------------------------------------
 
 

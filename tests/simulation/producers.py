@@ -8,7 +8,7 @@ by one, and a partition's Produce request goes out as soon as it is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from functools import partial
 from itertools import chain
@@ -21,6 +21,7 @@ from journal.kafka.ports import (
     FatalProducerError,
     RetriableProducerError,
     Sent,
+    nothing,
 )
 from tests.simulation.broker import OFFSETS, Answer
 from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, once
@@ -141,9 +142,10 @@ class SimulatedTransactionalProducer:
         timeout_s: float,
         *,
         beside: Iterable[Sent] = (),
+        meanwhile: Callable[[], object] = nothing,
     ) -> int:
         sent = [Sent(topic, partition, key, value) for key, value in rows]
-        records = chain(sent[:-1], beside, sent[-1:])
+        records = chain(sent[:-1], beside, _calling(meanwhile), sent[-1:])
         try:
             return self.send(records, timeout_s)[-1]
         except FatalProducerError as error:
@@ -270,3 +272,9 @@ class SimulatedPlainProducer:
 
     def close(self) -> None:
         self._requests = None
+
+
+def _calling(function: Callable[[], object]) -> Iterator[Sent]:
+    """No records: `function` is called where they would be taken."""
+    function()
+    yield from ()

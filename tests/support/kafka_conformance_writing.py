@@ -175,8 +175,17 @@ def _commit_rows_and_records(env: Environment, kafka: Kafka) -> None:
     beside = [Sent(other, i % 2, b"key", b"%d" % i, [("name", b"%d" % i)]) for i in range(ROWS)]
     producer = kafka.transactional_producer(env.name())
     producer.init(LIMIT_S)
-    offset = producer.send_rows(topic, 0, rows, LIMIT_S, beside=iter(beside))
+    taken: list[int] = []
+    offset = producer.send_rows(
+        topic,
+        0,
+        rows,
+        LIMIT_S,
+        beside=(taken.append(place) or each for place, each in enumerate(beside)),
+        meanwhile=lambda: taken.append(-1),
+    )
     assert offset == len(rows) - 1
+    assert taken == [*range(ROWS), -1], "meanwhile is when all are on their way"
     reader = env.kafka.reader(other)
     assert [reader.start_and_end(part, LIMIT_S) for part in (0, 1)] == [(0, 0), (0, 0)]
     producer.commit_transaction(LIMIT_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from journal.errors import NotTakenInError
@@ -11,7 +11,7 @@ from journal.fencing import Claim, Fence, Timing
 from journal.group import FrameNumbers, Group
 from journal.ingress.taking import refused_topic
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic
-from journal.kafka.ports import AbortableProducerError, Consumed, FatalProducerError, Sent
+from journal.kafka.ports import AbortableProducerError, Consumed, FatalProducerError, Sent, nothing
 from journal.store.model import QueueConfig
 from journal.v1.journal_pb2 import Epoch
 from journal.writer import Writer, WriterConfig
@@ -46,6 +46,7 @@ class Refusing:
         timeout_s: float,
         *,
         beside: Iterable[Sent] = (),
+        meanwhile: Callable[[], object] = nothing,
     ) -> int:
         raise self._errors.pop(0)
 
