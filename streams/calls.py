@@ -30,8 +30,8 @@ _BUFFER_BYTES = 1 << 23
 POSTED_MAX = 2
 """Batches that are sent and not applied yet."""
 
-BUSY_TICK_S = 0.01
-"""How soon to look again whether they are."""
+BUSY_TICK_S = 0.025
+"""How soon to look again whether they are: well before what is applied last is due for its checkpoint."""
 
 _TICKED = ("frames", "tick")
 

@@ -70,13 +70,13 @@ class Reader:
         ours, theirs = socket.socketpair()
         with theirs:
             try:
-                # a session of its own: Ctrl-C is for the parent to hear, which asks the reader to stop
+                # a process group of its own: Ctrl-C is for the parent to hear, which asks the reader to stop
                 self._process = subprocess.Popen(
                     [*self._command, str(theirs.fileno())],
                     stdin=subprocess.PIPE,
                     stdout=sys.stderr,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,
+                    process_group=0,
                 )
             except OSError as error:
                 ours.close()

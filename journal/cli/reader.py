@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from journal.cli.common import log_progress, set_up_logging
+
+NICE = 10
+"""What its parent does is waited for, and what it reads ahead is not: with few cores the parent goes first. They are of
+one session, as Linux weighs sessions against each other whatever the niceness of their processes."""
 
 
 def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
@@ -18,6 +23,8 @@ def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
 
 
 def main() -> None:
+    os.nice(NICE)  # before there are threads: each has its own
+
     from streams.reader import read_for_parent
 
     *options, number = sys.argv[1:]

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from journal.cli.reader import reader_command
+from journal.cli.reader import NICE, reader_command
 from journal.config import Settings
 from journal.errors import CorruptionError, KafkaRefusedError, KafkaUnavailableError, OperatingError
 from journal.kafka.embedded_process import wait_until
@@ -526,6 +526,11 @@ def test_a_signal_for_the_parents_group_is_not_for_its_reader(worker: Worker) ->
     assert worker.notes() == ["True"]
 
 
+def test_a_reader_is_of_its_parents_session_so_that_their_niceness_counts(worker: Worker) -> None:
+    worker.run("hear(); note(os.getsid(0)); call('stop'); say('ended', '', '')").result(LIMIT_S)
+    assert worker.notes() == [str(os.getsid(0))]
+
+
 # ---- the reader itself -------------------------------------------------------------------------------------------
 
 Serves = Callable[[WorkerShell, SourceSettings, Prepare], Awaitable[None]]
@@ -767,6 +772,18 @@ def test_a_reader_whose_parent_ends_before_it_tells_it_anything_ends_in_order() 
     with ours, theirs:
         command = [*reader_command(as_json=False, verbose=False), str(theirs.fileno())]
         with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]) as process:
+            ours.close()
+            theirs.close()
+            assert process.wait(LIMIT_S) == 0
+
+
+def test_a_reader_is_nicer_than_its_parent() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        command = [*reader_command(as_json=False, verbose=False), str(theirs.fileno())]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]) as process:
+            expected = min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
+            assert wait_until(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == expected, LIMIT_S)
             ours.close()
             theirs.close()
             assert process.wait(LIMIT_S) == 0
