@@ -183,7 +183,7 @@ class Fold:
                 if not self._update(op, offset, index, 0):
                     continue
             else:
-                if not self._delete_all((op.id,)):
+                if not self._delete_each((op.id,)):
                     continue
                 records -= 1
             applied += 1
@@ -201,7 +201,7 @@ class Fold:
             added, added_rows, updated, updated_rows, deleted, others = run
             came = self._add_run(array("q", added), added_rows) if added else 0
             changed = self._keep_updates(array("q", updated), updated_rows) if updated else 0
-            went = self._delete_all(array("q", deleted)) if deleted else 0
+            went = self._delete_each(array("q", deleted)) if deleted else 0
             applied += came + changed + went
             records += came - went
             for index, raw in others:
@@ -251,7 +251,7 @@ class Fold:
         return self._keep_updates((op.id,), (value,), (op.kind, op.subject) if op.replaceable else None) > 0
 
     def _keep_updates(self, ids: Iterable[int], rows: Iterable[bytes], replaced: tuple[int, int] | None = None) -> int:
-        """How many of these records are there to be updated."""
+        """Keep the updates of records that are there; how many these are. One alone may be `replaced`."""
         added, deleted, present, put = self._added, self._deleted, self._present, self._updates.put
         highest, records, updated = present.highest, present.records, present.updated
         done = 0
@@ -270,8 +270,8 @@ class Fold:
             done += 1
         return done
 
-    def _delete_all(self, ids: Iterable[int]) -> int:
-        """How many of these records are there to be deleted."""
+    def _delete_each(self, ids: Iterable[int]) -> int:
+        """Delete those that are there; how many these were."""
         added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
         highest, records, updated = present.highest, present.records, present.updated
         lone, heads = updates.lone, updates.heads
@@ -279,7 +279,8 @@ class Fold:
         for record_id in ids:
             if record_id in added:
                 del added[record_id]
-                updates.forget(record_id)
+                if record_id in lone or record_id in heads:
+                    updates.forget(record_id)
                 done += 1
                 continue
             if record_id > highest or record_id in deleted:
@@ -335,7 +336,7 @@ class Fold:
                 if not self._update(op, offset, index, ordinal):
                     continue
             else:
-                if not self._delete_all((record_id,)):
+                if not self._delete_each((record_id,)):
                     continue
                 records -= 1
                 if record_id in born:
@@ -364,9 +365,11 @@ class Fold:
         return list(self._told_added)
 
     def changes(self) -> list[Change]:
-        """The net changes of rows since the last checkpoint, the mark last: those of a kind by id, as stores like it.
+        """The net changes of rows since the last checkpoint, the mark last.
 
-        Asked again before `checkpointed`, it gives the same; the update rows it gave are remembered until then.
+        Tombstones are in the order of their keys, and so are updates that are their record's only ones, and others: a
+        store finds their places one beside the other. Asked again before `checkpointed`, it gives the same; the update
+        rows it gave are remembered until then.
         """
         added = self._added
         gone = self._deleted - added.keys() if added else self._deleted

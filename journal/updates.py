@@ -100,7 +100,7 @@ class UpdateTable:
 
     def __init__(self, base: Base, row_bytes_max: int, recent_bytes_max: int = RECENT_BYTES_MAX) -> None:
         self._base = base
-        self.row_bytes_max = row_bytes_max
+        self._row_bytes_max = row_bytes_max
         self.heads: dict[int, Head] = {}
         self.lone: dict[int, bytes] = {}
         """The only update, not replaceable, of records that have no row of updates in the base: most have. None of them
@@ -117,7 +117,7 @@ class UpdateTable:
         head = self.heads.get(record_id)
         if head is None:
             lone = self.lone.pop(record_id, None)
-            if lone is None and fresh and replaced is None and len(value) <= self.row_bytes_max:
+            if lone is None and fresh and replaced is None and len(value) <= self._row_bytes_max:
                 self.lone[record_id] = value
                 return
             head = self.heads[record_id] = Head(None if fresh else self._row_in_base(updates_key(record_id)))
@@ -125,7 +125,7 @@ class UpdateTable:
                 head.add(lone)
         if replaced is not None:
             head.remove(*replaced)
-        if not head.spilled and head.size + len(value) <= self.row_bytes_max:
+        if not head.spilled and head.size + len(value) <= self._row_bytes_max:
             head.add(value)
             return
         head.spilled = True

@@ -31,7 +31,7 @@ POSTED_MAX = 2
 """Batches that are sent and not applied yet."""
 
 BUSY_TICK_S = 0.025
-"""How soon to look again whether they are: well before what is applied last is due for its checkpoint."""
+"""How soon to look again whether they are. An answer may have been there for as long."""
 
 _TICKED = ("frames", "tick")
 
@@ -183,15 +183,17 @@ class CalledShell(WorkerShell):
 
     def tick(self) -> float:
         """While frames are being applied it is not waited for: behind each the shell has its tick anyway."""
+        given_s = 0.0
         while self._posted and self._channel.has_message():
             self._await_posted(self._posted - 1)
+            given_s = BUSY_TICK_S
         if self._posted:
             return BUSY_TICK_S
         if self._tick_s is None:
             self._call("tick")
         wanted, self._tick_s = self._tick_s, None
         assert wanted is not None
-        return wanted
+        return max(0.0, wanted - given_s)
 
     def seeks(self) -> Mapping[int, int]:
         seeks, self._seeks = self._seeks, {}

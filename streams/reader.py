@@ -146,12 +146,11 @@ class Reader:
                 return
             if answering.is_stopped:
                 raise OperatingError(f"the worker's reader {how}")
+            if not self._stopping.is_set() and (given := answering.revoke()):
+                log.info("%s: gave back %s", topic, sorted(given))
             if not self._replace(how):
                 answering.stop()
                 return
-            given = answering.revoke()
-            if given:
-                log.info("%s: gave back %s", topic, sorted(given))
 
     def _replace(self, how: str) -> bool:
         """False if the worker stops."""

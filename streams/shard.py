@@ -8,7 +8,7 @@ cannot mean (garbage, a gap) stops the shard, with everything before it checkpoi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from functools import cache, partial
 from itertools import chain
@@ -374,10 +374,26 @@ class ShardWorker:
         fold, producer = self._fold, self._producer
         assert fold is not None
         assert producer is not None
-        changes: Sequence[Change] = ()
         try:
             changes = fold.changes()
-            packed = cache(partial(self._store.packed, changes))
+        except LocalDamageError as error:
+            self._note_damage(error)
+            return
+        packed = cache(partial(self._store.packed, changes))
+        try:
+            self._commit(producer, fold, changes, packed)
+        finally:
+            packed.cache_clear()  # an error that is kept would keep the batch, and that holds the directory's lock
+
+    def _commit(
+        self,
+        producer: TransactionalProducer,
+        fold: Fold,
+        changes: Sequence[Change],
+        packed: Callable[[], Callable[[Mapping[bytes, bytes]], None]],
+    ) -> None:
+        """`packed` makes the local batch, if it is not made yet, and gives what writes it."""
+        try:
             if self._outgoing is not None:
                 self._outgoing.look()
             offset, clean, done = self._send(producer, fold, changes, packed)

@@ -127,8 +127,9 @@ class TransactionalProducer(Protocol):
         """`send` for many rows (key and value) to one partition, the last one behind all others: its offset.
 
         `beside` are records for other partitions, taken one by one while the rows are on their way; each partition's
-        keep their order. `meanwhile` is called then, before all of that is waited for. None but the last row has a
-        report of its own: one that is not delivered makes `commit_transaction` fail.
+        keep their order. `meanwhile` is called then, once, before all of that is waited for; what it raises is raised,
+        and the instance to be thrown away. None but the last row has a report of its own: one that is not delivered
+        makes `commit_transaction` fail.
         """
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:

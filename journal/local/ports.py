@@ -19,7 +19,7 @@ class LocalStore(Base, Protocol):
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
         """Make rows ready, and write nothing: what this gives is `write` for them, which has less to do then. For one
-        call, or none."""
+        call, or none; the store stays open as long as this is kept."""
 
     def write(self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True) -> None:
         """One batch: after a killed process, all of it is there or nothing. Raises LocalStorageError.

@@ -267,8 +267,7 @@ class RocksStore:
     ) -> None:
         """One batch, which is taken out of its list: with an error's traceback it would live on, and hold the
         directory's lock."""
-        if not self._is_open:
-            raise DbClosedError(_CLOSED)
+        self._require_open()
         for name, value in named.items():
             batch[0].put(name, value, self._named_handle)
         try:
@@ -280,8 +279,7 @@ class RocksStore:
 
     def _batch(self, rows: Iterable[Change]) -> WriteBatch:
         """Hot path: one pass; the table is the batch's default family, so that only XA rows name theirs."""
-        if not self._is_open:
-            raise DbClosedError(_CLOSED)
+        self._require_open()
         batch = WriteBatch(raw_mode=True)
         table, xa = self._handles
         batch.set_default_column_family(table)
@@ -297,6 +295,10 @@ class RocksStore:
             else:
                 put(key, value)
         return batch
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise LocalStorageError(f"cannot write {self._directory}: {_CLOSED}")
 
     def named(self, name: bytes) -> bytes | None:
         if self._failed:

@@ -16,7 +16,7 @@ local copy that holds several shards.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from functools import partial
 from itertools import repeat
@@ -78,7 +78,7 @@ def updates_key(record_id: int) -> bytes:
     return _UPDATES.pack(b"r", record_id, 1)
 
 
-def updates_keys(record_ids: Collection[int]) -> Iterable[bytes]:
+def updates_keys(record_ids: Iterable[int]) -> Iterable[bytes]:
     """Hot path: no call of ours."""
     return map(_UPDATES.pack, repeat(b"r"), record_ids, repeat(1))
 

@@ -82,7 +82,7 @@ def crash_in_checkpoints(points: CrashPoints) -> None:
             return clean
 
     class Store(rocks.RocksStore):
-        """A shard's local copy."""
+        """A shard's local copy, as its checkpoints write it."""
 
         def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
             write = super().packed(rows)

@@ -207,7 +207,7 @@ def test_updates_share_a_row_up_to_its_bound() -> None:
     assert len(Updates.FromString(head).updates) + len(spilled) == 100
 
 
-def test_updates_and_tombstones_are_in_the_order_of_their_keys() -> None:
+def test_tombstones_are_in_the_order_of_their_keys_and_so_are_lone_updates_and_others() -> None:
     ids = [900, 5, 40_000, 77, 1_000_003]
     base = DictBase()
     fold = fold_of([*map(add, range(1, 11)), *map(add, ids), *map(update, ids)], base=base)

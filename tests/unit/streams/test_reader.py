@@ -387,15 +387,16 @@ def test_one_that_is_not_ready_to_be_told_to_stop_dies_of_it_and_the_shell_stops
     assert len(worker.pids()) == 1
 
 
-def test_a_stop_while_there_is_no_reader_stops_the_shell_once_and_none_is_started(
+def test_shards_are_given_back_at_once_and_a_stop_while_there_is_no_reader_starts_none(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "PAUSE_S", 2 * LIMIT_S)
     running = worker.run("hear(); call('assigned', [0]); die()")
     assert wait_until(lambda: "another one is started" in caplog.text, LIMIT_S)
+    assert worker.shell.calls == [("assigned", 0), ("revoked", 0)]
     worker.stop()
     running.result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0), ("stop",)]
+    assert worker.shell.calls == [("assigned", 0), ("revoked", 0), ("stop",)]
     assert len(worker.pids()) == 1
 
 
@@ -466,7 +467,7 @@ def test_one_that_is_gone_but_does_not_end_is_killed_before_it_is_replaced(
     assert "was killed by signal 9" in caplog.text
 
 
-def test_a_shell_that_cannot_be_revoked_ends_the_worker_and_the_new_reader_with_it(worker: Worker) -> None:
+def test_a_shell_that_cannot_be_revoked_ends_the_worker(worker: Worker) -> None:
     shell = worker.shell
     running = worker.run("hear(); call('assigned', [0]); until_terminated()")
     worker.until_called("assigned", 0)
@@ -500,7 +501,7 @@ def test_one_that_cannot_be_started_again_ends_the_worker(worker: Worker) -> Non
     command.chmod(0o700)
     with pytest.raises(OperatingError, match="the worker's reader cannot be started"):
         worker.run_reader(Reader([str(command)])).result(LIMIT_S)
-    assert worker.shell.calls == [("assigned", 0)]
+    assert worker.shell.calls == [("assigned", 0), ("revoked", 0)]
 
 
 def test_one_that_was_told_nothing_yet_is_killed_at_once(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -777,13 +778,21 @@ def test_a_reader_whose_parent_ends_before_it_tells_it_anything_ends_in_order() 
             assert process.wait(LIMIT_S) == 0
 
 
-def test_a_reader_is_nicer_than_its_parent() -> None:
+def ignored_by(pid: int) -> set[int]:
+    """Numbers of the signals that a process ignores."""
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    mask = int(status["SigIgn"], 16)
+    return {number for number in range(1, 65) if mask >> (number - 1) & 1}
+
+
+def test_a_reader_is_nicer_than_its_parent_and_may_log_from_a_terminals_background() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         command = [*reader_command(as_json=False, verbose=False), str(theirs.fileno())]
         with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()]) as process:
             expected = min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
             assert wait_until(lambda: os.getpriority(os.PRIO_PROCESS, process.pid) == expected, LIMIT_S)
+            assert wait_until(lambda: signal.SIGTTOU in ignored_by(process.pid), LIMIT_S)
             ours.close()
             theirs.close()
             assert process.wait(LIMIT_S) == 0
