@@ -86,7 +86,8 @@ def loaded(settings: Settings) -> Collected:
     with activated_journal(settings, take_over=True, progress=no_progress, loader=found):
         for record_id, (kind, _) in list(found.records.items()):
             if kind == RecordKind.REPLAY:
-                del found.records[record_id], found.updates[record_id]
+                del found.records[record_id]
+                found.updates.pop(record_id, None)  # of a shard that it has not come to there is no progress yet
     return found
 
 
