@@ -57,7 +57,6 @@ UNREADABLE_RETRY_S = 10.0
 FAILURES_ALONE = 2
 """So many checkpoints of one group must have failed before that is said: one may meet what anything may."""
 
-
 RECENT_BYTES_MAX = 128 * 1024 * 1024
 """Of rows of updates that a worker remembers which has all shards: each has its part."""
 
