@@ -7,6 +7,8 @@ import os
 import re
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -200,17 +202,23 @@ def the_reader(worker: WorkerProcess) -> psutil.Process:
     return reader
 
 
-@two_processors
-def test_a_reader_that_is_killed_or_stands_still_is_replaced(bootstrap: str, tmp_path: Path) -> None:
-    shards = 2
-    journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
+@contextmanager
+def under_load(bootstrap: str, shards: int, directory: Path) -> Iterator[tuple[str, Group, NodeProcess, WorkerProcess]]:
+    """A journal with its workers' group, a node that has begun to append, and a worker that has all shards."""
+    journal = new_journal(bootstrap, shards, directory=directory / "command")
     group = Group(bootstrap, journal, shards)
     with (
-        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
-        named_worker(bootstrap, journal, tmp_path, "one") as one,
+        NodeProcess(bootstrap, journal, directory / "node", SEED) as node,
+        named_worker(bootstrap, journal, directory, "one") as one,
     ):
         group.wait_for("one")
         node.start().wait_for('{"done":', count=100)
+        yield journal, group, node, one
+
+
+@two_processors
+def test_a_reader_that_is_killed_or_stands_still_is_replaced(bootstrap: str, tmp_path: Path) -> None:
+    with under_load(bootstrap, 2, tmp_path) as (journal, group, node, one):
         first = the_reader(one)
         first.kill()
         one.wait_for_log("the worker's reader was killed by signal 9; another one is started")
@@ -234,14 +242,7 @@ def test_a_reader_that_is_killed_or_stands_still_is_replaced(bootstrap: str, tmp
 
 @two_processors
 def test_a_reader_leaves_the_group_of_a_worker_that_is_killed(bootstrap: str, tmp_path: Path) -> None:
-    journal = new_journal(bootstrap, 1, directory=tmp_path / "command")
-    group = Group(bootstrap, journal, 1)
-    with (
-        NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as node,
-        named_worker(bootstrap, journal, tmp_path, "one") as one,
-    ):
-        group.wait_for("one")
-        node.start().wait_for('{"done":', count=100)
+    with under_load(bootstrap, 1, tmp_path) as (journal, group, node, one):
         reader = the_reader(one)
         one.kill()
         assert wait_until(lambda: not runs(reader), TIMEOUT_S)
