@@ -16,11 +16,11 @@ from rocksdict import AccessType, Options, Rdict
 
 from bench import limits
 from bench.rounds import Comparison, Figures, Outcome, alternate, say
-from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Memory, Scene, rss_mb, worker
+from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, rss_mb, worker
 from bench.workload import append_live
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.kafka.control import table_topic
+from journal.kafka.control import table_topic, wal_topic
 from journal.kafka.topics import open_journal
 from journal.loading import LoadCounts, LoadedUpdate, load
 from journal.local.rocks import RocksStore
@@ -32,6 +32,8 @@ RECORDS = 1_000_000
 SHARDS = 8
 
 _TABLE = "table"
+_MARKER_OFFSETS = 2
+"""A WAL ends behind its last frame and that one's transaction marker."""
 
 
 def _families() -> dict[str, Options]:
@@ -46,6 +48,7 @@ def run(scene: Scene) -> Outcome:
             journal.activate()
             say(f"{scene.operations(RECORDS):,} records through the journal")
             append_live(journal, scene.operations(RECORDS))
+            _wait_until_applied(settings)
         copies = _Copies(scene, settings)
         cold, consumed = alternate(scene.rounds(), copies.build_rate, copies.consume_rate, what="cold copy")
         outcome.comparisons.append(Comparison("load_cold_copy", "rows_per_s", cold, consumed, 0.5))
@@ -56,6 +59,17 @@ def run(scene: Scene) -> Outcome:
         copies.close()
     outcome.figures |= memory.figures()
     return outcome
+
+
+def _wait_until_applied(settings: Settings) -> None:
+    """Until the table has all that was appended: every shard's mark stands at the WAL's last frame."""
+    wal, marks = kafka_of(settings).reader(wal_topic(settings.journal)), Marks(settings)
+    try:
+        ends = {shard: wal.start_and_end(shard, TIMEOUT_S)[1] for shard in range(settings.shards)}
+        marks.wait_for({shard: end - _MARKER_OFFSETS for shard, end in ends.items()}, RUN_TIMEOUT_S)
+    finally:
+        wal.close()
+        marks.close()
 
 
 class CountingLoader:
@@ -104,6 +118,7 @@ class _Copies:
         return self._topic_rows() / took
 
     def consume_rate(self) -> float:
+        self.close()  # or the merging of its files would take from the limit's time
         rows, took = limits.consume(self._scene.bootstrap, table_topic(self._settings.journal), SHARDS)
         return rows / took
 
