@@ -3,6 +3,7 @@ costly."""
 
 from __future__ import annotations
 
+import gc
 import signal
 from typing import Any
 
@@ -45,6 +46,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # what takes longest begins first: there is everything else to fill the time with then
     items.sort(key=lambda item: not item.nodeid.startswith(_SPARK))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    # what thousands of tests are made of stays until the end: to look through it for garbage is a twentieth of a seed
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
