@@ -24,6 +24,7 @@ from typing import Self
 
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.distribution import Report, get_kafka, report_to_stderr
+from journal.kafka.embedded_classes import archive_option
 from journal.kafka.embedded_config import Cluster, check_request
 from journal.kafka.embedded_guard import Guard
 from journal.kafka.embedded_java import find_java
@@ -57,6 +58,8 @@ KILL_TIMEOUT_S = 10.0
 STATUS_TIMEOUT_S = 3.0
 PROGRESS_S = 2.0
 HEAP_MB = 512
+ENDED_BY_SIGTERM = 128 + signal.SIGTERM
+"""A Java's exit code when it has ended as it was asked to."""
 JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
@@ -77,6 +80,8 @@ class EmbeddedKafka:
     broker properties on top of ours, of the brokers started from now on. `hosts` are the brokers' addresses, if not the
     loopback interface. `prefixes` are commands, by broker, that run the one behind them in their own place by exec
     (`nsenter`, `taskset`); an address that such a broker has is taken to be free. `jvm_options` come after ours.
+    `archive` is where a broker leaves an archive of its classes when it ends (see `embedded_classes`); without it they
+    all start with the one of the cache.
     """
 
     def __init__(
@@ -91,6 +96,7 @@ class EmbeddedKafka:
         prefixes: Mapping[int, Sequence[str]] | None = None,
         heap_mb: int = HEAP_MB,
         jvm_options: Sequence[str] = (),
+        archive: Path | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
         report: Report = report_to_stderr,
     ) -> None:
@@ -103,6 +109,7 @@ class EmbeddedKafka:
         self._attached = attached
         self._heap_mb = heap_mb
         self._jvm_options = tuple(jvm_options)
+        self._archive = archive
         self._start_timeout_s = start_timeout_s
         self._report = report
         self._java: list[str] | None = None
@@ -229,7 +236,8 @@ class EmbeddedKafka:
         if self._java is None:
             java = find_java()
             jars = get_kafka(java, report=self._report)
-            self._java = [str(java), *JVM_OPTIONS, *self._jvm_options, "-cp", f"{jars}/*"]
+            archive = [] if self._archive else archive_option(java, jars, _leave_archive, self._report)
+            self._java = [str(java), *archive, *JVM_OPTIONS, *self._jvm_options, "-cp", f"{jars}/*"]
         return self._java
 
     @contextmanager
@@ -298,6 +306,7 @@ class EmbeddedKafka:
             f"-Xmx{self._heap_mb}m",
             f"-Dlog4j2.configurationFile={files.log4j}",
             f"-XX:ErrorFile={files.directory}/hs_err.log",
+            *([f"-XX:ArchiveClassesAtExit={self._archive}"] if self._archive else []),
             *java[1:],
             "kafka.Kafka",
             str(files.properties),
@@ -360,3 +369,14 @@ class EmbeddedKafka:
         if process is None:
             raise EmbeddedKafkaError(f"broker {broker} in {self._directory} does not run: start it first")
         return process
+
+
+def _leave_archive(directory: Path, archive: Path) -> None:
+    """Raises EmbeddedKafkaError unless the broker has ended by itself, and so has written all of it."""
+    with EmbeddedKafka(directory, attached=True, archive=archive, report=_nothing) as kafka:
+        (broker,) = kafka._children
+    if broker.returncode != ENDED_BY_SIGTERM or not archive.exists():
+        raise EmbeddedKafkaError(f"the broker that was to leave {archive.name} ended with {broker.returncode}")
+
+
+def _nothing(line: str) -> None: ...

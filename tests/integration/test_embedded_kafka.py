@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,13 +22,19 @@ from journal.cli.kafka import app
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_settings import ClientSettings
+from journal.kafka.distribution import KAFKA_VERSION, get_kafka
 from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.embedded_java import find_java
 from journal.kafka.embedded_process import ProcessId, start_time, wait_until
 from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import COMMAND
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 30.0
+WITHOUT_ARCHIVES = """#!/bin/sh
+case "$*" in *ArchiveClassesAtExit*) echo "Unrecognized VM option" >&2; exit 1 ;; esac
+exec {} "$@"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +79,28 @@ def test_the_shared_broker_takes_transactions(bootstrap: str) -> None:
     topic = make_topic(bootstrap)
     write(bootstrap, topic, b"one")
     assert read_first(bootstrap, topic) == b"one"
+
+
+def test_a_broker_has_its_classes_from_an_archive(kafka: EmbeddedKafka) -> None:
+    pid = kafka.broker_pid(1)
+    assert f"/kafka-{KAFKA_VERSION}-classes-" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+
+
+def test_a_java_that_leaves_no_archive_runs_kafka_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(WITHOUT_ARCHIVES.format(find_java()), encoding="utf-8")
+    java.chmod(0o755)
+    cache = tmp_path / "cache"
+    shutil.copytree(get_kafka(java), cache / f"kafka-{KAFKA_VERSION}")
+    monkeypatch.setenv("KAFKA_JOURNAL_CACHE", str(cache))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    with EmbeddedKafka(tmp_path / "kafka", attached=True, jvm_options=JVM_OPTIONS) as running:
+        assert running.status().running
+    assert capfd.readouterr().err.count("could not be prepared, its starts take longer: broker 1 ended") == 1
+    assert not list(cache.glob("*.part-*"))
 
 
 def test_starting_what_runs_changes_nothing(kafka: EmbeddedKafka) -> None:

@@ -24,6 +24,7 @@ from journal.kafka.embedded_storage import broker_files, load_cluster, save_clus
 def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("journal.kafka.embedded.find_java", lambda: Path("/bin/false"))
     monkeypatch.setattr("journal.kafka.embedded.get_kafka", lambda java, report: Path("/jars"))
+    monkeypatch.setattr("journal.kafka.embedded.archive_option", lambda *of: [])
 
 
 @pytest.fixture
