@@ -16,13 +16,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from journal.config import Settings
 from journal.errors import FrameError, JournalError, OperatingError
 from journal.kafka.control import wal_topic
 from journal.runs import SortedFrame
@@ -34,6 +34,9 @@ from streams.records import Prepared, Record
 from streams.shell import WorkerShell
 from streams.signals import run_until_signalled
 
+if TYPE_CHECKING:
+    from journal.config import Settings
+
 log = logging.getLogger(__name__)
 
 SIGN_EVERY_S = 0.5
@@ -42,14 +45,30 @@ SIGN_EVERY_S = 0.5
 END_S = 10.0
 """How long a reader may take to leave the group once its parent is gone, or has nothing more for it to do."""
 
+NICE = 5
+"""What its parent does is waited for, what it reads ahead is not: with few cores the parent goes first. But a reader
+that has no turn is no member for long: beside six busy processes on two cores, one ten steps nicer left its group again
+and again. They are of one session, as Linux weighs sessions against each other whatever the niceness of processes."""
+
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
 """Before a reader that died is replaced: twice as long each time, until one has lasted for `LASTING_S`."""
 
 LASTING_S = 60.0
 
-_SETTINGS = {"bootstrap_servers", "journal", "node", "session_timeout_ms", "client_properties"}
-"""What a reader needs to know. Not on its command line, which everybody sees: there may be passwords."""
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a reader has to know of its worker's settings: `streams.source.MemberSettings`.
+
+    Not on its command line, which everybody sees: there may be passwords. Not as `Settings`, which take long to import.
+    """
+
+    bootstrap_servers: str
+    journal: str
+    node: str
+    session_timeout_ms: int
+    client_properties: Mapping[str, str]
 
 
 class Reader:
@@ -95,7 +114,8 @@ class Reader:
         on_signal: Callable[[], None] = lambda: None,
     ) -> None:
         """Answer what the reader calls until SIGTERM or SIGINT has it stop, as `run_worker` does in one process."""
-        about = (settings.model_dump(include=_SETTINGS), name, identity.journal, identity.shards)
+        told = settings.model_dump(include={field.name for field in fields(Told)})
+        about = (told, name, identity.journal, identity.shards)
         try:
             run_until_signalled(
                 lambda stop: self._serve(Answering(shell), about, wal_topic(settings.journal), stop), on_signal
@@ -194,13 +214,14 @@ def read_for_parent(number: int) -> None:
     from streams.app import serve
     from streams.source import source_settings
 
+    os.nice(NICE)  # one that starts is waited for too; before there are threads, as each has its own
     channel = Channel(socket.socket(fileno=number))
     try:
         chosen, name, journal, shards = channel.receive()
     except DisconnectedError:
         return
     collect_seldom()
-    settings = Settings.model_construct(**chosen)  # they were looked at together with all others
+    settings = Told(**chosen)
     silent_after_s = settings.session_timeout_ms / 1000
     threading.Thread(target=_watch_parent, args=(channel, silent_after_s), name="parent", daemon=True).start()
     shell = CalledShell(channel)

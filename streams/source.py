@@ -22,7 +22,6 @@ from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode import Service
 
-from journal.config import Settings
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
 from journal.kafka.control import wal_topic, worker_group
 from streams.batches import ShardBatches
@@ -83,7 +82,26 @@ class SourceSettings:
         return self.rebalance_timeout_ms + REQUEST_MARGIN_MS
 
 
-def source_settings(settings: Settings, name: str) -> SourceSettings:
+class MemberSettings(Protocol):
+    """Those of `journal.config.Settings` that a member of the worker's group has need of."""
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def journal(self) -> str: ...
+
+    @property
+    def node(self) -> str: ...
+
+    @property
+    def session_timeout_ms(self) -> int: ...
+
+    @property
+    def client_properties(self) -> Mapping[str, str]: ...
+
+
+def source_settings(settings: MemberSettings, name: str) -> SourceSettings:
     """How the worker's Faust app joins its group and reads the WAL."""
     return SourceSettings(
         settings.bootstrap_servers,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import inspect
 import json
-import logging
 import math
 import os
 import signal
@@ -172,54 +171,6 @@ def operator() -> str:
     except (KeyError, OSError):  # a user id without a name, as containers have
         user = f"uid-{os.getuid()}"
     return f"{user}@{socket.gethostname()}"
-
-
-QUIET_LOGGERS = ("journal.kafka", "streams.source", "faust", "mode", "aiokafka", "asyncio")
-"""Other people's inner life, and librdkafka's: what matters in it reaches us as errors. `--verbose` shows it."""
-
-
-def set_up_logging(verbose: bool) -> None:
-    """Logs on standard error: in colour for people, whole lines with their time for files and service managers."""
-    handler: logging.Handler
-    if errors.is_terminal:
-        from rich.logging import RichHandler
-
-        handler = RichHandler(console=errors, show_path=False, rich_tracebacks=False, markup=False)
-        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
-    else:
-        handler = logging.StreamHandler(sys.stderr)
-        line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-        logging.basicConfig(level=logging.WARNING, format=line, handlers=[handler])
-    if verbose:
-        logging.getLogger().setLevel(logging.DEBUG)
-        return
-    for name in QUIET_LOGGERS:
-        logging.getLogger(name).setLevel(logging.ERROR)
-
-
-class JsonLines(logging.Formatter):
-    """A log record as one JSON object."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": record.created,
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-def log_progress(*, as_json: bool = False) -> None:
-    """For commands that run on: tell what happens, not only what goes wrong."""
-    root = logging.getLogger()
-    root.setLevel(min(root.level, logging.INFO))
-    if as_json:
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonLines())
-        root.handlers = [handler]
 
 
 def print_json(value: object) -> None:

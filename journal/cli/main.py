@@ -94,7 +94,7 @@ def options(
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more, on standard error.")] = False,
 ) -> None:
-    from journal.cli.common import set_up_logging
+    from journal.cli.logs import set_up_logging
 
     set_up_logging(verbose)
 

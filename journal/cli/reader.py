@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
-from journal.cli.common import log_progress, set_up_logging
-
-NICE = 10
-"""What its parent does is waited for, and what it reads ahead is not: with few cores the parent goes first. To stay in
-the group takes hardly any time. They are of one session, as Linux weighs sessions against each other whatever the
-niceness of their processes."""
+from journal.cli.logs import log_progress, set_up_logging
 
 
 def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
@@ -25,7 +19,6 @@ def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
 
 
 def main() -> None:
-    os.nice(NICE)  # before there are threads: each has its own
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in the background of a terminal it may write to it all the same
 
     from streams.reader import read_for_parent

@@ -8,15 +8,10 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    errors,
-    journal_command,
-    log_progress,
-    print_json,
-)
+from journal.cli.common import Chosen, errors, journal_command, print_json
 from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
+from journal.cli.logs import log_progress
 from journal.cli.reader import reader_command
 from journal.cli.worker_children import running_workers, worker_command
 from journal.config import Settings

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from journal.cli.child import end_with_parent
-from journal.cli.common import set_up_logging
+from journal.cli.logs import set_up_logging
 from journal.cli.spark_analytics import to_json, write_report
 from journal.cli.spark_session import SMALL, spark_session
 from journal.config import Settings, load_settings

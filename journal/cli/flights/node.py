@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from journal.cli.child import end_with_parent
-from journal.cli.common import set_up_logging
 from journal.cli.flights.data import read_in_order
 from journal.cli.flights.expected import CORRECTIONS, PROGRESS, Contents, compare, contents_of, state_when
 from journal.cli.flights.landed import is_landed, landed_address, landings_of
 from journal.cli.flights.plan import HOUR_MINUTES, PUBLISHED_AHEAD_MINUTES, DoubtRule, Step, Verb, resume, steps
+from journal.cli.logs import set_up_logging
 from journal.config import load_settings
 from journal.errors import AddressExistsError, StateError
 from journal.ingress.service import IngressService

@@ -10,7 +10,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from journal.cli.common import JsonLines, print_json, print_table, shown_if_long
+from journal.cli.common import print_json, print_table, shown_if_long
+from journal.cli.logs import JsonLines
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
 from journal.cli.status import JournalStatus, ShardStatus, notes, print_status, to_json

@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from journal.cli.reader import NICE, reader_command
+from journal.cli.reader import reader_command
 from journal.config import Settings
 from journal.errors import CorruptionError, KafkaRefusedError, KafkaUnavailableError, OperatingError
 from journal.kafka.embedded_process import wait_until
@@ -35,7 +35,7 @@ from streams import reader as module
 from streams.agents import in_daemon_thread
 from streams.app import Prepare
 from streams.calls import Answering, CallsEnded, Channel
-from streams.reader import Reader, read_for_parent
+from streams.reader import NICE, Reader, read_for_parent
 from streams.records import Prepared
 from streams.shell import WorkerShell
 from streams.source import SourceSettings, source_settings
