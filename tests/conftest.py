@@ -5,11 +5,17 @@ from __future__ import annotations
 
 import gc
 import signal
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
+
+from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.embedded_guard import Guard
+from tests.support.brokers import SHARED_KAFKA
 
 _CLUSTER = "tests/chaos/"
 """Has one cluster for all of its tests."""
@@ -41,6 +47,8 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
 def pytest_configure(config: pytest.Config) -> None:
     # A shell's background jobs ignore Ctrl-C, and so would the commands that tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("numprocesses", None):
+        config.pluginmanager.register(_SharedKafka())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -56,3 +64,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
     return _Scheduling(config, log)
+
+
+class _SharedKafka:
+    """One broker for all test processes: the first that needs it starts it, and it ends with whoever started them."""
+
+    def __init__(self) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="kafka-journal-tests-")
+        self._guard = Guard(Path(self._directory.name))
+        self._guard.ensure()
+
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput[SHARED_KAFKA] = self._directory.name
+
+    def pytest_unconfigure(self) -> None:
+        EmbeddedKafka(self._directory.name).stop()
+        self._guard.end()
+        self._directory.cleanup()

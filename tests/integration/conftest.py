@@ -1,4 +1,4 @@
-"""One embedded Apache Kafka for the whole run; it ends with the test process, however that ends."""
+"""One embedded Apache Kafka for the whole run; it ends with the test processes, however they end."""
 
 from __future__ import annotations
 
@@ -9,13 +9,20 @@ import pytest
 
 from journal.kafka.embedded import EmbeddedKafka
 from tests.chaos.brokers import chaos_kafka
-from tests.support.brokers import JVM_OPTIONS
+from tests.support.brokers import JVM_OPTIONS, shared_kafka
 from tests.support.long_form import LONG
 
 
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), attached=True, jvm_options=JVM_OPTIONS) as running:
+def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedKafka]:
+    """For what leaves it running. Processes that share it find it by its directory; `tests.conftest` ends it."""
+    shared = shared_kafka(request.config)
+    if shared is None:
+        with EmbeddedKafka(tmp_path_factory.mktemp("kafka"), attached=True, jvm_options=JVM_OPTIONS) as running:
+            yield running
+    else:
+        running = EmbeddedKafka(shared, jvm_options=JVM_OPTIONS)
+        running.start()
         yield running
 
 
@@ -25,10 +32,8 @@ def bootstrap(kafka: EmbeddedKafka) -> str:
 
 
 @pytest.fixture
-def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EmbeddedKafka]:
-    """What a test with a long form runs on: three brokers of its own in that form, otherwise the one of all tests."""
-    if LONG:
-        with chaos_kafka(tmp_path / "kafka") as three:
-            yield three
-    else:
-        yield request.getfixturevalue("kafka")
+def brokers(tmp_path: Path) -> Iterator[EmbeddedKafka]:
+    """For what kills them: three in the long form of a test, otherwise one."""
+    directory = tmp_path / "kafka"
+    with chaos_kafka(directory) if LONG else EmbeddedKafka(directory, attached=True, jvm_options=JVM_OPTIONS) as own:
+        yield own

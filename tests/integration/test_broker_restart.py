@@ -20,16 +20,16 @@ SEED = 13
 
 
 @pytest.mark.parametrize("shards", [1, 8])
-def test_a_lone_node_survives_a_restart_of_the_only_broker(kafka: EmbeddedKafka, tmp_path: Path, shards: int) -> None:
-    bootstrap = kafka.bootstrap_servers
+def test_a_lone_node_survives_a_restart_of_the_only_broker(brokers: EmbeddedKafka, tmp_path: Path, shards: int) -> None:
+    bootstrap = brokers.bootstrap_servers
     journal = new_journal(bootstrap, shards, directory=tmp_path / "command")
     worker = WorkerProcess(bootstrap, journal, tmp_path / "worker")
     with worker.start(ready=False), NodeProcess(bootstrap, journal, tmp_path / "node", SEED) as lone:
         try:
             lone.start().wait_for('{"done":', count=500)
-            kafka.kill(1)
+            brokers.kill(1)
         finally:
-            kafka.start()
+            brokers.start()
         lone.wait_for('{"done":', count=lone.history().count('{"done":') + 500)
         lone.stop()
         (activation,) = lone.activations()
@@ -43,17 +43,17 @@ def test_a_lone_node_survives_a_restart_of_the_only_broker(kafka: EmbeddedKafka,
         assert worker.terminate() == 0
 
 
-def test_a_node_and_its_worker_that_start_before_the_broker_wait_for_it(kafka: EmbeddedKafka, tmp_path: Path) -> None:
-    bootstrap = kafka.bootstrap_servers
+def test_a_node_and_its_worker_that_start_before_the_broker_wait_for_it(brokers: EmbeddedKafka, tmp_path: Path) -> None:
+    bootstrap = brokers.bootstrap_servers
     journal = new_journal(bootstrap, 1, directory=tmp_path / "command")
-    kafka.kill(1)
+    brokers.kill(1)
     machine = Machine(bootstrap, journal, tmp_path, "early", {"KAFKA_JOURNAL_REQUEST_TIMEOUT_MS": "12000"})
     try:
         assert wait_until(lambda: "Kafka does not answer, and is asked again" in machine.log_file.read_text(), 60.0)
-        kafka.start()
+        brokers.start()
         machine.wait("active", lambda status: node(status, "early")["role"] == "active")
         machine.process.terminate()
         assert machine.process.wait(60.0) == 0
     finally:
         machine.process.kill()
-        kafka.start()
+        brokers.start()

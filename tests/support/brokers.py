@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.embedded import EmbeddedKafka
 
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
 """A broker, or a Spark, is started with half of the work: in tests they start often, and never run for long."""
 
+SHARED_KAFKA = "shared_kafka"
+"""What a test process is told by the one that started it: where the broker is that they all use."""
+
 _TRIES = 4
 """Of a start, on a machine that is too busy for one."""
+
+
+def shared_kafka(config: pytest.Config) -> Path | None:
+    """The directory of the one broker of several test processes, running or not."""
+    told = getattr(config, "workerinput", {}).get(SHARED_KAFKA)
+    return None if told is None else Path(told)
 
 
 def crash(kafka: EmbeddedKafka, *brokers: int) -> None:
