@@ -1,4 +1,4 @@
-"""How commands and the processes of a worker log. It takes no time to import, but for a terminal."""
+"""How commands and the processes of a worker log. To import it takes no time: colours come with a terminal."""
 
 from __future__ import annotations
 

@@ -17,13 +17,19 @@ from pathlib import Path
 from journal.downloads import one_at_a_time
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.distribution import Report
+from journal.kafka.embedded_guard import kill_brokers
+from journal.kafka.embedded_process import wait_until
+
+KILL_TIMEOUT_S = 10.0
+
+_KAFKA = "kafka"
 
 
 def archive_option(java: Path, jars: Path, make: Callable[[Path, Path], None], report: Report) -> list[str]:
     """The option of Java that names the archive of brokers with these jars; none where there can be no archive.
 
     `make(directory, archive)` runs a broker in a new directory, which leaves an archive, or raises EmbeddedKafkaError.
-    That is no reason not to start: it is said, and not tried again with this Java.
+    That is no reason not to start: it is said, and not tried again with this Java until the empty archive is removed.
     """
     try:
         archive = jars.with_name(f"{jars.name}-classes-{_identity(java, jars)}.jsa")
@@ -39,21 +45,31 @@ def archive_option(java: Path, jars: Path, make: Callable[[Path, Path], None], r
 
 def _make(archive: Path, prefix: str, make: Callable[[Path, Path], None], report: Report) -> None:
     for leftover in archive.parent.glob(prefix + "*"):  # of one that was killed; the lock says it is not alive
-        shutil.rmtree(leftover)
+        _remove(leftover)
     work = Path(tempfile.mkdtemp(prefix=prefix, dir=archive.parent))
     try:
         made = work / archive.name
         report("preparing Apache Kafka for faster starts, once")
         try:
-            make(work / "kafka", made)
+            make(work / _KAFKA, made)
             _sync(made)
         except EmbeddedKafkaError as error:
-            report(f"Apache Kafka could not be prepared, its starts take longer: {error}")
+            report(
+                f"Apache Kafka could not be prepared, its starts take longer: {error}; "
+                f"remove {archive} to have it tried again"
+            )
             made.unlink(missing_ok=True)
             made.touch()  # an empty one says that there is none
         made.rename(archive)
     finally:
         shutil.rmtree(work)
+
+
+def _remove(leftover: Path) -> None:
+    """With its broker: the guard of whoever was killed finds none any more where there is no directory."""
+    brokers = kill_brokers(leftover / _KAFKA)
+    wait_until(lambda: not any(broker.is_alive() for broker in brokers), KILL_TIMEOUT_S)
+    shutil.rmtree(leftover)
 
 
 def _sync(path: Path) -> None:

@@ -55,11 +55,17 @@ def watch(directory: Path, parent: ProcessId) -> None:
     while parent.is_alive():
         time.sleep(POLL_S)
     for _ in range(SWEEPS):
-        for path in directory.glob("broker-*/broker.pid"):
-            process = read_pid_file(path)
-            if process is not None:
-                process.send(signal.SIGKILL)
+        kill_brokers(directory)
         time.sleep(POLL_S)
+
+
+def kill_brokers(directory: Path) -> list[ProcessId]:
+    """SIGKILL to every broker of a directory that runs; gives them."""
+    found = [read_pid_file(path) for path in directory.glob("broker-*/broker.pid")]
+    running = [process for process in found if process is not None]
+    for process in running:
+        process.send(signal.SIGKILL)
+    return running
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import pytest
 
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.embedded_classes import archive_option
+from journal.kafka.embedded_process import read_pid_file
 
 Make = Callable[[Path, Path], None]
 
@@ -78,9 +79,15 @@ def test_one_that_cannot_be_made_is_told_once_and_starts_go_without(cache: Cache
         raise EmbeddedKafkaError("this Java has no archives")
 
     assert cache.option(fail) == []
-    assert cache.said[1:] == ["Apache Kafka could not be prepared, its starts take longer: this Java has no archives"]
+    (archive,) = cache.archives()
+    assert cache.said[1:] == [
+        "Apache Kafka could not be prepared, its starts take longer: this Java has no archives; "
+        f"remove {archive} to have it tried again"
+    ]
     assert cache.option() == []
     assert (cache.made, len(cache.said), cache.parts()) == ([], 2, [])
+    archive.unlink()
+    assert cache.option()
 
 
 def test_a_cache_that_cannot_be_written_is_started_from_without_one(cache: Cache) -> None:
@@ -101,21 +108,29 @@ def test_an_interrupt_leaves_nothing_and_the_next_start_makes_it(cache: Cache) -
 
 
 KILLED = """
-import os, signal, sys
+import os, signal, subprocess, sys
 from pathlib import Path
 from journal.kafka.embedded_classes import archive_option
+from journal.kafka.embedded_process import write_pid_file
 
 def make(directory, archive):
     archive.write_bytes(b"cla")
+    (directory / "broker-1").mkdir(parents=True)
+    broker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+    write_pid_file(directory / "broker-1" / "broker.pid", broker.pid)
     os.kill(os.getpid(), signal.SIGKILL)
 
 archive_option(Path(sys.argv[1]), Path(sys.argv[2]), make, print)
 """
 
 
-def test_a_kill_leaves_no_half_of_one_and_the_next_start_makes_it(cache: Cache) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILLED, cache.java, cache.jars], check=False, capture_output=True)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert (cache.archives(), len(cache.parts())) == ([], 1)
+def test_a_kill_leaves_no_half_of_one_and_the_next_start_ends_its_broker_and_makes_it(cache: Cache) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED, cache.java, cache.jars], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    (part,) = cache.parts()
+    broker = read_pid_file(part / "kafka" / "broker-1" / "broker.pid")
+    assert broker is not None
+    assert cache.archives() == []
     assert cache.option()
+    assert not broker.is_alive()
     assert (cache.archives()[0].read_bytes(), cache.parts()) == (b"classes", [])
