@@ -112,7 +112,8 @@ class GroupsClient:
         return found
 
     def _ask(self, ask: Callable[[AdminClient], Future[T]], timeout_s: float) -> T:
-        self._client = self._client or self._make()
+        if self._client is None:
+            self._client = self._make()
         future = ask(self._client)
         try:
             return future.result(max(0.0, timeout_s))

@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from journal.kafka.client_groups import GroupsClient
 from journal.kafka.clients import KafkaClients
 from journal.kafka.membership import Membership
 
@@ -90,3 +92,17 @@ def test_leaving_does_not_wait_for_brokers_that_are_not_there() -> None:
     member = KafkaClients("127.0.0.1:1").membership("g", "t", "first", session_timeout_ms=6000, heartbeat_ms=500)
     member.leave()
     assert not member.granted
+
+
+def test_one_client_asks_coordinators_again_and_again(bootstrap: str) -> None:
+    made: list[AdminClient] = []
+
+    def make() -> AdminClient:
+        made.append(AdminClient({"bootstrap.servers": bootstrap}))
+        return made[-1]
+
+    groups = GroupsClient(make)
+    for _ in range(2):
+        assert groups.members("nobody", DEADLINE_S) == []
+        assert groups.offsets("nobody", DEADLINE_S) == {}
+    assert len(made) == 1
