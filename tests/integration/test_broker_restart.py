@@ -30,7 +30,7 @@ def test_a_lone_node_survives_a_restart_of_the_only_broker(brokers: EmbeddedKafk
             brokers.kill(1)
         finally:
             brokers.start()
-        lone.wait_for('{"done":', count=lone.history().count('{"done":') + 500)
+        lone.wait_for_more('{"done":', 500)
         lone.stop()
         (activation,) = lone.activations()
         assert activation.critical == []

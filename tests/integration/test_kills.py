@@ -40,7 +40,7 @@ class Killing:
 
     def kill_node(self, *, active: bool) -> None:
         """While it appends, after a random number of acknowledgements; or at a random moment of its start."""
-        before = len(self.node.history())
+        before = self.node.written()
         self.node.start()
         if active:
             self.node.wait_for('{"done":', count=self.chance.randrange(1, 800), after=before)
@@ -51,7 +51,7 @@ class Killing:
 
     def kill_worker(self) -> None:
         """While the node appends; its successor is there before the group has noticed that it is gone."""
-        before = len(self.node.history())
+        before = self.node.written()
         self.node.start()
         self.node.wait_for('{"done":', count=self.chance.randrange(100, 800), after=before)
         self.worker.kill()

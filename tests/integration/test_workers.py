@@ -132,7 +132,7 @@ def test_a_standby_has_the_shards_of_a_killed_worker_at_hand(bootstrap: str, tmp
         group.wait_for("two")
         for shard in moving:
             two.wait_for_log(f"shard {shard}: the local copy is", after=before)
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        node.wait_for_more('{"done":', 200)
         node.stop()
         rows = table_ends(bootstrap, journal, shards)
         moved = lags(two.log()[before:])
@@ -155,10 +155,10 @@ def test_a_worker_that_was_stopped_and_goes_on_spoils_nothing(bootstrap: str, tm
         node.start().wait_for('{"done":', count=100)
         os.kill(zombie.pid, signal.SIGSTOP)
         group.wait_for("other")
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 300)
+        node.wait_for_more('{"done":', 300)
         os.kill(zombie.pid, signal.SIGCONT)
         group.wait_for("zombie", "other")
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 300)
+        node.wait_for_more('{"done":', 300)
         node.stop()
         judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
         assert (zombie.terminate(), other.terminate()) == (0, 0)
@@ -180,13 +180,13 @@ def test_processes_of_a_worker_share_its_shards_and_end_with_it(bootstrap: str, 
         assert wait_until(lambda: len(psutil.Process(one.pid).children()) == 2, TIMEOUT_S)
         group.wait_for("one", "one", "one")
         assert runs(other)
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        node.wait_for_more('{"done":', 200)
         others = psutil.Process(one.pid).children()
         one.kill()
         assert wait_until(lambda: not any(map(runs, others)), TIMEOUT_S), "they end with the first one"
         with named_worker(bootstrap, journal, tmp_path, "two", "--processes", "2") as two:
             group.wait_for("two", "two")
-            node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+            node.wait_for_more('{"done":', 200)
             node.stop()
             judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
             others = psutil.Process(two.pid).children()
@@ -225,13 +225,13 @@ def test_a_reader_that_is_killed_or_stands_still_is_replaced(bootstrap: str, tmp
         second = the_reader(one)
         assert second.pid != first.pid
         group.wait_for("one")
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        node.wait_for_more('{"done":', 200)
         os.kill(one.pid, signal.SIGSTOP)
         assert wait_until(lambda: not runs(second), TIMEOUT_S), "nobody is in the group for a worker that stands still"
         os.kill(one.pid, signal.SIGCONT)
         one.wait_for_log("the worker's reader ended with 0; another one is started")
         group.wait_for("one")
-        node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+        node.wait_for_more('{"done":', 200)
         node.stop()
         judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
         third = the_reader(one)
@@ -248,7 +248,7 @@ def test_a_reader_leaves_the_group_of_a_worker_that_is_killed(bootstrap: str, tm
         assert wait_until(lambda: not runs(reader), TIMEOUT_S)
         with named_worker(bootstrap, journal, tmp_path, "two") as two:
             group.wait_for("two")
-            node.wait_for('{"done":', count=node.history().count('{"done":') + 200)
+            node.wait_for_more('{"done":', 200)
             node.stop()
             judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
             assert two.terminate() == 0

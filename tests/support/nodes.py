@@ -36,6 +36,8 @@ from tests.support.processes import command_env
 from tests.support.script_model import Line
 
 IN_FLIGHT_MAX = 300
+OPERATIONS_PER_S = 2000
+"""So many that there is always something in flight, and what a test waits for still has a machine to run on."""
 START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.005
 
@@ -113,13 +115,35 @@ class NodeProcess:
     def log(self) -> str:
         return self.log_file.read_text(errors="replace")
 
+    def written(self) -> int:
+        """How long its history is so far, in bytes."""
+        return self.history_file.stat().st_size if self.history_file.exists() else 0
+
     def wait_for(self, text: str, *, count: int = 1, after: int = 0, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Wait until `text` is so many times in its history, behind character `after`."""
+        """Wait until so many lines of its history begin with `text`, of those behind the first `after` bytes."""
         until = time.monotonic() + timeout_s
-        while self.history()[after:].count(text) < count:
+        found, place = 0, after
+        while True:
+            for line in self._lines(place):
+                place += len(line)
+                found += line.startswith(text.encode())
+            if found >= count:
+                return
             assert self._started().poll() is None, f"the node ended:\n{self.log()}"
             assert time.monotonic() < until, f"no {text!r} within {timeout_s} s:\n{self.history()[-500:]}\n{self.log()}"
             time.sleep(_LOOK_EVERY_S)
+
+    def wait_for_more(self, text: str, count: int) -> None:
+        """Wait until so many more lines of its history begin with `text`."""
+        self.wait_for(text, count=count, after=self.written())
+
+    def _lines(self, place: int) -> list[bytes]:
+        """The whole lines behind the first `place` bytes."""
+        if self.written() <= place:
+            return []
+        with self.history_file.open("rb") as history:
+            history.seek(place)
+            return [line for line in history if line.endswith(b"\n")]
 
     def wait_until_active(self) -> NodeProcess:
         """Of a node that was started once."""
@@ -221,11 +245,13 @@ class Node:
     def _append(self, workload: Workload, operations: int) -> None:
         appended = 0
         while not self._over.is_set() and (not operations or appended < operations):
+            began, before = time.monotonic(), appended
             for line in workload.burst():
                 self._submit(workload, line)
                 appended += 1
             if appended % 4 == 0:
                 self._journal.flush().wait()
+            self._over.wait(max(0.0, began + (appended - before) / OPERATIONS_PER_S - time.monotonic()))
         while self._in_flight:
             self._in_flight.popleft().wait()
         if operations:
