@@ -24,6 +24,8 @@ from tests.simulation.taking_in import Taking
 from tests.simulation.workload import Workload
 
 _TRIES = 4
+_IDLE_S = 0.5
+"""How often a caller that has nothing to append looks whether its node is still the active one."""
 
 
 def identity_of_copy(setting: Setting, kafka: Kafka) -> bytes:
@@ -260,12 +262,14 @@ class Node:
         assert tenure is not None
         workload = Workload(core, tenure, self._history, chance, self._next_number)
         while not self._closing and core.state is JournalState.ACTIVE:
-            if self.busy:
-                self._check_current(core, tenure)
-                room = workload.burst()
-                self._work = True
-                if room is not None:
-                    scheduler.wait(5.0, lambda room=room: room.done)  # type: ignore[misc]
+            if not self.busy:
+                scheduler.wait(_IDLE_S, lambda: self.busy)
+                continue
+            self._check_current(core, tenure)
+            room = workload.burst()
+            self._work = True
+            if room is not None:
+                scheduler.wait(5.0, lambda room=room: room.done)  # type: ignore[misc]
             scheduler.pause(chance.choice((0.001, 0.004, 0.02, 0.05)))
 
     def _take_in(self, core: Core) -> None:
