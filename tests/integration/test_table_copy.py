@@ -130,11 +130,12 @@ def test_the_copy_of_a_fenced_journal_follows_on_and_a_new_journal_activates_war
 def test_an_activation_that_timed_out_at_the_gate_keeps_the_state_for_the_next_try(
     bootstrap: str, tmp_path: Path
 ) -> None:
-    settings = made_journal(bootstrap, tmp_path, shards=2, gate_timeout_ms=1000)
+    patient = made_journal(bootstrap, tmp_path, shards=2)
+    settings = patient.model_copy(update={"gate_timeout_ms": 1000})
     with closing(TableCopy(settings, copy_name="standby")) as standby:
         standby.open()
         standby.follow(KeptState)
-        with running_worker(settings), BlockingJournal(settings, copy_name="active") as active:
+        with running_worker(patient), BlockingJournal(patient, copy_name="active") as active:
             active.activate()
             work(active, 0)
         wait_until_fit(standby)
@@ -142,7 +143,7 @@ def test_an_activation_that_timed_out_at_the_gate_keeps_the_state_for_the_next_t
             with pytest.raises(GateTimeoutError):
                 journal.activate()
             wait_until_fit(standby)
-            with running_worker(settings.model_copy(update={"gate_timeout_ms": 60_000})):
+            with running_worker(patient):
                 wait_for(lambda: activated(journal), lambda: journal.state)
                 assert journal.report is not None
                 assert journal.report.warm
