@@ -1,9 +1,9 @@
 """A replay as a process that is killed in the middle.
 
-`python -m tests.support.replay_job BROKERS JOURNAL DIRECTORY FILE APPENDS`
+`python -m tests.support.replay_job BROKERS JOURNAL DIRECTORY FILE OPERATIONS`
 
-FILE is `tests.support.spark_replay`'s. Dies behind so many groups that are committed in the target; with 0 APPENDS once
-a transaction is in doubt there, before anything else is appended.
+FILE is `tests.support.spark_replay`'s. Dies behind the group with which so many operations are committed in the target;
+with 0 OPERATIONS once a transaction is in doubt there, before anything else is appended.
 """
 
 from __future__ import annotations
@@ -38,30 +38,26 @@ def behind(operations: list[Selected], progress: Progress) -> list[Selected]:
     ]
 
 
-def replay(active: Appends, of: ReplaySource, operations: list[Selected], target: ReplayTarget, appends: int) -> None:
-    left = appends
-
-    def told(_: int) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
+def replay(active: Appends, of: ReplaySource, operations: list[Selected], target: ReplayTarget, until: int) -> None:
+    def told(operations: int) -> None:
+        if operations >= until > 0:
             active.flush().wait()
             die()
 
-    into = active if appends else UntilInDoubt(active, die)
+    into = active if until else UntilInDoubt(active, die)
     replaying = Replaying(into, LIMITS, of, target, operator="job", now_ms=lambda: 0.0, told=told)
     replaying.run(behind(operations, replaying.progress))
 
 
 def main() -> None:
-    bootstrap, journal, directory, file, appends = sys.argv[1:]
+    bootstrap, journal, directory, file, until = sys.argv[1:]
     settings = load_settings(
         None, bootstrap_servers=bootstrap, journal=journal, directory=Path(directory), limits=LIMITS
     )
     source, operations = read_replay(Path(file))
     target = ReplayTarget()
     with activated_journal(settings, take_over=True, progress=no_progress, loader=target) as (active, _):
-        replay(active, source, operations, target, int(appends))
+        replay(active, source, operations, target, int(until))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 TARGET_SHARDS = 5
 KILLED = -signal.SIGKILL
 JOB_TIMEOUT_S = 300.0
-APPENDS_BEFORE_DEATH = 4
+PLAIN_BEFORE_DEATH = 10
 UNTIL_IN_DOUBT = 0
 
 
@@ -279,9 +279,11 @@ def test_killed_in_the_middle_and_run_again_nothing_comes_twice_or_comes_back(
 ) -> None:
     """Killed in the middle, again as soon as a transaction is in doubt, and whatever was consumed or settled then."""
     of = source_of(whole, archived, Filter(), remapped=False)
-    write_replay(tmp_path / "replay", of, (Selected(*row) for row in whole.operations().collect()))
+    operations = [Selected(*row) for row in whole.operations().collect()]
+    write_replay(tmp_path / "replay", of, operations)
+    plain = [place for place, each in enumerate(operations, 1) if (each.type, each.kind) == ("ADD", PLAIN)]
     with running_worker(target):
-        code, said = killed_job(target, tmp_path / "replay", APPENDS_BEFORE_DEATH)
+        code, said = killed_job(target, tmp_path / "replay", plain[PLAIN_BEFORE_DEATH])
         assert code == KILLED, said
         there = sorted(record_id for record_id, (kind, _) in loaded(target).records.items() if kind == PLAIN)
         consumed = there[::2]
@@ -330,9 +332,9 @@ def test_a_record_that_is_skipped_later_does_not_make_it_another_replay(
     assert set(found.records) == {2048, 4096}
 
 
-def killed_job(target: Settings, file: Path, appends: int) -> tuple[int, str]:
+def killed_job(target: Settings, file: Path, until: int) -> tuple[int, str]:
     """A replay that dies in the middle: its exit code, and what it said."""
-    arguments = (target.bootstrap_servers, target.journal, str(target.directory), str(file), str(appends))
+    arguments = (target.bootstrap_servers, target.journal, str(target.directory), str(file), str(until))
     ended = subprocess.run(
         [sys.executable, "-m", "tests.support.replay_job", *arguments],
         stdout=subprocess.DEVNULL,
