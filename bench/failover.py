@@ -8,8 +8,9 @@ hand-over   the longest gap between two acknowledgements; the limit: a member of
             other one is assigned its partition
 kill        SIGKILL to active; the limit: the group's holder is killed, until the other one is assigned
 
-The load is 5,000 operations a second of a message store; it goes on while the limits are measured. The group has the
-nodes' session time-out and heartbeat, and so have the workers, which are killed with their nodes in the second form.
+The load is 5,000 operations a second of a message store, 1,000 in the quick form; it goes on while the limits are
+measured. The group has the nodes' session time-out and heartbeat, and so have the workers, which are killed with their
+nodes in the second form.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from bench import limits
 from bench.failover_group import Group
@@ -31,7 +33,6 @@ from journal.config import Settings
 from journal.kafka.control import node_group, wal_topic, worker_group
 from journal.runtime import kafka_of
 
-LOAD_OPERATIONS_PER_S = 5000
 SHARDS = 8
 LIVE = {10_000: 0.4, 1_000_000: 0.2}
 """Messages that live, and the ratio that a warm take-over is to reach with them."""
@@ -41,8 +42,6 @@ PARTS = ("fence", "claim", "gate", "load", "ready", "callback")
 
 _ROUNDS_OF_FEW = 3
 """Times the rounds with few messages: one takes seconds, and milliseconds of a busy machine say little."""
-_SERVED_S = 1.0
-_QUICK_SERVED_S = 0.3
 _SESSION_MS, _QUICK_SESSION_MS = 6000, 3000
 
 
@@ -77,8 +76,18 @@ def _alternate(
     return alternate(1 if scene.quick else rounds, ours, limit, what=what, warm_up=0 if scene.quick else 1)
 
 
-def _served_s(scene: Scene) -> float:
-    return _QUICK_SERVED_S if scene.quick else _SERVED_S
+class Load(NamedTuple):
+    """What nodes serve, and for how long before and after each change."""
+
+    operations_per_s: int
+    served_s: float
+
+
+LOAD, QUICK_LOAD = Load(5000, 1.0), Load(1000, 0.3)
+
+
+def _load(scene: Scene) -> Load:
+    return QUICK_LOAD if scene.quick else LOAD
 
 
 # ---- two nodes -------------------------------------------------------------------------------------------------------
@@ -87,11 +96,10 @@ def _served_s(scene: Scene) -> float:
 class Nodes:
     """Two nodes of a journal, of which one is active."""
 
-    def __init__(self, settings: Settings, ending: ExitStack, *flags: Sequence[str], served_s: float) -> None:
-        """`flags` of the first, which is the first one to be active, and of the second. Before and after each change
-        the load is served for `served_s`."""
+    def __init__(self, settings: Settings, ending: ExitStack, *flags: Sequence[str], load: Load) -> None:
+        """`flags` of the first, which is the first one to be active, and of the second."""
         self._settings = settings
-        self._served_s = served_s
+        self._load = load
         self._ending = ending
         self._all: list[NodeProcess] = []
         self.active = self._start("first", *flags[0])
@@ -106,16 +114,16 @@ class Nodes:
 
     def fill(self, live: int) -> None:
         """Make the queues and what lives in them, then begin the load."""
-        say(f"{live:,} messages, and {LOAD_OPERATIONS_PER_S:,} operations a second")
+        say(f"{live:,} messages, and {self._load.operations_per_s:,} operations a second")
         self.active.tell(f"fill {live}")
         self.active.next("filled", 0.0)
         for node in (self.active, self.standby):
-            node.tell(f"load {LOAD_OPERATIONS_PER_S}")
+            node.tell(f"load {self._load.operations_per_s}")
 
     def ready(self) -> None:
         """Until the standby is fit and the other has served its load for a while."""
         self.standby.wait_fit()
-        self.active.wait_served(time.time(), self._served_s)
+        self.active.wait_served(time.time(), self._load.served_s)
 
     def hand_over(self, *, leave: bool) -> TakeOver:
         """In order, by the standby's request or because its process ends."""
@@ -127,7 +135,7 @@ class Nodes:
             asked = time.time()
             before.tell("hand-over")
         self._swap(asked)
-        served = self.active.wait_served(asked, self._served_s)
+        served = self.active.wait_served(asked, self._load.served_s)
         gap_s = longest_gap([*before.acknowledged, *self.active.acknowledged], asked)
         return TakeOver(asked, before.acknowledged[-1], self.took, served, gap_s)
 
@@ -135,7 +143,7 @@ class Nodes:
         self.ready()
         killed = self.active.kill()
         self._swap(killed)
-        return TakeOver(killed, killed, self.took, self.active.wait_served(killed, self._served_s))
+        return TakeOver(killed, killed, self.took, self.active.wait_served(killed, self._load.served_s))
 
     def _swap(self, after: float) -> None:
         self.active, self.standby = self.standby, self.active
@@ -152,7 +160,7 @@ class Nodes:
         self.standby.ended()
         gone = self.standby
         self.standby = self._start(gone.name, *gone.flags)
-        self.standby.tell(f"load {LOAD_OPERATIONS_PER_S}")
+        self.standby.tell(f"load {self._load.operations_per_s}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +228,7 @@ def _take_overs(scene: Scene, live: int, target: float, outcome: Outcome, memory
     bare = limits.BareGate(scene.bootstrap, SHARDS)
     idle = [bare.run().path_s * 1000 for _ in range(6)][1:]
     with _journal(scene) as settings, worker(settings) as pid, memory.watch(worker=pid), ExitStack() as ending:
-        nodes = Nodes(settings, ending, (), ("--cold",), served_s=_served_s(scene))
+        nodes = Nodes(settings, ending, (), ("--cold",), load=_load(scene))
         nodes.fill(live)
 
         gates: list[float] = []
@@ -276,7 +284,7 @@ def _gaps(scene: Scene, outcome: Outcome, *, with_worker: bool) -> None:
         flags = ("--with-worker",) if with_worker else ()
         if not with_worker:
             ending.enter_context(worker(settings))
-        nodes = Nodes(settings, ending, flags, flags, served_s=_served_s(scene))
+        nodes = Nodes(settings, ending, flags, flags, load=_load(scene))
         nodes.fill(live)
         group = Group(scene.bootstrap, settings, ending)
 
