@@ -55,8 +55,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before all processes import all tests, each imports its part of them: pytest prepares assertions while it imports a
-    file, and keeps what it has prepared. They would all do all of it at the same time otherwise, for half a minute."""
+    """Before all processes import all tests, each imports its part of them: pytest prepares a file's assertions when it
+    is imported for the first time, and keeps them. Otherwise all would do all of it, at the same time."""
     number, of = (os.environ.get(f"PYTEST_XDIST_WORKER{each}") for each in ("", "_COUNT"))
     if number is None or of is None:
         return

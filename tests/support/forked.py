@@ -2,7 +2,7 @@
 command costs.
 
 The environment, the standard streams and the exit code are the new process', but not what is read while modules are
-imported. Commands that are interrupted, killed or left running are started as users start them.
+imported. Commands that are interrupted are started as users start them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ FORKED = frozenset(
     {"apply", "dump", "explain", "init", "messages", "queues", "receive", "repair", "routes", "send", "status"}
     | {"trim", "tx", "verify"}
 )
-"""Commands that are short, and whose modules `tests.support.forked_imports` imports."""
+"""Commands that are short. Their modules and the worker's are what `tests.support.forked_imports` imports."""
 
 _STANDS_S = 1.0
 """So long before its time is over a command says where it stands."""
@@ -43,28 +44,62 @@ def run_forked(
         files = [directory / stream for stream in _STREAMS]
         for file in files:
             file.write_bytes(stdin if file.name == "stdin" else b"")
-        process = _CONTEXT.Process(target=_run, args=(arguments, dict(env), files, timeout_s - _STANDS_S))
-        with _LOCK:
-            process.start()
-        ended = bool(multiprocessing.connection.wait([process.sentinel], timeout_s))
-        with _LOCK:
-            if not ended:
-                process.kill()
-            process.join()
-            code = process.exitcode
-        if not ended or code is None:
+        process = ForkedCommand(arguments, env, files, stands_after_s=timeout_s - _STANDS_S)
+        try:
+            code = process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(_STANDS_S)
             sys.stderr.write(files[2].read_text(encoding="utf-8"))
-            raise subprocess.TimeoutExpired(list(arguments), timeout_s)
+            raise
         stdout, stderr = (file.read_bytes() for file in files[1:])
         return subprocess.CompletedProcess(list(arguments), code, stdout, stderr)
 
 
-def _run(arguments: Sequence[str], env: dict[str, str], files: Sequence[Path], stands_after_s: float) -> None:
+class ForkedCommand:
+    """One that runs; what there is of it is as `subprocess.Popen` has it."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        env: Mapping[str, str],
+        files: Sequence[Path],
+        stands_after_s: float | None = None,
+    ) -> None:
+        """`files` are its standard streams. With `stands_after_s`, it then says where it stands."""
+        self.args = list(arguments)
+        self._process = _CONTEXT.Process(target=_run, args=(arguments, dict(env), files, stands_after_s), daemon=True)
+        with _LOCK:
+            self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        with _LOCK:
+            return self._process.exitcode
+
+    def wait(self, timeout: float) -> int:
+        multiprocessing.connection.wait([self._process.sentinel], timeout)
+        code = self.poll()
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def _run(arguments: Sequence[str], env: dict[str, str], files: Sequence[Path], stands_after_s: float | None) -> None:
     from journal.cli.main import main
 
     for number, file in enumerate(files):
-        os.dup2(os.open(file, os.O_RDWR), number)
-    faulthandler.dump_traceback_later(stands_after_s, file=2)
+        os.dup2(os.open(file, os.O_RDWR | os.O_APPEND), number)
+    if stands_after_s is not None:
+        faulthandler.dump_traceback_later(stands_after_s, file=2)
     sys.stdin = os.fdopen(0, encoding="utf-8")
     os.environ.clear()
     os.environ.update(env)

@@ -9,7 +9,8 @@ from tests.support.forked import FORKED
 for _stream in (1, 2):
     os.dup2(os.open(os.devnull, os.O_WRONLY), _stream)
 
-from journal.cli.main import load_command  # noqa: E402  # what it imports looks for a terminal
+import streams.app  # noqa: E402, F401  # what it imports looks for a terminal
+from journal.cli.main import load_command  # noqa: E402
 
-for _command in FORKED:
+for _command in (*FORKED, "worker"):
     load_command(_command)

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 
 from journal.kafka.distribution import cache_directory
-from tests.support.forked import FORKED, run_forked
+from tests.support.forked import FORKED, ForkedCommand, run_forked
 
 COMMAND = Path(sys.executable).with_name("kafka-journal")
 COMMAND_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 _LOOK_EVERY_S = 0.05
+_NOTHING = Path(os.devnull)
 
 
 def command_env(bootstrap: str, journal: str, directory: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -73,10 +74,10 @@ class WorkerProcess:
         command: Path = COMMAND,
         options: Sequence[str] = (),
     ) -> None:
-        self._command = [str(command), "worker", *options]
+        self._command, self._arguments = command, ["worker", *options]
         self._env = command_env(bootstrap, journal, directory, env)
         self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedCommand | None = None
         self.log_file = directory / f"worker-{uuid.uuid4().hex[:8]}.log"
 
     def ended(self) -> int | None:
@@ -89,9 +90,13 @@ class WorkerProcess:
         self._directory.mkdir(parents=True, exist_ok=True)
         before = len(self.log())
         with self.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env
-            )
+            if self._command == COMMAND:
+                self._process = ForkedCommand(self._arguments, self._env, [_NOTHING, self.log_file, self.log_file])
+            else:
+                command = [str(self._command), *self._arguments]
+                self._process = subprocess.Popen(
+                    command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=self._env
+                )
         if ready:
             self.wait_for_log("reading from", after=before)
         return self
@@ -121,13 +126,13 @@ class WorkerProcess:
         """SIGKILL, also to one that is gone."""
         process = self._started()
         process.kill()
-        process.wait()
+        process.wait(COMMAND_TIMEOUT_S)
 
     def wait(self, timeout_s: float = COMMAND_TIMEOUT_S) -> int:
         """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
         return self._started().wait(timeout_s)
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> subprocess.Popen[bytes] | ForkedCommand:
         assert self._process is not None, "it was not started"
         return self._process
 
