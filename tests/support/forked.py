@@ -48,9 +48,8 @@ def run_forked(
         try:
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(_STANDS_S)
             sys.stderr.write(files[2].read_text(encoding="utf-8"))
+            process.kill()
             raise
         stdout, stderr = (file.read_bytes() for file in files[1:])
         return subprocess.CompletedProcess(list(arguments), code, stdout, stderr)

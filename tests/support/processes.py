@@ -62,7 +62,8 @@ def new_journal(bootstrap: str, shards: int, *, directory: Path, env: Mapping[st
 
 
 class WorkerProcess:
-    """`kafka-journal worker` as a process; its log goes to a file under `directory`, and so do its local copies."""
+    """`kafka-journal worker` as a process; its log goes to a file under `directory`, and so do its local copies. It is
+    forked as `tests.support.forked` has it, unless it is another installation's `command`."""
 
     def __init__(
         self,
