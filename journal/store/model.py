@@ -69,6 +69,9 @@ class Origin(NamedTuple):
     address: str
     queue: str
     reason: str
+    expires: int = 0
+    """When it would have expired there, in ms since 1970; 0: never. Of one that was moved before, and expires no more:
+    what its own origin says."""
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ class Moving(Streaming, Consuming, Looking):
     ) -> Moved:
         """Copy a message to queues of another address, and settle it in this one; the Pending's id is the copy's.
 
-        The copy has no scheduled time and no duplicate-detection id. Raises QueueMissingError, MessageMissingError,
+        The copy expires when the message would; it has no scheduled time and no duplicate-detection id. Raises QueueMissingError, MessageMissingError,
         MessageHeldError (a transaction has locked it), AddressMissingError, StoreError (a queue of another address).
         """
         return self._move(message_id, queue, address, tuple(queues), reason, Acknowledgement.MOVED, id, tx)
@@ -58,7 +58,8 @@ class Moving(Streaming, Consuming, Looking):
     def dead_letter(
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
     ) -> Moved:
-        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one.
+        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one, where it
+        expires no more.
 
         For a broker to call when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. Otherwise as `expire`.
         """
@@ -117,9 +118,9 @@ class Moving(Streaming, Consuming, Looking):
             message,
             address=address,
             due=0,
-            expires=0 if code == Acknowledgement.EXPIRED else message.expires,
+            expires=message.expires if code == Acknowledgement.MOVED else 0,
             duplicate_id=b"",
-            origin=Origin(message_id, message.address, queue, reason),
+            origin=Origin(message_id, message.address, queue, reason, _expired_at(message)),
         )
         if tx or large:
             moved = self._move_in(message_id, queue, copy, queues, code, id, tx)
@@ -178,3 +179,8 @@ class Moving(Streaming, Consuming, Looking):
             elif settled:
                 self._refuse_rest(tx, "a move")
             raise
+
+
+def _expired_at(message: Message) -> int:
+    """When it would have expired, or would have where it was before it was moved; 0: never."""
+    return message.expires or (message.origin.expires if message.origin is not None else 0)

@@ -321,9 +321,7 @@ def _encode_whole(message: Message, chunks: Sequence[int], body_bytes: int) -> b
         for name, value in message.properties.items():
             _set_property(out.properties[name], value)
         if message.origin is not None:
-            origin = message.origin
-            out.origin.message = origin.message
-            out.origin.address, out.origin.queue, out.origin.reason = origin.address, origin.queue, origin.reason
+            out.origin.CopyFrom(pb.Origin(**message.origin._asdict()))
         return out.SerializeToString(deterministic=True)
 
 
@@ -369,7 +367,7 @@ def decode_message(data: bytes, body: bytes | None = None) -> Message:
         expires=message.expires,
         due=message.due,
         duplicate_id=message.duplicate_id,
-        origin=Origin(origin.message, origin.address, origin.queue, origin.reason)
+        origin=Origin(origin.message, origin.address, origin.queue, origin.reason, origin.expires)
         if message.HasField("origin")
         else None,
     )

@@ -255,10 +255,13 @@ class Origin(_message.Message):
     ADDRESS_FIELD_NUMBER: _builtins.int
     QUEUE_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    EXPIRES_FIELD_NUMBER: _builtins.int
     message: _builtins.int
     address: _builtins.str
     queue: _builtins.str
     reason: _builtins.str
+    expires: _builtins.int
+    """when it would have expired there, ms since 1970, 0: never"""
     def __init__(
         self,
         *,
@@ -266,10 +269,11 @@ class Origin(_message.Message):
         address: _builtins.str = ...,
         queue: _builtins.str = ...,
         reason: _builtins.str = ...,
+        expires: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "message", b"message", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "expires", b"expires", "message", b"message", "queue", b"queue", "reason", b"reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -332,8 +332,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def copied(self, message: int, queue: str, copy_id: int, reason: str, tx: int) -> None:
         old = self.plain.messages[message]
-        origin = Origin(message, old.address, queue, reason)
-        expires = 0 if reason == "expired" else old.expires
+        known = old.origin.expires if old.origin is not None else 0
+        origin = Origin(message, old.address, queue, reason, old.expires or known)
+        expires = old.expires if reason == "moved" else 0
         copy = replace(old, address="b", due=0, expires=expires, duplicate_id=b"", origin=origin)
         self.plain.send(copy_id, copy, ("m",), tx)
         self.plain.settle_for_its_holder(message, queue, tx)

@@ -32,7 +32,7 @@ WHOLE = st.builds(
     expires=TIMES,
     due=TIMES,
     duplicate_id=st.binary(),
-    origin=st.none() | st.builds(Origin, message=INT64, address=TEXT, queue=TEXT, reason=TEXT),
+    origin=st.none() | st.builds(Origin, message=INT64, address=TEXT, queue=TEXT, reason=TEXT, expires=TIMES),
 )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from journal.errors import AddressMissingError, FullError, QueueMissingError, StoreError
 from journal.limits import Limits
-from journal.store.model import Message, Origin, QueueConfig, Routing
+from journal.store.model import Delivery, Message, Origin, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import MESSAGE
@@ -24,7 +24,7 @@ def test_a_move_copies_and_settles(node: StoreNode, store: MessageStore) -> None
         moved = living.message(copy)
         assert (moved.address, moved.body, moved.properties, moved.priority) == ("archive", b"one", {"n": 1}, 8)
         assert (moved.duplicate_id, moved.expires) == (b"", message.expires)
-        assert moved.origin == Origin(sent, "orders", "q", "kept")
+        assert moved.origin == Origin(sent, "orders", "q", "kept", message.expires)
         assert [bodies(living, queue) for queue in ("q", "r", "archive/a", "archive/b")] == [[], *([[b"one"]] * 3)]
     store = node.store
     store.move(sent, "r", "archive", ["archive/b"], "kept").wait()
@@ -67,12 +67,30 @@ def test_expired_and_dead_messages_go_where_their_queue_says(node: StoreNode, st
     store.dead_letter(dead, "s").wait()
     assert (store.message(expired).expires, store.message(expired).origin) == (
         0,
-        Origin(late, "orders", "s", "expired"),
+        Origin(late, "orders", "s", "expired", node.clock() + 1),
     )
     assert infos(store, "s") == []
     for address in ("late", "dead"):
         found = [bodies(store, f"{address}/{name}") for name in ("m1", "m2", "a1", "a2")]
         assert found == [[address.encode()]] * 3 + [[]]
+
+
+def test_a_dead_letter_stays_until_somebody_acts_and_so_does_what_is_sent_again(small_node: StoreNode) -> None:
+    until_ms = small_node.clock() + 60_000
+    declare(small_node.store, "dlq", address="dead")
+    small_node.store.create_queue(QueueConfig("s", "orders", dead_letter_address="dead"))
+    for body in (b"small", bytes(1000)):  # the second one is moved in a transaction of its own
+        small_node.clock.now_ms = until_ms - 60_000
+        sent = send(small_node.store, body, "s", expires=until_ms)
+        dead = small_node.store.dead_letter(sent, "s").wait()
+        store = small_node.crash()
+        small_node.clock.now_ms = until_ms
+        found = store.message(dead)
+        assert (found.expires, found.origin) == (0, Origin(sent, "orders", "s", "dead", until_ms))
+        assert (store.expired(), store.take("dlq", "h")) == ([], Delivery(dead, 0))
+        again = store.move(dead, "dlq", "orders", ["q"], "again").wait()
+        found = store.message(again)
+        assert (found.expires, found.origin) == (0, Origin(dead, "dead", "dlq", "again", until_ms))
 
 
 def test_whoever_calls_may_choose_the_queues_of_what_is_expired_or_dead(store: MessageStore) -> None:
