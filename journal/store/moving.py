@@ -37,8 +37,9 @@ class Moving(Streaming, Consuming, Looking):
     ) -> Moved:
         """Copy a message to queues of another address, and settle it in this one; the Pending's id is the copy's.
 
-        The copy expires when the message would; it has no scheduled time and no duplicate-detection id. Raises QueueMissingError, MessageMissingError,
-        MessageHeldError (a transaction has locked it), AddressMissingError, StoreError (a queue of another address).
+        The copy expires when the message would; it has no scheduled time and no duplicate-detection id. Raises
+        QueueMissingError, MessageMissingError, MessageHeldError (a transaction has locked it), AddressMissingError,
+        StoreError (a queue of another address).
         """
         return self._move(message_id, queue, address, tuple(queues), reason, Acknowledgement.MOVED, id, tx)
 
@@ -58,8 +59,8 @@ class Moving(Streaming, Consuming, Looking):
     def dead_letter(
         self, message_id: int, queue: str, *, queues: Sequence[str] = (), id: int = 0, tx: int = 0
     ) -> Moved:
-        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one, where it
-        expires no more.
+        """Settle a message that was delivered in vain: moved to the queue's dead-letter address, if it has one. It
+        stays there, and expires no more.
 
         For a broker to call when `Delivery.deliveries` has reached `QueueConfig.deliveries_max`. Otherwise as `expire`.
         """
