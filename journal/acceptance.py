@@ -440,6 +440,13 @@ class Acceptance:
             return []
         return [Append(shard, ROLLBACK, tx=tx, covers=covers) for shard, covers in sorted(opened.covers.items())]
 
+    def is_empty(self, tx: int) -> bool:
+        """Whether `tx` is open and has no operation. Raises TransactionUnknownError."""
+        opened = self._open.get(tx)
+        if opened is None:
+            raise TransactionUnknownError(f"no transaction {tx} is open")
+        return not opened.operations
+
     def size_of(self, tx: int) -> tuple[int, int]:
         """Upper bounds of what preparing or committing `tx` appends now: operations and bytes."""
         opened = self._open.get(tx)

@@ -98,6 +98,10 @@ class Appends(ABC):
         """Begin a transaction: `tx`, or a number that is free. An operation with a new `tx` begins it too."""
         return self.require_core().begin(tx)
 
+    def is_empty(self, tx: int) -> bool:
+        """Whether nothing was done in `tx`. Raises TransactionUnknownError."""
+        return self.require_core().is_empty(tx)
+
     def prepare(self, tx: int, data: bytes = b"", *, then: Sequence[PlainOperation] = ()) -> Completion:
         """Make `tx` wait, through every crash, for commit or rollback. `data` names it (an xid).
 

@@ -315,6 +315,10 @@ class Core:
             self._transactions.setdefault(tx, Completion())
             return tx
 
+    def is_empty(self, tx: int) -> bool:
+        with self._lock:
+            return self._require_active().is_empty(tx)
+
     def prepare(self, tx: int, data: bytes, then: Sequence[PlainOperation] = ()) -> Completion:
         with self._lock:
             acceptance = self._require_active()

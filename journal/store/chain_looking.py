@@ -54,6 +54,9 @@ class ChainLooking:
 
     # ---- transactions and time -------------------------------------------------------------------------------------
 
+    def is_empty(self, tx: int) -> bool:
+        return self._first.is_empty(tx)
+
     def transactions(self) -> list[TransactionInfo]:
         return self._first.transactions()
 

@@ -51,6 +51,13 @@ class Settling(StoreBase):
                 self._transactions[tx] = StoreTransaction(tx, self._clock_ms())
             return tx
 
+    def is_empty(self, tx: int) -> bool:
+        """Whether nothing was done in `tx`. Raises TransactionUnknownError."""
+        with self._lock:
+            self._enter()
+            txn = self._known(tx)
+            return txn.refused is None and not txn.streams and self._info(txn).empty
+
     def prepare(self, tx: int, data: bytes = b"") -> Prepared:
         """Make `tx` wait, through every crash, for commit or rollback; `data` names it (an xid).
 

@@ -10,8 +10,8 @@ A call that the store refuses takes the branch back to the state before it. Pure
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum
 
 from journal.store.transactions import NOTHING, NotDurable
@@ -65,16 +65,16 @@ class Branch:
     xid: Xid
     state: BranchState = BranchState.ACTIVE
     tx: int = 0
-    """The transaction in the store; 0 until somebody asked for it, so nothing was done in it."""
+    """The transaction in the store; 0 until somebody asks for it."""
     deadline_ms: float = math.inf
     """When it times out, unless it is prepared before."""
     since_ms: float = 0.0
     """When it was prepared, as far as this process knows."""
     not_durable: NotDurable = NOTHING
     """What of it, prepared by this process, a crash would take."""
-    working: int = 1
-    """Sessions that work in it."""
-    suspended: int = 0
+    working: set[Hashable] = field(default_factory=set)
+    """Sessions that work in it (X/Open: active associations)."""
+    suspended: set[Hashable] = field(default_factory=set)
     """Sessions that have suspended their work in it."""
     doomed_as: XaCode = XaCode.RBROLLBACK
     debts: int = 0
@@ -116,40 +116,59 @@ class Branch:
 
     # ---- sessions --------------------------------------------------------------------------------------------------
 
-    def join(self) -> None:
-        """One session more works in it."""
+    def join(self, session: Hashable) -> None:
+        """One session more works in it. Raises XidError: PROTO for one that works in it or has suspended its work."""
         self.require_willing()
+        if session in self.working:
+            raise refusal(XaCode.PROTO, self.xid, "has this session at work already")
+        if session in self.suspended:
+            raise refusal(XaCode.PROTO, self.xid, "was suspended by this session: resume it")
         if self.state is not BranchState.ACTIVE:
             self.become(BranchState.ACTIVE)
-        self.working += 1
+        self.working.add(session)
 
-    def leave(self) -> None:
-        """One session less. A doomed branch waits for nobody, but what was done in it until then is to be given back:
-        a journal begins its transaction anew.
+    def end(self, session: Hashable) -> None:
+        """A session that works in it, or has suspended its work, is done. Raises XidError (PROTO) for any other.
+
+        A doomed branch gives back once more what was done until then: a journal begins its transaction anew.
         """
+        if session in self.suspended:
+            self.suspended.remove(session)
+        else:
+            self._stop(session)
         if self.state is BranchState.DOOMED:
-            self.working = max(0, self.working - 1)
             self.debts += 1
-            return
-        if not self.working:
-            raise refusal(XaCode.PROTO, self.xid, "has no session that works in it")
-        self.working -= 1
+
+    def suspend(self, session: Hashable) -> None:
+        """A session leaves its work, to resume it. Raises XidError: PROTO for one that does not work in it; a rollback
+        code if the branch is doomed: then the session has ended its work, and has nothing to resume.
+        """
+        if self.state is BranchState.DOOMED and session in self.working:
+            self.end(session)
+            self.require_willing()
+        self._stop(session)
+        self.suspended.add(session)
+
+    def resume(self, session: Hashable) -> None:
+        """A session works in it again. Raises XidError: PROTO for one that has not suspended its work."""
+        if session not in self.suspended:
+            raise refusal(XaCode.PROTO, self.xid, "was not suspended by this session")
+        self.require_willing()
+        self.suspended.remove(session)
+        self.join(session)
+
+    def _stop(self, session: Hashable) -> None:
+        if session not in self.working:
+            raise refusal(XaCode.PROTO, self.xid, "does not have this session at work")
+        self.working.remove(session)
         if not self.working and self.state is BranchState.ACTIVE:
             self.become(BranchState.IDLE)
-
-    def suspend(self) -> None:
-        self.leave()
-        self.suspended += 1
-
-    def resume(self) -> None:
-        if not self.suspended:
-            raise refusal(XaCode.PROTO, self.xid, "has no suspended session")
-        self.join()
-        self.suspended -= 1
 
     def require_left(self) -> None:
         """Raises XidError while a session works in it or has suspended its work."""
         if self.working or self.suspended:
             raise refusal(
-                XaCode.PROTO, self.xid, f"has {self.working} sessions at work and {self.suspended} suspended: end them"
+                XaCode.PROTO,
+                self.xid,
+                f"has {len(self.working)} sessions at work and {len(self.suspended)} suspended: end them",
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from journal.errors import FullError
@@ -40,12 +41,10 @@ class Branches:
                 self.unnamed.append(row.tx)
             else:
                 since_ms = prepared_ms(row.data) or clock_ms()
-                self._by_xid[xid] = Branch(
-                    xid, BranchState.PREPARED, row.tx, working=0, since_ms=since_ms, prepared=True
-                )
+                self._by_xid[xid] = Branch(xid, BranchState.PREPARED, row.tx, since_ms=since_ms, prepared=True)
 
-    def begin(self, xid: Xid, deadline_ms: float) -> None:
-        """Raises XidError (DUPID) for an xid in use, FullError over the bound.
+    def begin(self, xid: Xid, session: Hashable, deadline_ms: float) -> None:
+        """A new branch, in which `session` works. Raises XidError (DUPID) for an xid in use, FullError over the bound.
 
         At the bound, doomed branches that hold nothing any more make room: nobody may ever ask for them again.
         """
@@ -53,7 +52,7 @@ class Branches:
             raise refusal(XaCode.DUPID, xid, "is in use")
         if len(self._by_xid) >= self._branches_max and not self._make_room():
             raise FullError(f"{len(self._by_xid)} branches are not settled: settle some (branches_max)")
-        self._by_xid[xid] = Branch(xid, deadline_ms=deadline_ms)
+        self._by_xid[xid] = Branch(xid, working={session}, deadline_ms=deadline_ms)
 
     def _make_room(self) -> bool:
         for branch in self.all():

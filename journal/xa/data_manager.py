@@ -41,7 +41,7 @@ class Decision(Enum):
 
 
 _NEXT: dict[Decision, frozenset[Decision]] = {
-    Decision.OPEN: frozenset({Decision.DECIDING, Decision.ROLLED_BACK}),
+    Decision.OPEN: frozenset({Decision.DECIDING, Decision.ROLLED_BACK, Decision.COMMITTED}),
     Decision.DECIDING: frozenset({Decision.COMMITTED, Decision.OPEN}),
     Decision.COMMITTED: frozenset(),
     Decision.ROLLED_BACK: frozenset(),
@@ -112,13 +112,16 @@ class StoreDataManager:
         self._resource.end(self.xid)
 
     def tpc_vote(self, transaction: object) -> None:
-        """First phase."""
+        """First phase. Without other branches there is nothing to decide for a store in which nothing was done."""
         try:
-            self._resource.tpc_prepare(self.xid)
+            vote = self._resource.tpc_prepare(self.xid, deciding=bool(self._others))
         except XidError as error:
             if error.code in ROLLBACKS:
                 self._become(Decision.ROLLED_BACK)
             raise
+        if vote is Vote.READ_ONLY:
+            self._become(Decision.COMMITTED)
+            return
         if lost := self._resource.not_durable(self.xid):
             log.info("xid %s is prepared; a crash before it is settled would take of it: %s", text(self.xid), lost)
 
@@ -126,6 +129,11 @@ class StoreDataManager:
         """The decision. An error that leaves it open (the journal refused) is followed by `tpc_abort`; after any
         other nobody here knows, and nothing is rolled back.
         """
+        if self._decision is not Decision.COMMITTED:
+            self._decide()
+        self.left(self.xid)
+
+    def _decide(self) -> None:
         self._become(Decision.DECIDING)
         try:
             self._resource.tpc_commit(self.xid, confirm=[other.xid for other in self._others])
@@ -134,7 +142,6 @@ class StoreDataManager:
                 self._become(Decision.OPEN)
             raise
         self._become(Decision.COMMITTED)
-        self.left(self.xid)
 
     def tpc_abort(self, transaction: object) -> None:
         """Roll back what is not decided."""

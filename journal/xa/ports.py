@@ -39,6 +39,9 @@ class Transactions(Protocol):
 
     def begin(self) -> int: ...
 
+    def is_empty(self, tx: int) -> bool:
+        """Whether nothing was done in `tx`, which is not prepared. Raises TransactionUnknownError."""
+
     def prepare(self, tx: int, data: bytes) -> Waitable: ...
 
     def commit(self, tx: int, *, then: Sequence[PlainOperation] = ()) -> Waitable:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
 from journal.completion import completed
@@ -49,7 +49,12 @@ WARNINGS_MAX = 20
 
 
 class XaResource:
-    """Branches in one store. Thread-safe; blocks until what it did is durable, and holds no lock meanwhile."""
+    """Branches in one store. Thread-safe; blocks until what it did is durable, and holds no lock meanwhile.
+
+    A `session` is whoever works in branches: X/Open's thread of control. Each has its own associations: one ends,
+    suspends and resumes none but its own. Calls that name no session are of one and the same, for programs that have
+    no more than one.
+    """
 
     def __init__(
         self,
@@ -114,18 +119,19 @@ class XaResource:
         """An xid. Raises XidError for parts out of range."""
         return make_xid(format_id, gtrid, bqual)
 
-    def tpc_begin(self, xid: AnyXid, *, timeout_ms: float = math.inf) -> None:
-        """Begin a branch, with one session at work. Unless it is prepared within `timeout_ms` it may only roll back.
+    def tpc_begin(self, xid: AnyXid, *, session: Hashable = None, timeout_ms: float = math.inf) -> None:
+        """Begin a branch, with `session` at work. Unless it is prepared within `timeout_ms` it may only roll back.
 
         Raises XidError (DUPID) for an xid that is in use or whose outcome is kept, FullError over `branches_max`.
         """
         xid = as_xid(xid)
         with self._lock:
-            self._branches.begin(xid, self._clock_ms() + timeout_ms)
+            self._branches.begin(xid, session, self._clock_ms() + timeout_ms)
 
-    def tpc_prepare(self, xid: AnyXid) -> Vote:
+    def tpc_prepare(self, xid: AnyXid, *, deciding: bool = False) -> Vote:
         """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it.
 
+        With `deciding` it waits in any case: its commit is to keep the outcomes of other branches (`confirm`).
         What of it a crash would take all the same, `not_durable` tells. Raises XidError: NOTA, PROTO, or a rollback
         code: the branch was doomed or its time was over; it is rolled back and gone.
         """
@@ -134,9 +140,10 @@ class XaResource:
             branch = self._branches.require(xid)
             branch.require_willing()
             branch.require_left()
-            if not branch.tx:
+            if not deciding and branch.state is BranchState.IDLE and self._did_nothing(branch):
                 self._branches.end(branch)
                 return Vote.READ_ONLY
+            self._tx(branch)
             before, since_ms = branch.state, self._clock_ms()
             data = encode_xid(xid, since_ms)
             branch.become(BranchState.PREPARING)
@@ -199,7 +206,7 @@ class XaResource:
     # ---- X/Open ----------------------------------------------------------------------------------------------------
 
     def tx(self, xid: AnyXid) -> int:
-        """The store's transaction in which a session does the branch's work; asked for, it is no more read-only."""
+        """The store's transaction in which the sessions do the branch's work."""
         xid = as_xid(xid)
         with self._lock:
             branch = self._branches.require(xid)
@@ -208,31 +215,40 @@ class XaResource:
                 raise refusal(XaCode.PROTO, xid, f"is {branch.state.value}: nothing can be done in it")
             return self._tx(branch)
 
-    def join(self, xid: AnyXid) -> None:
-        """One session more works in the branch."""
+    def join(self, xid: AnyXid, *, session: Hashable = None) -> None:
+        """One session more works in the branch. Raises XidError: NOTA, PROTO, a rollback code."""
         xid = as_xid(xid)
         with self._lock:
-            self._branches.require(xid).join()
+            self._branches.require(xid).join(session)
 
-    def end(self, xid: AnyXid, *, failed: bool = False) -> None:
-        """A session has done its work; if it failed, the branch can only be rolled back."""
+    def end(self, xid: AnyXid, *, session: Hashable = None, failed: bool = False) -> None:
+        """A session has done its work, also one that has suspended it. If it failed, the branch can only be rolled back.
+
+        Raises XidError: NOTA; PROTO for a session without work in the branch; without `failed`, a rollback code if the
+        branch is doomed, and the work has ended all the same.
+        """
         xid = as_xid(xid)
         with self._lock:
             branch = self._branches.require(xid)
-            branch.leave()
-            if failed and branch.state is not BranchState.DOOMED:
+            branch.end(session)
+            if not failed:
+                branch.require_willing()
+            elif branch.state is not BranchState.DOOMED:
                 branch.doom(XaCode.RBROLLBACK)
 
-    def suspend(self, xid: AnyXid) -> None:
-        """A session leaves its work, to `resume` it."""
+    def suspend(self, xid: AnyXid, *, session: Hashable = None) -> None:
+        """A session leaves its work, to `resume` it. Raises XidError: NOTA, PROTO; a rollback code if the branch is
+        doomed, and the session's work has ended.
+        """
         xid = as_xid(xid)
         with self._lock:
-            self._branches.require(xid).suspend()
+            self._branches.require(xid).suspend(session)
 
-    def resume(self, xid: AnyXid) -> None:
+    def resume(self, xid: AnyXid, *, session: Hashable = None) -> None:
+        """A session goes on with the work that it has suspended. Raises XidError: NOTA, PROTO, a rollback code."""
         xid = as_xid(xid)
         with self._lock:
-            self._branches.require(xid).resume()
+            self._branches.require(xid).resume(session)
 
     def expire(self) -> list[Xid]:
         """Roll back the work of doomed branches, whose time is over or of which a session has failed, so that they hold
@@ -422,6 +438,15 @@ class XaResource:
             if may_be_gone:
                 return completed()
             raise
+
+    def _did_nothing(self, branch: Branch) -> bool:
+        """Whether a branch that nobody works in is read-only; its transaction, which holds nothing, has ended then."""
+        if not branch.tx:
+            return True
+        if not self._transactions.is_empty(branch.tx):
+            return False
+        self._transactions.rollback(branch.tx)
+        return True
 
     def _tx(self, branch: Branch) -> int:
         if not branch.tx:

@@ -9,6 +9,7 @@ session.tpc_commit()
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from enum import Enum
 
 from journal.errors import DeadlineError, JournalError, XidError
@@ -57,7 +58,7 @@ class Session:
 
     @property
     def tx(self) -> int:
-        """The store's transaction of its branch. A branch that nobody asked for it is read-only."""
+        """The store's transaction of its branch. A branch in which nothing was done is read-only."""
         return self._resource.tx(self._require(SessionState.WORKING))
 
     @property
@@ -72,38 +73,45 @@ class Session:
         """Work in a new branch, or with `join` in one that another session works or has worked in."""
         xid = as_xid(xid)
         self._require(*_FREE)
-        if xid in self._suspended:
-            raise XidError("this session has suspended that branch: resume it", code=XaCode.PROTO)
         if join:
-            self._resource.join(xid)
+            self._resource.join(xid, session=self)
         else:
-            self._resource.tpc_begin(xid, timeout_ms=timeout_ms)
+            self._resource.tpc_begin(xid, session=self, timeout_ms=timeout_ms)
         self._become(SessionState.WORKING, xid)
 
     def suspend(self) -> Xid:
-        """Leave the branch, to come back to it with `resume`; until then it cannot be prepared."""
+        """Leave the branch, to come back to it with `resume`; until then it cannot be prepared.
+
+        Raises XidError with a rollback code if the branch is doomed: the session has left it, and is free.
+        """
         xid = self._require(SessionState.WORKING)
-        self._resource.suspend(xid)
+        try:
+            self._resource.suspend(xid, session=self)
+        finally:
+            self._become(SessionState.FREE)
         self._suspended.add(xid)
-        self._become(SessionState.FREE)
         return xid
 
     def resume(self, xid: AnyXid) -> None:
         """Work again in a branch that this session has suspended."""
         xid = as_xid(xid)
         self._require(*_FREE)
-        if xid not in self._suspended:
-            raise XidError("this session has not suspended that branch", code=XaCode.PROTO)
-        self._resource.resume(xid)
-        self._suspended.remove(xid)
+        self._resource.resume(xid, session=self)
+        self._suspended.discard(xid)
         self._become(SessionState.WORKING, xid)
 
-    def end(self, *, failed: bool = False) -> None:
-        """Leave the branch to the other sessions and to whoever settles it."""
-        xid = self._require(SessionState.WORKING)
-        if self._resource.state_of(xid) in (BranchState.ACTIVE, BranchState.DOOMED):
-            self._resource.end(xid, failed=failed)
-        self._become(SessionState.FREE)
+    def end(self, xid: AnyXid | None = None, *, failed: bool = False) -> None:
+        """Leave the branch to the other sessions and to whoever settles it. With an xid: one that it has suspended.
+
+        Raises XidError with a rollback code if the branch is doomed: the session has left it, and is free.
+        """
+        xid = self._require(SessionState.WORKING) if xid is None else as_xid(xid)
+        try:
+            self._resource.end(xid, session=self, failed=failed)
+        finally:
+            self._suspended.discard(xid)
+            if self._state is SessionState.WORKING and xid == self._current:
+                self._become(SessionState.FREE)
 
     def tpc_prepare(self) -> Vote:
         """First phase. Refused (others are at work in the branch, say), the session works in it as before; after a
@@ -168,18 +176,16 @@ class Session:
 
     def close(self) -> None:
         """Leave: what it works in, or has suspended, can only be rolled back; what it has prepared stays so."""
-        if self._state is SessionState.WORKING:
-            self.end(failed=True)
-        for xid in self._suspended:
-            if self._resource.state_of(xid) in (BranchState.ACTIVE, BranchState.IDLE):
-                self._resource.resume(xid)
-                self._resource.end(xid, failed=True)
-        self._suspended.clear()
+        working = [self._current] if self._state is SessionState.WORKING else []
+        for xid in (*working, *self._suspended):
+            with suppress(XidError):  # the branch was doomed, and somebody has rolled it back
+                self.end(xid, failed=True)
 
     def _leave(self, xid: Xid) -> None:
-        """A doomed branch waits for nobody."""
+        """A doomed branch waits for nobody, and says so to the call that follows."""
         if self._resource.state_of(xid) is BranchState.ACTIVE:
-            self._resource.end(xid)
+            with suppress(XidError):  # its time is over just now
+                self._resource.end(xid, session=self)
 
     def _stay_or_go(self, xid: Xid, error: JournalError) -> None:
         """After an error: as before, unless the branch is gone or nobody knows what became of it. What ran past its
@@ -193,7 +199,7 @@ class Session:
             if found is None and not late:
                 self._become(SessionState.FREE)
         elif found in (BranchState.ACTIVE, BranchState.IDLE):
-            self._resource.join(xid)
+            self._resource.join(xid, session=self)
         elif found is not BranchState.DOOMED:
             stays = late or found in (BranchState.PREPARING, BranchState.PREPARED)
             self._become(SessionState.PREPARED if stays else SessionState.FREE, xid)

@@ -170,6 +170,11 @@ class MemoryJournal:
         self._open[tx] = []
         return tx
 
+    def is_empty(self, tx: int) -> bool:
+        if tx not in self._open:
+            raise TransactionUnknownError(f"no transaction {tx}")
+        return not self._open[tx]
+
     def prepare(self, tx: int, data: bytes) -> Completion:
         if tx not in self._open:
             raise TransactionUnknownError(f"no transaction {tx}")

@@ -83,6 +83,7 @@ class SteppedStore:
         self._step = step
         self.new_id = journal.new_id
         self.begin = store.begin
+        self.is_empty = store.is_empty
 
     def prepare(self, tx: int, data: bytes) -> Waitable:
         return self._stepped("store prepare", lambda: self._store.prepare(tx, data))

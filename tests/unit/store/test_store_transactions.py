@@ -43,6 +43,25 @@ def test_what_a_transaction_adds_is_visible_once_it_is_committed(store: MessageS
         store.commit(tx)
 
 
+def test_a_transaction_is_empty_until_something_is_done_in_it(store: MessageStore) -> None:
+    there = send(store, b"there")
+    with pytest.raises(TransactionUnknownError):
+        store.is_empty(1)
+    work: list[Callable[[int], object]] = [
+        lambda tx: send(store, b"one", tx=tx),
+        lambda tx: store.send(Message("orders", b"volatile", durable=False), ["q"], tx),
+        lambda tx: store.acknowledge(there, "q", tx=tx),
+        lambda tx: store.deliveries(there, "q", 2, tx),
+        lambda tx: store.create_queue(QueueConfig("new", "orders"), tx),
+    ]
+    for do in work:
+        tx = store.begin()
+        assert store.is_empty(tx)
+        do(tx)
+        assert not store.is_empty(tx)
+        store.rollback(tx).wait()
+
+
 def test_messages_of_a_transaction_stand_where_its_commit_stands(node: StoreNode, store: MessageStore) -> None:
     tx = store.begin()
     send(store, b"second", tx=tx)

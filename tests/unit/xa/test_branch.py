@@ -36,8 +36,11 @@ ALLOWED = {
 }
 
 
-def branch(state: BranchState = BranchState.ACTIVE, working: int = 1) -> Branch:
-    return Branch(make_xid(1, "g", "b"), state, working=working)
+ONE, OTHER = "one session", "another"
+
+
+def branch(state: BranchState = BranchState.ACTIVE, working: tuple[str, ...] = (ONE,)) -> Branch:
+    return Branch(make_xid(1, "g", "b"), state, working=set(working))
 
 
 @pytest.mark.parametrize(("now", "then"), list(itertools.product(BranchState, repeat=2)))
@@ -58,39 +61,69 @@ def test_a_branch_changes_only_as_the_table_says(now: BranchState, then: BranchS
 def test_it_is_idle_once_the_last_session_has_left() -> None:
     found = branch()
     states = []
-    for change in (found.join, found.leave, found.leave, found.join):
-        change()
+    for change, session in ((found.join, OTHER), (found.end, ONE), (found.end, OTHER), (found.join, ONE)):
+        change(session)
         states.append(found.state)
     assert states == [BranchState.ACTIVE, BranchState.ACTIVE, BranchState.IDLE, BranchState.ACTIVE]
 
 
-def test_nobody_leaves_or_resumes_what_nobody_works_in() -> None:
-    found = branch(BranchState.IDLE, working=0)
-    for call in (found.leave, found.suspend, found.resume):
-        with pytest.raises(XidError):
-            call()
-    assert (found.state, found.working, found.suspended) == (BranchState.IDLE, 0, 0)
+@pytest.mark.parametrize("state", [BranchState.IDLE, BranchState.ACTIVE, BranchState.DOOMED])
+def test_a_session_ends_suspends_and_resumes_no_work_but_its_own(state: BranchState) -> None:
+    found = branch(state, working=() if state is BranchState.IDLE else (ONE,))
+    before = set(found.working)
+    for call in (found.end, found.suspend, found.resume):
+        with pytest.raises(XidError) as raised:
+            call(OTHER)
+        assert raised.value.code == XaCode.PROTO
+    assert (found.state, found.working, found.suspended, found.debts) == (state, before, set(), 0)
 
 
-def test_a_doomed_branch_is_left_by_whoever_likes_and_owes_what_was_done_until_then() -> None:
+def test_a_session_joins_what_it_works_in_or_has_suspended_no_second_time() -> None:
     found = branch()
+    for words in ("at work already", "resume it"):
+        with pytest.raises(XidError, match=words) as raised:
+            found.join(ONE)
+        assert raised.value.code == XaCode.PROTO
+        if ONE in found.working:
+            found.suspend(ONE)
+    assert (found.working, found.suspended) == (set(), {ONE})
+
+
+def test_a_doomed_branch_owes_what_was_done_until_each_session_has_ended() -> None:
+    found = branch(working=(ONE, OTHER))
     found.doom(XaCode.RBTIMEOUT)
-    for working in (0, 0):
+    for session in (ONE, OTHER):
         found.paid = found.debts
         assert not found.owes_rollback
-        found.leave()
-        assert (found.state, found.working, found.owes_rollback) == (BranchState.DOOMED, working, True)
+        found.end(session)
+        assert (found.state, session in found.working, found.owes_rollback) == (BranchState.DOOMED, False, True)
+
+
+def test_work_that_is_suspended_when_its_branch_is_doomed_has_ended_and_says_so() -> None:
+    found = branch()
+    found.doom(XaCode.RBTIMEOUT)
+    with pytest.raises(XidError) as raised:
+        found.suspend(ONE)
+    assert raised.value.code == XaCode.RBTIMEOUT
+    assert (found.working, found.suspended) == (set(), set())
 
 
 def test_a_suspended_session_is_not_done() -> None:
     found = branch()
-    found.suspend()
+    found.suspend(ONE)
     assert found.state is BranchState.IDLE
     with pytest.raises(XidError) as raised:
         found.require_left()
     assert raised.value.code == XaCode.PROTO
-    found.resume()
-    found.leave()
+    found.resume(ONE)
+    found.end(ONE)
+    found.require_left()
+
+
+def test_a_suspended_session_ends_its_work_without_coming_back_to_it() -> None:
+    found = branch()
+    found.suspend(ONE)
+    found.end(ONE)
     found.require_left()
 
 
@@ -105,7 +138,7 @@ def test_only_an_unprepared_branch_times_out(state: BranchState) -> None:
 def test_a_doomed_branch_says_why_it_is_not_willing() -> None:
     found = branch()
     found.doom(XaCode.RBTIMEOUT)
-    for call in (found.require_willing, found.join):
+    for call in (found.require_willing, lambda: found.join(OTHER)):
         with pytest.raises(XidError) as raised:
             call()
         assert raised.value.code == XaCode.RBTIMEOUT

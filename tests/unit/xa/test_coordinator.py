@@ -38,7 +38,13 @@ from tests.support.xa import (
     opened,
 )
 
-ALLOWED = {("OPEN", "DECIDING"), ("OPEN", "ROLLED_BACK"), ("DECIDING", "COMMITTED"), ("DECIDING", "OPEN")}
+ALLOWED = {
+    ("OPEN", "COMMITTED"),
+    ("OPEN", "DECIDING"),
+    ("OPEN", "ROLLED_BACK"),
+    ("DECIDING", "COMMITTED"),
+    ("DECIDING", "OPEN"),
+}
 _INSTANCES = (f"{number:016x}" for number in itertools.count())
 
 
@@ -104,6 +110,22 @@ def test_all_prepare_then_the_journal_decides_then_the_others_commit_and_their_o
     scene.journal.flush()
     assert scene.agreed is True
     assert work.decision is Decision.COMMITTED
+
+
+def test_a_store_in_which_nothing_was_done_decides_for_others_and_else_writes_nothing(scene: Scene) -> None:
+    alone = scene.coordinator.join(scene.manager)
+    scene.manager.commit()
+    assert alone.decision is Decision.COMMITTED
+    assert {name.split()[0] for name in scene.journal.steps.names} <= {"rollback"}
+    work = scene.coordinator.join(scene.manager)
+    connection = scene.coordinator.enlist(work, scene.database)
+    assert isinstance(connection, MemoryConnection)
+    connection.insert(b"row")
+    scene.manager.commit()
+    assert scene.database.committed == {b"row"}
+    assert "commit durable" in scene.journal.steps.names
+    scene.journal.flush()
+    assert not scene.log.loaded().outcomes
 
 
 def test_an_abort_rolls_back_all_and_prepares_nothing(scene: Scene) -> None:
@@ -224,11 +246,12 @@ def test_an_outcome_is_kept_while_a_participants_branch_could_not_be_told(scene:
     assert scene.agreed is True
 
 
-def settle_by_hand(resource: XaResource, xids: Iterable[Xid]) -> None:
-    """Prepare branches, and have them committed."""
+def settle_by_hand(scene: Scene, xids: Iterable[Xid]) -> None:
+    """Prepare branches with a message each, and have them committed."""
+    resource = scene.resource
     for xid in xids:
         resource.tpc_begin(xid)
-        resource.tx(xid)
+        scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"by hand", tx=resource.tx(xid))
         resource.end(xid)
         resource.tpc_prepare(xid)
         resource.settle(xid, commit=True)
@@ -236,7 +259,7 @@ def settle_by_hand(resource: XaResource, xids: Iterable[Xid]) -> None:
 
 def test_an_outcome_that_another_coordinator_has_to_hear_of_is_kept(scene: Scene) -> None:
     others = [make_xid(FORMAT_ID, "tests.0.1", "store"), make_xid(1, "test.0.1", "store")]
-    settle_by_hand(scene.resource, others)
+    settle_by_hand(scene, others)
     assert scene.coordinator.recover() == Recovery()
     assert scene.resource.tpc_recover() == others
 
@@ -550,7 +573,7 @@ def test_a_recovery_that_another_node_fences_says_so_whatever_its_participants_r
 def test_a_branch_settled_otherwise_keeps_no_outcome_but_that_of_its_own_transaction(scene: Scene) -> None:
     coordinator, _, resource, xids = undecided(scene, MemoryLog())
     stores = [xid._replace(bqual=b"store") for xid in xids]
-    settle_by_hand(scene.resource, stores)
+    settle_by_hand(scene, stores)
     resource.settle(xids[0], commit=False)
     found = coordinator.recover()
     assert (found.committed, found.forgotten, found.unreachable) == (xids[1:], stores[1:], ["second"])

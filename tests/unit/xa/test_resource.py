@@ -125,8 +125,8 @@ def test_a_plain_tuple_is_an_xid_in_every_call(scene: Scene, plain: AnyXid) -> N
         resource.tpc_begin(plain)
         resource.suspend(plain)
         resource.resume(plain)
-        resource.join(plain)
-        resource.end(plain)
+        resource.join(plain, session="another")
+        resource.end(plain, session="another")
         scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"done", tx=resource.tx(plain))
         resource.end(plain)
         assert resource.tpc_prepare(plain) is Vote.COMMIT
@@ -205,6 +205,21 @@ def test_a_branch_in_which_nothing_was_done_never_reaches_the_journal(scene: Sce
     assert getattr(scene.resource, settle)(XID) in (Vote.READ_ONLY, None)
     assert scene.resource.state_of(XID) is None
     assert not scene.journal.steps.names
+
+
+def test_a_branch_whose_transaction_was_asked_for_and_not_used_is_read_only(scene: Scene) -> None:
+    scene.resource.tpc_begin(XID)
+    tx = scene.resource.tx(XID)
+    scene.resource.end(XID)
+    scene.journal.refusals = 1
+    with pytest.raises(FullError):
+        scene.resource.tpc_prepare(XID)
+    assert scene.resource.state_of(XID) is BranchState.IDLE
+    assert scene.resource.tpc_prepare(XID) is Vote.READ_ONLY
+    assert scene.resource.state_of(XID) is None
+    with pytest.raises(TransactionUnknownError):
+        scene.journal.prepare(tx, b"")
+    assert not scene.log.prepared
 
 
 def test_nothing_in_one_phase_is_read_only_too(scene: Scene) -> None:
@@ -289,9 +304,13 @@ def test_doomed_branches_that_hold_nothing_and_that_nobody_works_in_make_room(sc
     resource = XaResource(scene.journal, scene.journal, scene.log.loaded(), clock_ms=lambda: START_MS, branches_max=1)
     resource.tpc_begin(XID)
     resource.tx(XID)
-    resource.join(XID)
+    resource.join(XID, session="another")
     resource.end(XID, failed=True)
-    for let_go in (lambda: None, resource.expire, lambda: resource.end(XID)):
+
+    def leave() -> None:
+        assert code_of(resource.end, XID, session="another") is XaCode.RBROLLBACK
+
+    for let_go in (lambda: None, resource.expire, leave):
         let_go()
         with pytest.raises(FullError):
             resource.tpc_begin(OTHER)
@@ -386,11 +405,31 @@ def test_an_unprepared_branch_times_out_and_can_only_be_rolled_back(scene: Scene
     assert scene.resource.expire() == []
     with pytest.raises(TransactionUnknownError):
         scene.journal.prepare(tx, b"")
-    for call in (scene.resource.tx, scene.resource.join):
-        assert code_of(call, XID) is XaCode.RBTIMEOUT
-    scene.resource.end(XID)
+    for call, more in ((scene.resource.tx, {}), (scene.resource.join, {"session": "another"})):
+        assert code_of(call, XID, **more) is XaCode.RBTIMEOUT
     scene.resource.tpc_rollback(XID)
     assert scene.resource.state_of(XID) is None
+
+
+@pytest.mark.parametrize("call", ["end", "suspend"])
+def test_a_session_that_leaves_a_branch_whose_time_is_over_hears_so_and_has_left(scene: Scene, call: str) -> None:
+    scene.work(end=False, timeout_ms=10)
+    scene.now_ms += 10
+    assert code_of(getattr(scene.resource, call), XID) is XaCode.RBTIMEOUT
+    assert code_of(scene.resource.end, XID) is XaCode.PROTO
+    assert scene.resource.expire() == [XID]
+    scene.resource.tpc_rollback(XID)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_suspended_session_ends_its_work(scene: Scene, failed: bool) -> None:
+    scene.work(end=False)
+    scene.resource.suspend(XID)
+    scene.resource.end(XID, failed=failed)
+    if failed:
+        assert code_of(scene.resource.tpc_prepare, XID) is XaCode.RBROLLBACK
+    else:
+        assert scene.resource.tpc_prepare(XID) is Vote.COMMIT
 
 
 @pytest.mark.parametrize("call", ["tx", "join", "resume", "tpc_prepare", "tpc_commit"])
@@ -406,9 +445,7 @@ def test_a_deadline_holds_though_nobody_expires_branches(scene: Scene, call: str
 
 
 def test_a_prepared_branch_never_times_out(scene: Scene) -> None:
-    scene.resource.tpc_begin(XID, timeout_ms=10)
-    scene.resource.tx(XID)
-    scene.resource.end(XID)
+    scene.work(timeout_ms=10)
     scene.resource.tpc_prepare(XID)
     scene.now_ms += 10**12
     assert scene.resource.expire() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -87,7 +88,7 @@ def test_a_session_takes_plain_tuples(scene: Scene, plain: tuple[int, bytes | st
     session.tpc_begin(plain)
     assert session.suspend() == XID
     with pytest.raises(XidError, match="resume it"):
-        session.tpc_begin(plain)
+        session.tpc_begin(plain, join=True)
     session.resume(plain)
     scene.work()
     session.tpc_prepare()
@@ -193,6 +194,33 @@ def test_a_branch_suspended_is_left_and_come_back_to(scene: Scene) -> None:
     scene.session.tpc_prepare()
     scene.session.tpc_commit()
     assert scene.log.messages() == {b"done"}
+
+
+def test_a_session_ends_no_work_but_its_own(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    other = Session(scene.resource)
+    for call in (lambda: other.end(XID), lambda: other.resume(XID)):
+        with pytest.raises(XidError) as raised:
+            call()
+        assert raised.value.code == XaCode.PROTO
+    assert scene.resource.state_of(XID) is BranchState.ACTIVE
+    scene.session.tpc_prepare()
+    with pytest.raises(XidError):
+        scene.session.end(XID)
+    assert scene.session.state is SessionState.PREPARED
+
+
+def test_a_session_ends_what_it_has_suspended_without_coming_back(scene: Scene) -> None:
+    scene.session.tpc_begin(XID)
+    scene.work()
+    scene.session.suspend()
+    scene.session.tpc_begin(OTHER)
+    scene.session.end(XID)
+    assert scene.session.state is SessionState.WORKING
+    scene.resource.tpc_prepare(XID)
+    scene.session.close()
+    assert scene.resource.tpc_recover() == [XID]
 
 
 def test_what_the_journal_refuses_leaves_the_session_in_its_branch(scene: Scene) -> None:
@@ -344,7 +372,8 @@ def test_what_a_session_does_after_its_branch_was_given_back_goes_back_when_it_l
     failing.close()
     assert scene.resource.expire() == [XID]
     scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"late", tx=tx)
-    getattr(scene.session, leave)()
+    with nullcontext() if leave == "close" else pytest.raises(XidError, match="can only be rolled back"):
+        getattr(scene.session, leave)()
     assert scene.resource.expire() == [XID]
     with pytest.raises(TransactionUnknownError):
         scene.journal.prepare(tx, b"")
@@ -363,7 +392,8 @@ def test_what_a_session_does_while_its_branch_is_given_back_goes_back_too(
         done = rollback(tx)
         monkeypatch.undo()
         scene.journal.add(scene.journal.new_id(), MESSAGE_KIND, b"late", tx=tx)
-        scene.session.end()
+        with pytest.raises(XidError, match="can only be rolled back"):
+            scene.session.end()
         return done
 
     monkeypatch.setattr(scene.journal, "rollback", at_work_meanwhile)
