@@ -222,7 +222,7 @@ class XaResource:
             self._branches.require(xid).join(session)
 
     def end(self, xid: AnyXid, *, session: Hashable = None, failed: bool = False) -> None:
-        """A session has done its work, also one that has suspended it. If it failed, the branch can only be rolled back.
+        """A session has done its work, also one that has suspended it; after a failure the branch can only roll back.
 
         Raises XidError: NOTA; PROTO for a session without work in the branch; without `failed`, a rollback code if the
         branch is doomed, and the work has ended all the same.
