@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from journal.acceptance import AnyOperation, PlainOperation
+from journal.callbacks import require_no_callback
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import RecordMissingError
@@ -170,6 +171,7 @@ class Appends(ABC):
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float = 15.0) -> bytes | None:
         """The data with which the WAL adds a record between two offsets, as `Completion.offsets` has them."""
+        require_no_callback("read from the WAL")
         return self.require_lookup().read_at(record_id, offsets, timeout_s)
 
     def applied(self, shard: int) -> int:

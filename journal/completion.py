@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 
+from journal.callbacks import in_callback, require_no_callback
 from journal.errors import DeadlineError, JournalError
 
 log = logging.getLogger(__name__)
@@ -52,15 +53,23 @@ class Completion:
         for loop, futures in tuple(self._waiters.items()):
             with suppress(RuntimeError):  # a loop that was closed: nobody waits in it any more
                 loop.call_soon_threadsafe(_release, futures)
-        for callback in callbacks:
-            try:
-                callback(error)
-            except Exception:  # it is its owner's code: others wait for what is told after it
-                log.exception("a completion's callback failed")
+        if callbacks:
+            self._call_back(callbacks)
+
+    def _call_back(self, callbacks: Iterable[Callable[[JournalError | None], None]]) -> None:
+        with in_callback():
+            for callback in callbacks:
+                try:
+                    callback(self._error)
+                except Exception:  # it is its owner's code: others wait for what is told after it
+                    log.exception("a completion's callback failed")
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Block until done; raises the group's error, or DeadlineError when `timeout_s` passes first."""
+        """Block until done; raises the group's error, or DeadlineError when `timeout_s` passes first.
+
+        In a completion's callback it raises CallbackError instead of blocking."""
         if not self._done:
+            require_no_callback("wait for a completion")
             with self._condition:
                 if not self._condition.wait_for(lambda: self._done, timeout_s):
                     raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
@@ -68,14 +77,16 @@ class Completion:
             raise self._error
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick.
+        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick, and what may wait is
+        refused there with CallbackError: a store's calls, say. It may append to the journal.
 
         What it raises in the writer's thread is logged."""
         with self._condition:
             if not self._done:
                 self._callbacks.append(callback)
                 return
-        callback(self._error)
+        with in_callback():
+            callback(self._error)
 
     def __await__(self) -> Generator[object, None, None]:
         """Hot path, without the lock: a future that is put in and then finds it not done is there to be seen by

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.acceptance import NOTHING_STAGED, Acceptance, AnyOperation, Append, PlainOperation, Staged
 from journal.activation import Activated
+from journal.callbacks import is_callback
 from journal.columns import count_and_size, one_by_one
 from journal.completion import Completion, completed
 from journal.errors import (
@@ -62,7 +63,8 @@ class Core:
     ) -> None:
         """`on_critical` is called once, when the journal becomes fenced or failed, in the thread that notices.
 
-        An append that finds the queue full waits `room_wait_s` for the writer before it is refused.
+        An append that finds the queue full waits `room_wait_s` for the writer before it is refused; in a completion's
+        callback it is refused at once.
         """
         self.state = JournalState.CREATED
         self._shards = shards
@@ -419,7 +421,7 @@ class Core:
                 f"operations of one group take up to {size} bytes, over the limit of {self._bytes_max} "
                 "(queue_bytes_max)"
             )
-        until = self._timing.clock() + self._room_wait_s
+        until = self._timing.clock() + (0.0 if is_callback() else self._room_wait_s)
         while not (self._fits(operations, size) and self._may_settle(settled)):
             left_s = until - self._timing.clock()
             if left_s <= 0:

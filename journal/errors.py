@@ -132,6 +132,11 @@ class StateError(CallerError):
     """Raised when the journal is not in a state that allows the call (an append before active, a second activate)."""
 
 
+class CallbackError(CallerError):
+    """Raised in a completion's callback by whatever may wait (any call of a store, a wait for another completion, a
+    journal's close): the callback may run in the thread that is waited for. Have another thread do it."""
+
+
 class RecordExistsError(CallerError):
     """Raised by add when a record of that id lives."""
 

@@ -24,6 +24,7 @@ from journal.acceptance import AnyOperation
 from journal.accepted_load import load_with_acceptance
 from journal.activation import Activated, ActivationReport, Progress
 from journal.appends import Appends
+from journal.callbacks import require_no_callback
 from journal.completion import Completion
 from journal.core import Core
 from journal.errors import ClosedError, ConfigError, CorruptionError, JournalError, LocalStorageError, StateError
@@ -254,6 +255,7 @@ class LocalJournal(Appends):
         An activation that is under way ends first, with ClosedError, with its next chunk of records or when the loader
         returns; raises StateError if it is the activation that calls this, in a callback.
         """
+        require_no_callback("close the journal")
         self._closing = True
         if self._activating_in is threading.current_thread():
             raise StateError("an activation does not close its own journal: raise an error to end it, then close")

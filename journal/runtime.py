@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 
 from journal.activation import Activated, Activation, ActivationReport, Progress
 from journal.beside import in_thread
+from journal.callbacks import require_no_callback
 from journal.config import Settings
 from journal.connecting import kafka_of, open_replica, wall_ms
 from journal.copy import TableCopy
@@ -262,6 +263,7 @@ class JournalRuntime:
         under way ends first, with ClosedError, when what it waits for just then is answered or the loader returns;
         raises StateError if it is the activation that calls this, in a callback.
         """
+        require_no_callback("close the journal")
         self._closing.set()
         if self._activating_in is threading.current_thread():
             raise StateError("an activation does not close its own journal: raise an error to end it, then close")

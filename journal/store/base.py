@@ -12,10 +12,12 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
 from journal.acceptance import PlainOperation
+from journal.callbacks import require_no_callback, telling
 from journal.completion import Completion
 from journal.errors import (
     FullError,
@@ -64,7 +66,7 @@ class StoreBase:
         self.inline_bytes_max = min(settings.inline_bytes_max, settings.message_bytes_max)
         """Bodies of more are stored in chunks."""
         self._clock_ms = clock_ms
-        self._lock = threading.RLock()
+        self._callers_lock = threading.RLock()
         self._state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)
         """Empty until `start` brings the one that was loaded."""
         self._refusal: JournalError | None = StateError("the store is not started")
@@ -114,6 +116,14 @@ class StoreBase:
         """Of its own: deletions go on in the journal's writer, which waits for no caller."""
         self.collected = 0
         """How many of them were."""
+
+    @property
+    def _lock(self) -> AbstractContextManager[object]:
+        """What every public operation holds. Raises CallbackError: whoever has it may wait for room, which the thread
+        that calls back makes. Hot path: a lock that looks by itself costs twice as much."""
+        if telling:
+            require_no_callback("call the store")
+        return self._callers_lock
 
     # ---- entering --------------------------------------------------------------------------------------------------
 

@@ -35,7 +35,8 @@ class MessageStoreChain(ChainStreaming):
     """Stores as one. Thread-safe. What a store blocks for (room in a full queue), the chain blocks for.
 
     A message that the first store delivers may not be durable in the others yet; whoever takes, acquires or settles it
-    waits for them. So callbacks of completions must not call the chain: they run in the threads that are waited for.
+    waits for them. So a completion's callback that calls the chain is refused (CallbackError): it runs in a thread that
+    is waited for.
     """
 
     # ---- objects ---------------------------------------------------------------------------------------------------

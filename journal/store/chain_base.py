@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
+from journal.callbacks import CallersLock
 from journal.completion import Completion
 from journal.errors import ConfigError
 from journal.store.chain_looking import ChainLooking
@@ -37,7 +37,7 @@ class ChainBase(ChainLooking):
             raise ConfigError(f"{len(stores)} stores have {len(names)} names")
         super().__init__(stores[0])
         self._stores = tuple(stores)
-        self._lock = threading.Lock()
+        self._lock = CallersLock()
         self._steps = Lockstep(self._stores, tuple(names), lag_timeout_s)
         self._in_transaction: dict[int, list[int]] = {}
         """Messages that a transaction touches: no store has them all in the same state before all have settled it."""

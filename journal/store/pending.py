@@ -32,7 +32,8 @@ class Accepted:
         return self.completion.error
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
-        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick and must not raise."""
+        """Call `callback(error)` once done: in the writer's thread, or now. It must be quick; a call of the store is
+        refused there (CallbackError)."""
         self.completion.add_callback(callback)
 
 

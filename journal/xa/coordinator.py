@@ -16,13 +16,13 @@ from __future__ import annotations
 import logging
 import math
 import re
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from journal.callbacks import CallersLock
 from journal.errors import CallerError, ConfigError, JournalError, StateError, XidError
 from journal.v1.store_pb2 import Outcome
 from journal.xa.codes import XaCode
@@ -77,8 +77,8 @@ class Coordinator:
         self._instance = instance.encode()
         self._participants = list(participants)
         self._numbers = count(1)
-        self._lock = threading.Lock()
-        self._recovering = threading.Lock()
+        self._lock = CallersLock()
+        self._recovering = CallersLock()
         self._at_work: set[bytes] = set()
 
     # ---- transactions ----------------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
+from journal.callbacks import CallersLock
 from journal.completion import completed
 from journal.errors import (
     CallerError,
@@ -74,7 +74,7 @@ class XaResource:
         self._records = records
         self._clock_ms = clock_ms
         self._wait_s = wait_s
-        self._lock = threading.Lock()
+        self._lock = CallersLock()
         self._outcomes = Outcomes(records, loaded)
         self._branches = Branches(self._outcomes, loaded, clock_ms, branches_max)
         self.unnamed = self._branches.unnamed
