@@ -34,12 +34,10 @@ from streams.worker import Worker
 
 log = logging.getLogger(__name__)
 
-CHECKPOINTS_AT_ONCE = 8
-"""A checkpoint mostly waits for the broker and the disk, so those of several shards share the time."""
-
 RECOVERIES_AT_ONCE = 8
-"""So does a recovery, and up to seconds, where the broker has to end a dead worker's transaction. In threads of their
-own: one that builds a copy anew takes minutes, in which other shards want their checkpoints."""
+"""A recovery mostly waits, for seconds where the broker has to end a dead worker's transaction; but each reads a table
+with a consumer of its own, which needs memory. In threads of their own: one that builds a copy anew takes minutes, in
+which other shards want their checkpoints."""
 
 
 def run_service(
@@ -63,6 +61,7 @@ def run_service(
     timeout_s = settings.request_timeout_ms / 1000
     reader = None if reading is None else Reader(reading)
     slot: Slot | None = None
+    worker: Worker | None = None
     shell: WorkerShell | None = None
     try:
         rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
@@ -79,13 +78,16 @@ def run_service(
                 _run_here(shell, settings, slot.path.name, end_others)
             else:
                 reader.run(shell, settings, identity, slot.path.name, end_others)
-        log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
+        if left := worker.held_up():
+            log.warning("worker %s stopped; shards %s are left, with what it had read of them", settings.node, left)
+        else:
+            log.info("worker %s stopped; everything it had read is checkpointed", settings.node)
     finally:
         if reader is not None:
             reader.close()
         if shell is not None:
             shell.abandon()
-        if slot is not None:
+        if slot is not None and not (worker and worker.held_up()):
             slot.release()
 
 
@@ -142,7 +144,8 @@ def make_worker(
 
     checkpointing: InBackground = in_daemon_thread
     if tell is None:
-        checkpointing = ThreadPoolExecutor(CHECKPOINTS_AT_ONCE, thread_name_prefix="worker-checkpoint").submit
+        # a place for each: the shards of a broker that does not answer must not have all of them
+        checkpointing = ThreadPoolExecutor(identity.shards, thread_name_prefix="worker-checkpoint").submit
 
     def replica(shard: int, copy: LocalStore) -> Replica:
         return shard_replica(shard, config, kafka, copy, clock=time.monotonic, wall_ms=wall_ms)
@@ -157,6 +160,7 @@ def make_worker(
         checkpointing=checkpointing,
         recovering=ThreadPoolExecutor(RECOVERIES_AT_ONCE, thread_name_prefix="worker-recovery").submit,
         opening=ThreadPoolExecutor(RECOVERIES_AT_ONCE, thread_name_prefix="worker-opening").submit,
+        reading=in_daemon_thread,
         standby=StandbyCopies(store, replica, timeout_s) if standby else None,
     )
 

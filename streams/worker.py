@@ -25,7 +25,6 @@ from journal.errors import ClosedError, CorruptionError, JournalError, Operating
 from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import DivertStatus
-from streams.agents import AGENTS_END_S
 from streams.records import Prepared
 from streams.shard import ShardState, ShardWorker
 from streams.shard_config import ShardConfig
@@ -45,8 +44,12 @@ REVOKE_WAIT_S = 2.0
 that ends later is refused by the broker, if its shard is another's by then."""
 
 CHECKPOINT_WAIT_S = 1.0
-"""So long new frames of a shard wait for a checkpoint of which agents are told, and with them all that this worker
-does. Then they are left out, and read again when it is over: an agent may never return."""
+"""How old a checkpoint may become while new frames of its shard wait for it, and with them all that this worker does.
+Then they are left out, and read again when it is over: a broker may take long to answer, an agent may never return.
+Checkpoints that began together use up this time together, however many of them are slow."""
+
+END_WAIT_S = 10.0
+"""How long a worker that ends waits for what is under way: until it has left its group, no shard of it moves."""
 
 STANDBY_AFTER_S = 2.0
 """Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
@@ -67,12 +70,13 @@ class Worker:
         checkpointing: InBackground = at_once,
         recovering: InBackground = at_once,
         opening: InBackground = at_once,
+        reading: InBackground = at_once,
         standby: StandbyCopies | None = None,
     ) -> None:
         """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked.
 
-        `opening` is waited for, so it must not be where recoveries take their turns. `standby` keeps copies of the
-        shards that are not this worker's.
+        `opening` is waited for, so it must not be where recoveries take their turns. `reading` is where the control
+        rows are read. `standby` keeps copies of the shards that are not this worker's.
         """
         self._config = config
         self._kafka = kafka
@@ -83,6 +87,7 @@ class Worker:
         self._checkpointing = checkpointing
         self._recovering = recovering
         self._opening = opening
+        self._reading = reading
         self._standby = standby
         self._moved_at = clock()
         self._shards: dict[int, ShardWorker] = {}
@@ -92,6 +97,8 @@ class Worker:
         self._kept: dict[int, int] = {}
         """Mine again without a recovery, and committed up to here: another may have had them meanwhile."""
         self._checkpoints: dict[int, Future[bool]] = {}
+        self._begun_at: dict[int, float] = {}
+        """When those checkpoints began."""
         self._recoveries: dict[int, Future[int | JournalError]] = {}
         self._late: set[int] = set()
         """Frames of these were left out, because of the checkpoint that is under way."""
@@ -99,6 +106,8 @@ class Worker:
         self._released: dict[int, int] = {}
         self._seeks: dict[int, int] = {}
         self._retry_at: dict[int, float] = {}
+        self._skips: Future[dict[int, ShardSkips]] | None = None
+        """What operators have asked to be skipped, while it is being read."""
         self._skips_read_at = clock()
 
     # ---- shards come and go ----------------------------------------------------------------------------------------
@@ -157,7 +166,7 @@ class Worker:
                 continue
             self._revoked.add(number)
             if self._is_idle(shard):
-                self._checkpoints[number] = self._checkpointing(partial(shard.checkpoint_if_due, now=True))
+                self._begin_checkpoint(shard, now=True)
             if number in self._checkpoints:
                 under_way.append(self._checkpoints[number])
         wait(under_way, REVOKE_WAIT_S)
@@ -174,11 +183,11 @@ class Worker:
             del self._shards[number]
 
     def stop(self) -> None:
-        """A clean end: checkpoint at once, so that the next owner replays nothing. A shard that an agent holds up is
-        left as it is; `states` still names it."""
+        """A clean end: checkpoint at once, so that the next owner replays nothing. A shard that is held up is left as
+        it is; `states` still names it."""
         self.revoked(list(self._shards))
         self._revoked.clear()
-        wait(self._checkpoints.values(), None if self._config.tell is None else AGENTS_END_S)
+        wait(self._checkpoints.values(), END_WAIT_S)
         self._give_up_recoveries()
         if self._config.divert is not None:
             self._config.divert.close()
@@ -190,12 +199,17 @@ class Worker:
         """The end behind an error: what goes on by itself ends. Shards are left as they are."""
         self._give_up_recoveries()
 
+    def held_up(self) -> list[int]:
+        """Shards of which something is still under way: their copies are in use until that is over."""
+        under_way = self._checkpoints | self._recoveries
+        return sorted(number for number, future in under_way.items() if not future.done())
+
     def _give_up_recoveries(self) -> None:
         """Those that have not begun are dropped, and the others end early."""
         for number in self._recoveries:
             self._shards[number].give_up()
         self._drop_recoveries(list(self._recoveries))
-        wait(self._recoveries.values())
+        wait(self._recoveries.values(), END_WAIT_S)
 
     def _drop_recoveries(self, numbers: Collection[int]) -> None:
         """Of these, those that have not begun: they would fence whoever has the shards by then."""
@@ -235,9 +249,11 @@ class Worker:
         if number not in self._mine or number in self._recoveries or number in self._late:
             return False
         under_way = self._checkpoints.get(number)
-        if under_way is not None and self._config.tell is not None and wait([under_way], CHECKPOINT_WAIT_S).not_done:
-            self._late.add(number)
-            return False
+        if under_way is not None:
+            left_s = self._begun_at[number] + CHECKPOINT_WAIT_S - self._clock()
+            if wait([under_way], max(0.0, left_s)).not_done:
+                self._late.add(number)
+                return False
         self._finish_checkpoint(self._shards[number])
         return not (number in self._seeks or number in self._retry_at or number in self._recoveries)
 
@@ -246,6 +262,7 @@ class Worker:
         now = self._clock()
         if now - self._skips_read_at >= IDLE_TICK_S and ShardState.STOPPED in self.states().values():
             self._read_skips()
+        self._take_skips()
         if self._standby is not None and now - self._moved_at >= STANDBY_AFTER_S:
             self._standby.follow(set(range(self._config.shards)) - set(self._shards))
         wanted = IDLE_TICK_S
@@ -301,10 +318,14 @@ class Worker:
         if shard.shard in self._retry_at or shard.shard in self._recoveries:
             return
         if shard.due_in() == 0.0:
-            self._checkpoints[shard.shard] = self._checkpointing(shard.checkpoint_if_due)
+            self._begin_checkpoint(shard)
             self._is_idle(shard)
         else:
             self._settle(shard, shard.state is not ShardState.RECOVERING)
+
+    def _begin_checkpoint(self, shard: ShardWorker, *, now: bool = False) -> None:
+        self._begun_at[shard.shard] = self._clock()
+        self._checkpoints[shard.shard] = self._checkpointing(partial(shard.checkpoint_if_due, now=now))
 
     def _is_busy(self, number: int) -> bool:
         return number in self._checkpoints or number in self._recoveries
@@ -365,9 +386,21 @@ class Worker:
             self._retry_at[number] = self._clock() + IDLE_TICK_S
 
     def _read_skips(self) -> None:
+        """Begin to read what operators have asked to be skipped, unless that is under way."""
         self._skips_read_at = self._clock()
+        if self._skips is None:
+            config = self._config
+            reading = partial(read_skips, self._kafka, config.journal, self._clock, config.request_timeout_s)
+            self._skips = self._reading(reading)
+        self._take_skips()
+
+    def _take_skips(self) -> None:
+        """Tell the shards what has been read."""
+        if self._skips is None or not self._skips.done():
+            return
+        read, self._skips = self._skips, None
         try:
-            skips = read_skips(self._kafka, self._config.journal, self._clock, self._config.request_timeout_s)
+            skips = read.result()
         except OperatingError as error:
             log.warning("skip requests cannot be read yet: %s", error)
             return

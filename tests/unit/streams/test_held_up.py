@@ -1,4 +1,4 @@
-"""Agents that take long, or never return: their shard waits, and nothing else does."""
+"""A shard that is held up, by an agent that never returns, a disk or a broker: it waits, and nothing else does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from journal.beside import in_thread
+from journal.beside import InBackground, at_once, in_thread
 from journal.errors import CorruptionError, FrameError
 from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Operation
@@ -20,7 +20,7 @@ from streams.shard import ShardState
 from streams.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
-from tests.simulation.faults import Faults
+from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import add, marker, wal
@@ -46,10 +46,30 @@ def beside(call: Callable[[], T], /) -> Future[T]:
     return future
 
 
-class World:
-    """Two shards with much the same WAL, and a worker with an agent."""
+class Stall(Faults):
+    """A disk that takes no write from `begins` on, before `ends` is set."""
 
-    def __init__(self, agent: Callable[[Told], object], **config: float) -> None:
+    def __init__(self) -> None:
+        self.begins, self.ends = False, threading.Event()
+
+    def at(self, request: str, node: str) -> Fault:
+        if self.begins and request == "disk_write":
+            self.ends.wait(20)
+        return Fault.NONE
+
+
+class World:
+    """Two shards with much the same WAL, and a worker, with an agent or without."""
+
+    def __init__(
+        self,
+        agent: Callable[[Told], object] | None = None,
+        *,
+        stall: Stall | None = None,
+        reading: InBackground = at_once,
+        **config: float,
+    ) -> None:
+        """`stall` is of the first shard's disk, once it is recovered."""
         self.timeline = Timeline()
         self.broker = SimulatedBroker(self.timeline, Faults())
         for topic in (wal_topic(NAME), table_topic(NAME), control_topic(NAME)):
@@ -61,18 +81,23 @@ class World:
         for shard, frames in self.frames.items():
             for _, _, value in frames:
                 self.broker.write(wal_topic(NAME), shard, [(None, value), (None, b"")])  # a marker takes an offset too
-        self.agents = OperationAgents([Agent("agent", agent, None)], AgentCalls(asyncio.new_event_loop()))
+        tell = None
+        if agent is not None:
+            tell = OperationAgents([Agent("agent", agent, None)], AgentCalls(asyncio.new_event_loop()))
         disks = {0: Disk(), 1: Disk()}
         self.worker = Worker(
-            shard_config(NAME, shards=2, tell=self.agents, **config),
+            shard_config(NAME, shards=2, tell=tell, **config),
             SimulatedKafka(self.broker),
-            lambda shard: SimulatedStore(disks[shard], Faults(), "node"),
+            lambda shard: SimulatedStore(disks[shard], (stall if shard == 0 else None) or Faults(), "node"),
             clock=lambda: self.timeline.now(),
             wall_ms=lambda: self.timeline.now() * 1000,
             fenced_pause_s=1.0,
             checkpointing=beside,
+            reading=reading,
         )
         self.at = dict(self.worker.assigned({0, 1}))
+        if stall is not None:
+            stall.begins = True
 
     def turn(self) -> None:
         """Give the worker the next frame of each shard, as it wants them."""
@@ -115,8 +140,8 @@ def test_a_shard_whose_agent_does_not_return_holds_up_no_other_and_goes_on_where
 
 
 def test_a_worker_stops_though_an_agent_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("REVOKE_WAIT_S", "CHECKPOINT_WAIT_S", "AGENTS_END_S"):
-        monkeypatch.setattr(f"streams.worker.{name}", 0.05, raising=False)
+    for name in ("REVOKE_WAIT_S", "CHECKPOINT_WAIT_S", "END_WAIT_S"):
+        monkeypatch.setattr(f"streams.worker.{name}", 0.05)
     returns = threading.Event()
 
     def stuck(each: Told) -> None:
@@ -129,6 +154,53 @@ def test_a_worker_stops_though_an_agent_never_returns(monkeypatch: pytest.Monkey
     shell.stop()
     assert list(shell.left) == [0]
     returns.set()
+
+
+def test_a_shard_whose_disk_does_not_answer_holds_up_no_other_and_goes_on_where_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streams.worker.CHECKPOINT_WAIT_S", 0.05)
+    stall = Stall()
+    world = World(stall=stall)
+    world.turn_until(lambda: world.is_applied(1))
+    assert not world.is_applied(0)
+    stall.ends.set()
+    world.turn_until(lambda: world.is_applied(0))
+    assert world.worker.stopped() == {}
+    world.worker.stop()
+    assert world.worker.held_up() == []
+
+
+def test_a_worker_ends_though_a_disk_does_not_answer_and_names_the_shard(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("REVOKE_WAIT_S", "CHECKPOINT_WAIT_S", "END_WAIT_S"):
+        monkeypatch.setattr(f"streams.worker.{name}", 0.05)
+    stall = Stall()
+    world = World(stall=stall)
+    world.turn_until(lambda: world.is_applied(1))
+    world.worker.stop()
+    assert world.worker.held_up() == [0]
+    stall.ends.set()
+
+
+def test_control_rows_that_cannot_be_read_hold_up_no_shard() -> None:
+    """A stopped shard looks for a skip request every second."""
+    may_read = threading.Event()
+
+    def later(call: Callable[[], T], /) -> Future[T]:
+        def read() -> T:
+            may_read.wait(20)
+            return call()
+
+        return in_thread(read)
+
+    world = World(reading=later)
+    (good, bad, *_), worker = world.frames[0], world.worker
+    worker.frames(0, [good, (bad[0], bad[1], b"garbage")])
+    world.frames[0] = []
+    world.turn_until(lambda: world.is_applied(1))
+    assert worker.states() == {0: ShardState.STOPPED, 1: ShardState.RUNNING}
+    may_read.set()
+    worker.stop()
 
 
 class Slow:
