@@ -43,6 +43,13 @@ class DisconnectedError(OperatingError):
     """Raised by a call whose other side is gone."""
 
 
+def is_readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether something, or the end, can be read in time. `select.select` takes no descriptor from 1024 on."""
+    looking = select.poll()
+    looking.register(descriptor, select.POLLIN)
+    return bool(looking.poll(int(timeout_s * 1000)))
+
+
 class Channel:
     """Messages to and from the other process. Each side has one thread that sends and one that receives."""
 
@@ -84,7 +91,7 @@ class Channel:
 
     def has_message(self) -> bool:
         """Whether `receive` would not wait for one to begin."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return is_readable(self._socket.fileno(), 0.0)
 
     def disconnect(self) -> None:
         """Whoever waits for a message, on either side, gets DisconnectedError. For any thread."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import select
 import socket
 import subprocess
 import sys
@@ -28,7 +27,7 @@ from journal.kafka.control import wal_topic
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
 from journal.v1.journal_pb2 import Identity
-from streams.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox
+from streams.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox, is_readable
 from streams.garbage import collect_seldom
 from streams.records import Prepared, Record
 from streams.shell import WorkerShell
@@ -244,8 +243,7 @@ def _watch_parent(channel: Channel, silent_after_s: float) -> None:
     had is for others to serve."""
     signs = sys.stdin.fileno()
     while True:
-        ready, _, _ = select.select([signs], [], [], silent_after_s)
-        if not ready or not os.read(signs, 4096):
+        if not is_readable(signs, silent_after_s) or not os.read(signs, 4096):
             break
     channel.disconnect()
     time.sleep(END_S)

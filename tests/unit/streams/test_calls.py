@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import marshal
+import resource
 import socket
 import struct
 import threading
@@ -528,6 +530,23 @@ def test_a_message_may_come_in_pieces() -> None:
             assert not receiving.done()
             theirs.sendall(sent[at : at + 1])
         assert receiving.result(LIMIT_S) == ("tick", 1.5)
+
+
+def test_a_message_is_seen_whatever_the_number_of_the_descriptor() -> None:
+    """A process with many shards has thousands."""
+    number = 1024
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, number + 10), hard))
+    try:
+        theirs, ours = socket.socketpair()
+        with theirs, ours, socket.socket(fileno=fcntl.fcntl(ours, fcntl.F_DUPFD_CLOEXEC, number)) as high:
+            assert high.fileno() >= number
+            channel = Channel(high)
+            assert not channel.has_message()
+            theirs.sendall(message("tick"))
+            assert channel.has_message()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_channel_says_whether_something_has_come() -> None:

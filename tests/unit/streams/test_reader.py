@@ -19,7 +19,6 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -724,21 +723,19 @@ def test_a_parent_that_stands_still_is_gone_and_one_that_gives_signs_is_not(
 ) -> None:
     asked: list[float] = []
 
-    def selected(
-        signs: list[int], writing: object, failing: object, wait_s: float
-    ) -> tuple[list[int], list[int], list[int]]:
+    def signed(descriptor: int, wait_s: float) -> bool:
         """The parent gives three signs, as soon as it is waited for them, and no more."""
         asked.append(wait_s)
         if len(asked) > 3:
-            return [], [], []
+            return False
         assert child.exits == []
         child.sign()
-        return signs, [], []
+        return True
 
     async def serves(shell: WorkerShell, settings: SourceSettings, prepare: Prepare) -> None:
         await asyncio.to_thread(shell.tick)
 
-    monkeypatch.setattr(module, "select", SimpleNamespace(select=selected))
+    monkeypatch.setattr(module, "is_readable", signed)
     reading = child.start(serves)
     child.tell()
     reading.result(LIMIT_S)
