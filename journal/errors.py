@@ -10,9 +10,14 @@ JournalError
 
 from __future__ import annotations
 
+from journal.words import shortened
+
 
 class JournalError(Exception):
-    """Root of all errors of this project."""
+    """Root of all errors of this project. What it says is shortened: clients' texts may be in it."""
+
+    def __str__(self) -> str:
+        return shortened(super().__str__())
 
 
 # ---- operating: retry, or mend the environment -------------------------------------------------------------
@@ -271,7 +276,7 @@ class CorruptionError(JournalError):
     def __init__(self, reason: str, *, topic: str = "", partition: int = -1, offset: int = -1) -> None:
         place = f"{topic}[{partition}]@{offset}: " if topic else ""
         super().__init__(place + reason)
-        self.reason = reason
+        self.reason = shortened(reason)
         self.topic = topic
         self.partition = partition
         self.offset = offset

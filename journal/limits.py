@@ -29,6 +29,9 @@ ROW_OVERHEAD_BYTES = 64
 SKIPPED_OVERHEAD_BYTES = 4096
 """More than a `skipped` row adds to the record it keeps: the reason, the operator's name and host, and the key."""
 
+SKIPPED_REASON_CHARACTERS_MAX = 500
+assert 4 * SKIPPED_REASON_CHARACTERS_MAX < SKIPPED_OVERHEAD_BYTES
+
 NODE_BYTES_MAX = 200
 
 

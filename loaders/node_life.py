@@ -25,6 +25,7 @@ from journal.kafka.membership import Membership
 from journal.roles import Role
 from journal.runtime import wall_ms
 from journal.v1.journal_pb2 import HandOver
+from journal.words import shortened
 from loaders.asked import Asked
 from loaders.duty import Act, ActiveFacts, Decision, Duty, StandbyFacts
 from loaders.hooks import RoleHooks
@@ -127,7 +128,7 @@ class NodeLife:
                 self._report(due=True)
         except Exception as error:
             log.exception("the node ends")
-            reason = f"failed: {error!r}"
+            reason = shortened(f"failed: {error!r}")
         self._end(reason)
 
     def _warn_of_namesake(self) -> None:
@@ -295,7 +296,7 @@ class NodeLife:
             self._stand_by(f"another node activated first: {error}")
             return
         pause_s = self._resting.failed()
-        reason = str(error) if isinstance(error, JournalError) else repr(error)
+        reason = str(error) if isinstance(error, JournalError) else shortened(repr(error))
         log.error("activation failed, next try in %g s at the earliest: %s", pause_s, reason)
         self._stand_by(f"activation failed: {reason}")
 

@@ -15,6 +15,7 @@ from enum import Enum
 from journal.errors import AgentError, CorruptionError, LocalDamageError, OperatingError
 from journal.kafka.ports import FatalProducerError
 from journal.local.ports import LocalStore
+from journal.words import shortened
 from streams.agents import AGENTS_END_S, Agent
 from streams.change_session import ChangeSession, ReopenError
 
@@ -195,7 +196,7 @@ class _Run:
 
     def _stop_for(self, error: Exception) -> None:
         """Tell nothing more, here, until the shard is given back."""
-        self.state, self._met = RunState.STOPPED, str(error) or repr(error)
+        self.state, self._met = RunState.STOPPED, shortened(str(error) or repr(error))
         self.stop.wait()
 
     def _wait(self, error: OperatingError) -> None:

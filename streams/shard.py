@@ -33,12 +33,14 @@ from journal.kafka.ports import (
     Sent,
     TransactionalProducer,
 )
+from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
 from journal.replica import note_checkpoint
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
 from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame, nonce_of
+from journal.words import shortened
 from streams.agents import AGENT_RETRY_S, FrameFacts
 from streams.divert.counts import Checkpointed
 from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
@@ -280,7 +282,7 @@ class ShardWorker:
             shard=self.shard,
             offset=offset,
             raw=value,
-            reason=reason,
+            reason=shortened(reason, SKIPPED_REASON_CHARACTERS_MAX),
             operator=request.operator,
             timestamp=request.timestamp,
         )

@@ -35,6 +35,7 @@ from journal.routing.config import RoutingConfig, SourceConfig
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.store.store import MessageStore
 from journal.store.taking_in import Takes
+from journal.words import shortened
 
 log = logging.getLogger(__name__)
 
@@ -219,6 +220,7 @@ class IngressLoop:
             self._status.stands(name, partitions=len(offsets), lag=lag)
 
     def _tell_stopped(self, source: str, reason: str, *, waits: bool) -> None:
+        reason = shortened(reason)
         if self._status.stop(source, reason, waits=waits) and reason:
             log.error("source %s is stopped: %s", source, reason)
 

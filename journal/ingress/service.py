@@ -31,6 +31,7 @@ from journal.kafka.control import OwnTopics, ingress_group
 from journal.routing.ingress import Ingress, Replies, nobody_waits
 from journal.runtime import wall_ms
 from journal.store.store import MessageStore
+from journal.words import shortened
 
 log = logging.getLogger(__name__)
 
@@ -157,4 +158,4 @@ class IngressService:
             self._status.fail(str(error))
         except Exception as error:
             log.exception("the ingress ends")
-            self._status.fail(repr(error))
+            self._status.fail(shortened(repr(error)))

@@ -80,6 +80,14 @@ def test_a_source_whose_partition_is_gone_goes_on_once_its_offset_is_deleted(sce
         scene.wait_until(lambda: scene.source("in")["error"] == "")
 
 
+def test_why_a_source_is_stopped_is_no_longer_than_what_is_read(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.broker.produce("t", b"", headers=[("kafka-journal.property.string.to", b"x" * 800_000)])
+    with scene.taking(IN | {"address": "{to}"}):
+        assert "bad-address" in scene.wait_stopped("in")
+    assert len(scene.source("in")["error"]) < 1500
+    assert max(len(record.getMessage()) for record in caplog.records) < 1500
+
+
 def test_a_source_that_is_stopped_is_behind_all_the_same(scene: Scene) -> None:
     scene.broker.produce("t", b"\xff", b"2", b"3")
     with scene.taking(IN | {"value": "text"}):
