@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from functools import partial
 
 from journal.routing.selector import Selector
 from journal.routing.selector_tokens import SelectorError
-from journal.routing.view import field_of
-from journal.store.model import Message, QueueConfig, Value
+from journal.routing.view import value_of
+from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
+
+log = logging.getLogger(__name__)
 
 _FILTERS_KEPT = 65_536
 
@@ -20,10 +23,25 @@ class Filters:
     def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._selectors: dict[str, Selector] = {}
+        self._failed: set[str] = set()
+        """Queues whose filters have raised, which is told once."""
 
     def takes(self, message: Message, queue: QueueConfig) -> bool:
-        """For `MessageStore.take_in`. Raises SelectorError for a filter that is none."""
-        return self._selector(queue.filter).selects(partial(_value_of, message))
+        """For `MessageStore.take_in`. Raises SelectorError for a filter that is none.
+
+        A filter that raises anything else is unknown for the message, which its queue therefore does not take: no other
+        queue is to suffer from it.
+        """
+        selector = self._selector(queue.filter)
+        try:
+            return selector.selects(partial(value_of, message))
+        except Exception:
+            if queue.name not in self._failed:
+                self._failed.add(queue.name)
+                log.exception(
+                    "the filter of queue %s cannot be evaluated: the queue takes no such messages", queue.name
+                )
+            return False
 
     def unreachable(self, addresses: Collection[str]) -> dict[str, str]:
         """Of these addresses, those to which nothing can be sent, and why."""
@@ -55,11 +73,3 @@ class Filters:
                 self._selectors.clear()
             selector = self._selectors[text] = Selector(text)
         return selector
-
-
-def _value_of(message: Message, name: str) -> Value | None:
-    """As of a `MessageView`; the message has no id yet."""
-    for values in (message.headers, message.properties):
-        if name in values:
-            return values[name]
-    return field_of(message, name)

@@ -19,7 +19,8 @@ from journal.routing.headers import HeaderNames
 from journal.routing.ingress import policy_of
 from journal.routing.outcomes import Reason, Refusal, RefusedError
 from journal.routing.templates import text_of
-from journal.store.model import Message, ReferenceState, Value
+from journal.routing.view import value_of
+from journal.store.model import Message, ReferenceState
 from journal.store.records import encode_message
 from journal.store.store import MessageStore
 from journal.store.taking_in import Settles
@@ -80,10 +81,10 @@ class Requests:
             message = self._store.message(message_id, body=False)
         except MessageMissingError:
             return None  # it went just now
-        address = _value_of(message, convention.REPLY_TO)
+        address = value_of(message, convention.REPLY_TO)
         if not message.durable or not isinstance(address, str) or not address:
             return None
-        own = _value_of(message, convention.CORRELATION_ID)
+        own = value_of(message, convention.CORRELATION_ID)
         # the way out refuses what is no text
         correlation_id = str(message_id) if own is None else text_of(own)
         if correlation_id is None:
@@ -102,11 +103,6 @@ class Requests:
 
     def settles(self, request: Request, *, expired: bool = False) -> Settles:
         return Settles(request.message, self.source.requests, expired)
-
-
-def _value_of(message: Message, name: str) -> Value | None:
-    """As the way out looks for it."""
-    return message.headers.get(name, message.properties.get(name))
 
 
 class Waiting:

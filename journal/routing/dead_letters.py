@@ -9,7 +9,6 @@ from journal.routing.outcomes import Header, OnError, Outgoing, PartitionRule, R
 from journal.routing.partitions import MURMUR2
 
 _RULE = PartitionRule(MURMUR2)
-_DETAIL_CHARACTERS_MAX = 1000
 
 
 def refusal(
@@ -32,7 +31,7 @@ def refusal(
         return Refusal(route, topic, message, error.reason, error.detail, on_error)
     why: list[Header] = [
         (ERROR_PREFIX + "reason", error.reason.value.encode()),
-        (ERROR_PREFIX + "detail", error.detail[:_DETAIL_CHARACTERS_MAX].encode(errors="replace")),
+        (ERROR_PREFIX + "detail", error.detail.encode(errors="replace")),
         (ERROR_PREFIX + "route", route.encode()),
         (ERROR_PREFIX + "topic", topic.encode(errors="replace")),
     ]

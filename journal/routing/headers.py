@@ -25,6 +25,7 @@ ERROR_PREFIX = "kafka-journal.error."
 
 MESSAGE_ID, DESTINATION, TIMESTAMP = "JMSMessageID", "JMSDestination", "JMSTimestamp"
 PRIORITY, EXPIRATION, DELIVERY_TIME = "JMSPriority", "JMSExpiration", "JMSDeliveryTime"
+ADDRESS, DELIVERY_MODE = "address", "JMSDeliveryMode"
 CORRELATION_ID, REPLY_TO = "JMSCorrelationID", "JMSReplyTo"
 OF_FIELDS = frozenset([MESSAGE_ID, DESTINATION, TIMESTAMP, PRIORITY, EXPIRATION, DELIVERY_TIME])
 """What a message has as fields."""

@@ -11,16 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from journal.errors import ConfigError, StateError
+from journal.errors import ConfigError, JournalError, StateError
 from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig, SourceConfig, is_internal
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import TurnedBack, turned_back
-from journal.routing.outcomes import Header, OnError, Reason, Refusal, RefusedError
+from journal.routing.outcomes import Header, OnError, Reason, Refusal, RefusedError, unexpected
 from journal.routing.patterns import NamePatterns
 from journal.routing.plain import PlainRecords
 from journal.routing.templates import Template, text_of
 from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelope, of_text
+from journal.routing.view import value_of
 from journal.store.incoming import PlainRun
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message, Value
 
@@ -148,6 +149,10 @@ class Ingress:
             return source.message(record)
         except RefusedError as error:
             return source.refusal(error, record)
+        except JournalError:
+            raise  # of what knows who waits for a reply
+        except Exception as error:  # noqa: BLE001  # one record of one source, whatever it is
+            return source.refusal(unexpected(error), record)
 
     def refuse(self, record: SourceRecord, error: RefusedError) -> Refusal:
         """What becomes of a record whose message cannot be taken. Raises StateError for one of no source's topic."""
@@ -221,8 +226,8 @@ class _Source:
         if record.key is not None:
             properties[convention.KAFKA_KEY] = record.key
         headers = back.headers | {name: each for name, each in found.headers.items() if not _is_trail(name)} | back.hops
-        return Message(
-            address=self._addressed(record, back, found, headers, properties),
+        message = Message(
+            address=_without_scheme(self._destination(back, found)),
             body=found.body,
             headers=headers,
             properties=properties,
@@ -232,6 +237,14 @@ class _Source:
             due=self._field(back, found, convention.DELIVERY_TIME, "due", 0),
             duplicate_id=convention.encoded_value(properties.get(_DUPLICATE_ID, b"")),
         )
+        message.address = self._addressed(record, message)
+        return message
+
+    @staticmethod
+    def _destination(back: TurnedBack, found: Enveloped) -> str:
+        """The address that a record says; empty: it says none."""
+        said = found.address or back.fields.get(convention.DESTINATION)
+        return said if isinstance(said, str) else ""
 
     def _check_hops(self, hops: Mapping[str, int]) -> None:
         if hops.get(self._own_hops, 0):
@@ -248,18 +261,10 @@ class _Source:
             raise RefusedError(Reason.BAD_HEADER, f"{header} is {value!r}, not an integer from 0 to {highest}")
         return value
 
-    def _addressed(
-        self,
-        record: SourceRecord,
-        back: TurnedBack,
-        found: Enveloped,
-        headers: Mapping[str, Value],
-        properties: Mapping[str, Value],
-    ) -> str:
-        said = found.address or back.fields.get(convention.DESTINATION)
-        destination = _without_scheme(said) if isinstance(said, str) else None
+    def _addressed(self, record: SourceRecord, message: Message) -> str:
+        """The address of a message, which until here has the one that its record says."""
         if self.config.replies:
-            return self._asked_for(destination, headers.get(convention.CORRELATION_ID))
+            return self._asked_for(message.address, message.headers.get(convention.CORRELATION_ID))
 
         def lookup(name: str) -> Value | None:
             match name:
@@ -267,16 +272,16 @@ class _Source:
                     return record.topic
                 case "key":
                     return record.key
-                case convention.DESTINATION:
-                    return destination
-            return headers.get(name, properties.get(name))
+                case convention.ADDRESS | convention.DESTINATION:
+                    return message.address or None
+            return value_of(message, name)
 
         address = self._address.fill(lookup)
         if not address:
             raise RefusedError(Reason.BAD_ADDRESS, f"template {self.config.address!r} gives no address")
         return address
 
-    def _asked_for(self, destination: str | None, correlation_id: Value | None) -> str:
+    def _asked_for(self, destination: str, correlation_id: Value | None) -> str:
         """Where a reply goes: what waits for its correlation id, else the destination that it names."""
         text = None if correlation_id is None else text_of(correlation_id)
         address = (None if text is None else self._replies(self.config.name, text)) or destination

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from journal.words import shortened
+
+DETAIL_CHARACTERS_MAX = 1000
+"""Of what a refusal says: it goes to logs, statuses, control rows and dead letters."""
+
 Header = tuple[str, bytes | None]
 """A Kafka record's header."""
 
@@ -28,6 +33,7 @@ class Reason(Enum):
     RETURNED = "returned"  # it would go where it came from
     NO_REQUEST = "no-request"  # nobody waits for this reply
     NO_REPLY = "no-reply"  # a request that waited for one in vain
+    UNEXPECTED = "unexpected"  # what a filter, template or conversion raised that it should not
 
 
 class OnError(Enum):
@@ -90,6 +96,11 @@ class RefusedError(Exception):
     """Raised inside routing by what cannot be converted or keyed; ends as a Refusal, never outside."""
 
     def __init__(self, reason: Reason, detail: str) -> None:
-        super().__init__(detail)
+        self.detail = shortened(detail, DETAIL_CHARACTERS_MAX)
+        super().__init__(self.detail)
         self.reason = reason
-        self.detail = detail
+
+
+def unexpected(error: Exception) -> RefusedError:
+    """The refusal that anything else comes to which a filter, template or conversion raises."""
+    return RefusedError(Reason.UNEXPECTED, f"{type(error).__name__}: {error}")

@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from journal.routing.headers import MESSAGE_ID_HEADER, HeaderNames, of_fields, pack_long
 from journal.routing.outcomes import Header
+from journal.store.model import PRIORITY_MAX
 from journal.v1 import store_pb2 as pb
 
 _BODY, _HEADERS, _PROPERTIES = 0x12, 0x1A, 0x22
@@ -145,7 +146,8 @@ class QuickHeaders:
             return None
         said = tail.removeprefix(_NO_PRIORITY)
         in_order = message.SerializeToString() == said and (not said or said[0] > _PROPERTIES)
-        found = of_fields(message) if in_order and not message.chunks and not message.body_bytes else None
+        usual = in_order and message.priority <= PRIORITY_MAX and not message.chunks and not message.body_bytes
+        found = of_fields(message) if usual else None
         if len(tail) <= _TAIL_BYTES_MAX:
             if len(self._tails) >= _TAILS_KEPT:
                 self._tails.clear()

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from journal.errors import ConfigError, RowError
 from journal.routing.config import RouteConfig, RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
-from journal.routing.outcomes import Header, Outgoing, Refusal
+from journal.routing.outcomes import Header, Outgoing, Refusal, RefusedError, unexpected
 from journal.routing.patterns import matches, parse_pattern
 from journal.routing.quick import Quick, QuickHeaders
 from journal.routing.selector import Selector
@@ -92,14 +92,22 @@ class Router:
         out: list[Outgoing | Refusal] = []
         is_made = False
         for route in routes:
-            if route.selector is None or route.selector.selects(sending.view.value):
-                if not is_made:
-                    sending.make(destination, end, quick)
-                    is_made = True
-                for target in route.targets:
-                    out.append(target.outcome(sending))
-                if route.stop:
-                    break
+            fault = None
+            try:
+                if route.selector is not None and not route.selects(sending):
+                    continue
+            except RefusedError as error:
+                fault = error
+            if not is_made:
+                sending.make(destination, end, quick)
+                is_made = True
+            if fault is not None:
+                out += [target.refusal(fault, "", sending) for target in route.targets[:1]]
+                continue
+            for target in route.targets:
+                out.append(target.outcome(sending))
+            if route.stop:
+                break
         return out
 
     def explain(self, message_id: int, data: bytes) -> list[Verdict]:
@@ -141,6 +149,17 @@ class _Route:
         self.selector = Selector(config.filter) if config.filter.strip() else None
         self.stop = config.stop
         self.targets = [Target(target, config, context) for target in config.targets]
+
+    def selects(self, sending: Sending) -> bool:
+        """Whether its selector does. Raises RowError, and RefusedError if that cannot be told."""
+        assert self.selector is not None
+        view = sending.view
+        try:
+            return self.selector.selects(view.value)
+        except RowError:
+            raise
+        except Exception as error:
+            raise unexpected(error) from error
 
     @property
     def plain(self) -> _Plain | None:

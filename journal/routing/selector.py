@@ -6,6 +6,7 @@ has, and where it stands.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from journal.routing.selector_tokens import INTEGER_MAX, Kind, SelectorError, Token, tokens_of
@@ -13,10 +14,10 @@ from journal.routing.selector_values import (
     Condition,
     Lookup,
     Run,
-    both,
+    all_of,
+    any_of,
     comparing,
     computing,
-    either,
     is_null,
     like,
     like_pattern,
@@ -38,13 +39,16 @@ class Selector:
     """A selector, compiled. The empty one selects every message."""
 
     def __init__(self, text: str) -> None:
-        """Raises SelectorError."""
+        """Raises SelectorError, also for what this thread's stack has no room to read."""
         self.text = text
         self.names: tuple[str, ...] = ()
         self._run: Condition = _every
         if text.strip():
             parser = _Parser(text)
-            self._run = parser.whole()
+            try:
+                self._run = parser.whole()
+            except RecursionError:
+                raise SelectorError(text, 0, "too deep to be read here") from None
             self.names = tuple(dict.fromkeys(parser.names))
 
     def value(self, get: Lookup) -> bool | None:
@@ -86,18 +90,22 @@ class _Parser:
     # ---- conditions ------------------------------------------------------------------------------------------------
 
     def _or(self) -> _Part:
-        part = self._and()
+        parts = [self._and()]
         while self._took("OR"):
-            left = self._condition(part)
-            part = _Part(either(left, self._condition(self._and())), _CONDITION, part.at)
-        return part
+            parts.append(self._and())
+        return self._joined(parts, any_of)
 
     def _and(self) -> _Part:
-        part = self._not()
+        parts = [self._not()]
         while self._took("AND"):
-            left = self._condition(part)
-            part = _Part(both(left, self._condition(self._not())), _CONDITION, part.at)
-        return part
+            parts.append(self._not())
+        return self._joined(parts, all_of)
+
+    def _joined(self, parts: Sequence[_Part], joining: Callable[[Sequence[Condition]], Condition]) -> _Part:
+        """One part of however many: each that stands in another one takes of Python's stack when it runs."""
+        if len(parts) == 1:
+            return parts[0]
+        return _Part(joining([self._condition(part) for part in parts]), _CONDITION, parts[0].at)
 
     def _not(self) -> _Part:
         at = self._token.at
@@ -141,7 +149,7 @@ class _Parser:
         high = self._sum()
         for part in (left, low, high):
             self._numeric(part, "BETWEEN compares numbers")
-        run = both(comparing(">=", left.run, low.run), comparing("<=", left.run, high.run))
+        run = all_of((comparing(">=", left.run, low.run), comparing("<=", left.run, high.run)))
         return self._made(run, negative, left)
 
     def _in(self, left: _Part, negative: bool) -> _Part:
@@ -176,21 +184,27 @@ class _Parser:
     # ---- values ----------------------------------------------------------------------------------------------------
 
     def _sum(self) -> _Part:
-        part = self._product()
+        first, further = self._product(), list[tuple[str, _Part]]()
         while self._token.kind is Kind.SIGN and self._token.value in ("+", "-"):
-            part = self._computed(part, str(self._next().value), self._product())
-        return part
+            further.append((str(self._next().value), self._product()))
+        return self._computed(first, further)
 
     def _product(self) -> _Part:
-        part = self._signed()
+        first, further = self._signed(), list[tuple[str, _Part]]()
         while self._token.kind is Kind.SIGN and self._token.value in ("*", "/"):
-            part = self._computed(part, str(self._next().value), self._signed())
-        return part
+            further.append((str(self._next().value), self._signed()))
+        return self._computed(first, further)
 
-    def _computed(self, left: _Part, sign: str, right: _Part) -> _Part:
-        for part in (left, right):
-            self._numeric(part, f"{sign} computes with numbers")
-        return _Part(computing(sign, left.run, right.run), _NUMBER, left.at)
+    def _computed(self, first: _Part, further: Sequence[tuple[str, _Part]]) -> _Part:
+        if not further:
+            return first
+        left = first
+        for sign, right in further:
+            for part in (left, right):
+                self._numeric(part, f"{sign} computes with numbers")
+            left = right
+        steps = [(sign, part.run) for sign, part in further]
+        return _Part(computing(first.run, steps), _NUMBER, first.at)
 
     def _signed(self) -> _Part:
         token = self._token

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from journal.routing.patterns import in_order
@@ -48,19 +48,26 @@ def comparing(sign: str, left: Run, right: Run) -> Condition:
     return run
 
 
-def computing(sign: str, left: Run, right: Run) -> Run:
-    compute = _COMPUTE[sign]
+def computing(first: Run, further: Sequence[tuple[str, Run]]) -> Run:
+    """Signs of one precedence and what stands behind each, from left to right."""
+    steps = [(_COMPUTE[sign], part) for sign, part in further]
 
     def run(get: Lookup) -> Value | None:
-        a, b = left(get), right(get)
-        if type(a) is int and type(b) is int:
-            result = compute(a, b)
-            return result if result is None or _INTEGER_MIN <= result <= _INTEGER_MAX else _wrapped(int(result))
-        if (type(a) is float or type(a) is int) and (type(b) is float or type(b) is int):
-            return compute(float(a), float(b))
-        return None
+        value = first(get)
+        for compute, part in steps:
+            value = _computed(compute, value, part(get))
+        return value
 
     return run
+
+
+def _computed(compute: Callable[[float, float], float | None], a: Value | None, b: Value | None) -> Value | None:
+    if type(a) is int and type(b) is int:
+        result = compute(a, b)
+        return result if result is None or _INTEGER_MIN <= result <= _INTEGER_MAX else _wrapped(int(result))
+    if (type(a) is float or type(a) is int) and (type(b) is float or type(b) is int):
+        return compute(float(a), float(b))
+    return None
 
 
 def negating(of: Run) -> Run:
@@ -118,24 +125,30 @@ def truth(of: Run) -> Condition:
     return run
 
 
-def both(left: Condition, right: Condition) -> Condition:
+def all_of(conditions: Sequence[Condition]) -> Condition:
     def run(get: Lookup) -> bool | None:
-        a = left(get)
-        if a is False:
-            return False
-        b = right(get)
-        return b if a or b is False else None
+        found: bool | None = True
+        for condition in conditions:
+            value = condition(get)
+            if value is False:
+                return False
+            if value is None:
+                found = None
+        return found
 
     return run
 
 
-def either(left: Condition, right: Condition) -> Condition:
+def any_of(conditions: Sequence[Condition]) -> Condition:
     def run(get: Lookup) -> bool | None:
-        a = left(get)
-        if a:
-            return True
-        b = right(get)
-        return b if a is False or b else None
+        found: bool | None = False
+        for condition in conditions:
+            value = condition(get)
+            if value:
+                return True
+            if value is None:
+                found = None
+        return found
 
     return run
 

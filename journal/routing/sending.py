@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
@@ -84,11 +85,17 @@ class Sending:
             view = self.view
             message = view.message
             self.small_body = None if message.body_bytes else message.body
-            self.headers = context.names.encoded(self.message_id, destination[1] or b"", message)
+            self.headers = self._encoded(destination, message)
             self.came_from = view.came_from()
             self.trail, self.hops = trail_of(message, context.journal)
         if context.replayed:
             self.trail = [*self.trail, (convention.REPLAYED, b"true")]
+
+    def _encoded(self, destination: Header, message: pb.Message) -> list[Header]:
+        try:
+            return self._context.names.encoded(self.message_id, destination[1] or b"", message)
+        except struct.error as error:
+            raise RowError(f"a field of the message is no number of its size: {error}") from None
 
     @property
     def view(self) -> MessageView:

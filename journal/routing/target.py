@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from journal.errors import ConfigError
+from journal.errors import ConfigError, JournalError
 from journal.routing import headers as convention
 from journal.routing.config import RouteConfig, TargetConfig, is_internal, is_topic, parse_key
 from journal.routing.dead_letters import record_bytes, refusal
-from journal.routing.outcomes import Header, Outgoing, Reason, Refusal, RefusedError, Request
+from journal.routing.outcomes import Header, Outgoing, Reason, Refusal, RefusedError, Request, unexpected
 from journal.routing.partitions import parse_rule
 from journal.routing.patterns import NamePatterns
 from journal.routing.quick import Quick
 from journal.routing.sending import Context, Sending
 from journal.routing.templates import Template, text_of
 from journal.routing.values import EventFacts, converter
+from journal.routing.view import FIELDS
 
 _SMALL_FACTOR = 8
 """Headers and their names are at most so much longer than what they are in the message's data."""
@@ -32,7 +33,7 @@ class Target:
         self._keys = [parse_key(key) for key in config.key]
         self._text_keys = config.key_format == "text"
         kind, of = self._keys[0]
-        names = context.names if kind == "header" else None
+        names = context.names if kind == "header" and of not in FIELDS else None
         self._key_names = names.kafka_names(of) if names is not None else frozenset[str]()
         """Kafka headers that may have the key: the first of them, as a message's headers go before its properties."""
         self._key_as_is = names.kafka_names(of, text=True) if names is not None and self._text_keys else self._key_names
@@ -87,7 +88,11 @@ class Target:
             topic = topic or self._filled(sending)
             return self._record(topic, sending)
         except RefusedError as error:
-            return self._refusal(error, topic, sending)
+            return self.refusal(error, topic, sending)
+        except JournalError:
+            raise  # of what reads large bodies, or of the message itself
+        except Exception as error:  # noqa: BLE001  # one message of one target, whatever it is
+            return self.refusal(unexpected(error), topic, sending)
 
     def _record(self, topic: str, sending: Sending) -> Outgoing:
         config = self._context.config
@@ -124,9 +129,7 @@ class Target:
     def _filled(self, sending: Sending) -> str:
         topic = self._topic.fill(sending.view.value)
         if not is_topic(topic) or is_internal(topic, self._context.own_topics):
-            raise RefusedError(
-                Reason.BAD_TOPIC, f"{topic[:300]!r}, of template {self._topic.text!r}, is no topic for it"
-            )
+            raise RefusedError(Reason.BAD_TOPIC, f"{topic!r}, of template {self._topic.text!r}, is no topic for it")
         return topic
 
     def _key(self, sending: Sending) -> bytes | None:
@@ -169,7 +172,8 @@ class Target:
     def _bytes_max(self, topic: str) -> int:
         return self._context.bytes_max.get(topic, self._context.config.record_bytes_max)
 
-    def _refusal(self, error: RefusedError, topic: str, sending: Sending) -> Refusal:
+    def refusal(self, error: RefusedError, topic: str, sending: Sending) -> Refusal:
+        """What becomes of a message that is not sent there."""
         headers = sending.headers + sending.trail
         return refusal(
             error,

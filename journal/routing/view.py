@@ -6,9 +6,12 @@ from journal.routing import headers as convention
 from journal.store.model import Message, Value
 from journal.v1 import store_pb2 as pb
 
+FIELDS = convention.OF_FIELDS | {convention.ADDRESS, convention.DELIVERY_MODE}
+"""Names of fields. They mean these alone: whoever sends a message chooses its headers and properties."""
+
 
 class MessageView:
-    """A stored message. A name is looked for among its headers, its properties, and then its fields."""
+    """A stored message. A name is that of a field, or else of a header or a property."""
 
     __slots__ = ("_headers", "_properties", "id", "message")
 
@@ -20,10 +23,12 @@ class MessageView:
 
     def value(self, name: str) -> Value | None:
         """None where there is none."""
+        if name in FIELDS:
+            return self.id if name == convention.MESSAGE_ID else field_of(self.message, name)
         for values in (self._headers, self._properties):
             if name in values:
                 return convention.property_value(values[name])
-        return self.id if name == convention.MESSAGE_ID else field_of(self.message, name)
+        return None
 
     def came_from(self) -> str:
         """The topic whose record it was; empty: none."""
@@ -32,10 +37,17 @@ class MessageView:
         return self._properties[convention.KAFKA_TOPIC].text
 
 
+def value_of(message: Message, name: str) -> Value | None:
+    """As of a `MessageView`, for a message that has no id yet."""
+    if name in FIELDS:
+        return field_of(message, name)
+    return message.headers.get(name, message.properties.get(name))
+
+
 def field_of(message: Message | pb.Message, name: str) -> Value | None:
     """A field by its name in JMS, but for the id, which a message has when it is stored; None: it says nothing."""
     match name:
-        case "address" | convention.DESTINATION:
+        case convention.ADDRESS | convention.DESTINATION:
             return message.address
         case convention.PRIORITY:
             return message.priority
@@ -45,6 +57,6 @@ def field_of(message: Message | pb.Message, name: str) -> Value | None:
             return message.expires
         case convention.DELIVERY_TIME:
             return message.due or None
-        case "JMSDeliveryMode":
+        case convention.DELIVERY_MODE:
             return "PERSISTENT"
     return None

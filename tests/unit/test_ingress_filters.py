@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from journal.errors import QueueFullError
 from journal.ingress.filters import Filters
 from journal.routing.selector import Selector
 from journal.routing.view import MessageView
-from journal.store.model import Message, QueueConfig
+from journal.store.model import Message, QueueConfig, Value
 from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
 from tests.unit.ingress_scene import Scene
@@ -48,6 +49,30 @@ def test_a_queues_filter_and_a_routes_filter_of_one_text_are_of_the_same_message
             stored = pb.Message.FromString(encode_message(message))
             routed = selector.selects(MessageView(ID, stored).value)
             assert takes(message, QueueConfig("q", "in.a", filter=text)) is routed, (text, message)
+
+
+def test_a_filter_that_cannot_be_evaluated_keeps_messages_from_its_own_queue_alone(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(dict[str, Value]):
+        def get(self, name: object, default: object = None) -> Any:
+            raise ZeroDivisionError("no such thing")
+
+    takes = Filters(scene.store).takes
+    message = Message("in.a", properties=Broken())
+    for _ in range(2):
+        assert not takes(message, QueueConfig("bad", "in.a", filter="n = 3"))
+        assert takes(message, QueueConfig("good", "in.a", filter="JMSPriority = 4"))
+    assert [record.levelname for record in caplog.records if "queue bad" in record.getMessage()] == ["ERROR"]
+
+
+def test_a_durable_subscription_with_as_many_terms_as_a_selector_may_have_stops_no_source(scene: Scene) -> None:
+    scene.declare(QueueConfig("long", "in.a", filter=" OR ".join(["n=9"] * 1400)), QueueConfig("q", "in.a"))
+    scene.broker.topic("a")
+    scene.broker.produce("a", b"1")
+    with scene.taking({"name": "in", "topics": ["a"], "address": "in.a"}):
+        scene.wait_committed("a", 1)
+    assert (scene.bodies("long"), scene.bodies("q")) == ([], [b"1"])
 
 
 def test_a_message_that_is_not_stored_yet_has_no_id_to_filter_by(scene: Scene) -> None:

@@ -97,6 +97,42 @@ def test_what_this_journal_sent_out_is_passed_over_and_what_goes_round_is_refuse
     assert taken(ingress().convert(record(b"v", around[:2]))).headers["_jmsbr_j1_hops"] == 3
 
 
+def test_whatever_a_conversion_raises_is_a_refusal_of_its_record_alone() -> None:
+    def replies(source: str, correlation_id: str) -> str | None:
+        raise ZeroDivisionError("no such thing")
+
+    sources = config(sources=[source(replies=True), source("other", topics=["out"])])
+    both = Ingress(sources, journal="flights", own_topics=OWN, replies=replies)
+    asked = refusal(both.convert(record(b"", headers=[("jms.string.JMSCorrelationID", b"1")])))
+    assert (asked.route, asked.reason, asked.detail) == ("s", Reason.UNEXPECTED, "ZeroDivisionError: no such thing")
+    assert taken(both.convert(record(b"v", topic="out"))).body == b"v"
+
+
+def test_a_refusal_says_no_more_of_a_record_than_is_read() -> None:
+    endless: Header = ("kafka-journal.header.string.JMSPriority", b"x" * 800_000)
+    found = refusal(ingress(address="{no}").convert(record(b"", headers=[endless, ("jms.string." + "n" * 9999, b"")])))
+    assert len(found.detail) < 1100
+    value = b'{"body":"","priority":' + b"9" * 4000 + b"}"
+    found = refusal(ingress(value="json").convert(record(value)))
+    assert found.reason is Reason.BAD_HEADER
+    assert len(str(found)) < 1200
+
+
+def test_a_records_own_facts_go_before_headers_of_their_names() -> None:
+    names = ("address", "JMSDestination", "JMSPriority", "JMSTimestamp", "topic", "key")
+    headers = [(f"kafka-journal.{place}.string.{name}", b"evil") for name in names for place in ("header", "property")]
+    template = "{topic}.{key}.{JMSPriority}.{JMSTimestamp}"
+    assert taken(ingress(address=template).convert(record(b"", key=b"k", headers=headers))).address == (
+        "in.k.4.1700000000000"
+    )
+    for name in ("address", "JMSDestination"):
+        said = [*headers, ("jms.string.JMSDestination", b"queue://said")]
+        assert taken(ingress(address=f"to.{{{name}}}").convert(record(b"", headers=said))).address == "to.said"
+        assert (
+            refusal(ingress(address=f"to.{{{name}}}").convert(record(b"", headers=headers))).reason is Reason.NO_HEADER
+        )
+
+
 def test_an_address_is_a_template_of_topic_key_and_headers() -> None:
     headers: list[Header] = [("jms.string.JMSDestination", b"topic://a.b"), ("region", b"eu")]
     at = ingress(address="{JMSDestination}.{topic}.{key}.{region}")

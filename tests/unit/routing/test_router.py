@@ -15,6 +15,7 @@ from journal.routing.partitions import murmur2, parse_rule, partition_of
 from journal.routing.router import Router
 from journal.store.model import Message
 from journal.store.records import encode_message
+from journal.v1 import store_pb2 as pb
 from tests.unit.routing.building import OWN, config, only, refused, route, router, sent, stored
 
 
@@ -40,6 +41,62 @@ def test_routes_are_asked_in_their_order_until_one_that_matches_stops() -> None:
 def test_a_message_of_no_route_gives_nothing_whatever_its_address(address: str) -> None:
     assert router(route(address="b.#")).route(1, stored(address)) == ()
     assert sent(router(route(address="#")).route(1, stored(address))) == [("r", "t")]
+
+
+@pytest.mark.parametrize("on_error", list(OnError))
+def test_whatever_one_target_raises_is_a_refusal_of_its_route_alone(on_error: OnError) -> None:
+    def body(chunks: object) -> bytes:
+        raise ZeroDivisionError("no such thing " * 10_000)
+
+    large = encode_message(Message("a"), chunks=[7], body_bytes=100)
+    routes = config(
+        routes=[
+            route("bad", on_error=on_error),
+            route("good", {"topic": "t2", "value": "body"}, filter="JMSPriority=4"),
+        ],
+        dead_letter_topic="dead",
+    )
+    outcomes = Router(routes, journal="flights", own_topics=OWN, body=body).route(1, large)
+    assert [(each.route, each.reason, each.on_error) for each in outcomes if isinstance(each, Refusal)] == [
+        ("bad", Reason.UNEXPECTED, on_error),
+        ("good", Reason.UNEXPECTED, OnError.FAIL),
+    ]
+    assert "ZeroDivisionError: no such thing" in str(outcomes[0])
+    assert len(str(outcomes[0])) < 1200
+
+
+def test_a_number_that_its_header_cannot_have_is_damage() -> None:
+    data = pb.Message(address="a", priority=2**32 - 1).SerializeToString()
+    with pytest.raises(RowError, match="number"):
+        router(route()).route(1, data)
+
+
+@pytest.mark.parametrize("place", ["headers", "properties"])
+def test_a_messages_own_fields_go_before_headers_and_properties_of_their_names(place: str) -> None:
+    """Its sender chooses those: not the topic, the key, nor what is filtered."""
+    named = {"address": "evil", "JMSDestination": "evil", "JMSPriority": 9, "JMSMessageID": 7, "JMSDeliveryTime": 1}
+    given = {place: named | {"JMSDeliveryMode": "NONE", "JMSExpiration": 3, "JMSTimestamp": 5}}
+    data = encode_message(Message("good.way", b"", **given))
+
+    def key(name: str) -> bytes | None:
+        return only(router(route("r", {"topic": "t", "key": f"header:{name}"})).route(1, data)).key
+
+    assert [key(name) for name in ("address", "JMSDestination")] == [b"good.way"] * 2
+    assert [key(name) for name in ("JMSPriority", "JMSMessageID", "JMSExpiration")] == [
+        struct.pack(">q", number) for number in (4, 1, 0)
+    ]
+    assert key("JMSDeliveryMode") == b"PERSISTENT"
+    for topic, found in (
+        ("to.{address}", "to.good.way"),
+        ("to.{address[1]}", "to.way"),
+        ("{JMSDestination}", "good.way"),
+    ):
+        assert only(router(route("r", {"topic": topic})).route(1, data)).topic == found
+    assert (
+        refused(router(route("r", {"topic": "t", "key": "header:JMSTimestamp"})).route(1, data)).reason is Reason.NO_KEY
+    )
+    text = "address = 'good.way' AND JMSPriority = 4 AND JMSDeliveryTime IS NULL AND JMSTimestamp IS NULL"
+    assert len(router(route(filter=text)).route(1, data)) == 1
 
 
 def test_an_address_that_is_no_text_is_damage() -> None:

@@ -118,6 +118,37 @@ def test_nesting_has_a_bound(sign: str) -> None:
         Selector(sign * (NESTING_MAX + 1) + "a")
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("OR".join([" a=1 "] * 1400), False),
+        ("OR".join([" b=1 "] * 1400), None),
+        ("OR".join([" a=1 "] * 1399 + [" a=0"]), True),
+        ("AND".join([" a=0 "] * 1200), True),
+        ("AND".join([" b=0 "] * 1199 + [" a=1"]), False),
+        ("+".join(["a"] * 4000) + "=0", True),
+        ("-".join(["1"] * 4000) + "=-3998", True),
+        ("*".join(["1"] * 4000) + "=1", True),
+        (f"a IN ({','.join(['0'.join(chr(39) * 2)] * 2000)})", False),
+        ("(" * NESTING_MAX + "a*1+1=1 AND a=0 OR b" + ")" * NESTING_MAX, True),
+        ("NOT a BETWEEN 1 AND " + "-(1+" * (NESTING_MAX // 2 - 1) + "1" + ")" * (NESTING_MAX // 2 - 1), True),
+    ],
+)
+def test_a_selector_that_is_read_is_evaluated_however_many_terms_it_has(text: str, value: bool | None) -> None:
+    assert Selector(text).value({"a": 0}.get) is value
+
+
+def test_a_selector_for_which_the_stack_has_no_room_is_refused_as_one() -> None:
+    def read(frames: int) -> None:
+        if frames:
+            read(frames - 1)
+        else:
+            Selector("(" * NESTING_MAX + "a" + ")" * NESTING_MAX)
+
+    with pytest.raises(SelectorError, match="too deep"):
+        read(sys.getrecursionlimit() - 300)
+
+
 def test_length_has_a_bound() -> None:
     with pytest.raises(SelectorError, match="longer"):
         Selector("a" * (SELECTOR_CHARACTERS_MAX + 1))
