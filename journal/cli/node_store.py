@@ -79,7 +79,7 @@ class StoreOwner:
             store.start(loaded)
             resource = XaResource(store, active.journal, loaded, clock_ms=wall_ms)
             self.served = Served(store, active.journal, loaded.outcomes, resource)
-            self._in_doubt = InDoubtWatch(resource, self._policy, clock_ms=wall_ms)
+            self._in_doubt = InDoubtWatch(resource, self._policy)
             self._in_doubt.start()
             self._ingress = IngressService(self._settings, store)
             self._ingress.start()

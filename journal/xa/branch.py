@@ -67,7 +67,7 @@ class Branch:
     tx: int = 0
     """The transaction in the store; 0 until somebody asks for it."""
     deadline_ms: float = math.inf
-    """When it times out, unless it is prepared before."""
+    """When it times out, unless it is prepared before: by a clock that is never set."""
     since_ms: float = 0.0
     """When it was prepared, as far as this process knows."""
     not_durable: NotDurable = NOTHING

@@ -29,9 +29,11 @@ class Branches:
     whoever waited for it and gave up; and one whose time is over is doomed then.
     """
 
-    def __init__(self, outcomes: Outcomes, loaded: LoadedRows, clock_ms: ClockMs, branches_max: int) -> None:
+    def __init__(
+        self, outcomes: Outcomes, loaded: LoadedRows, clock_ms: ClockMs, elapsed_ms: ClockMs, branches_max: int
+    ) -> None:
         self._outcomes = outcomes
-        self._clock_ms = clock_ms
+        self._elapsed_ms = elapsed_ms
         self._branches_max = branches_max
         self._by_xid: dict[Xid, Branch] = {}
         self.unnamed: list[int] = []
@@ -43,7 +45,7 @@ class Branches:
                 since_ms = prepared_ms(row.data) or clock_ms()
                 self._by_xid[xid] = Branch(xid, BranchState.PREPARED, row.tx, since_ms=since_ms, prepared=True)
 
-    def begin(self, xid: Xid, session: Hashable, deadline_ms: float) -> None:
+    def begin(self, xid: Xid, session: Hashable, timeout_ms: float) -> None:
         """A new branch, in which `session` works. Raises XidError (DUPID) for an xid in use, FullError over the bound.
 
         At the bound, doomed branches that hold nothing any more make room: nobody may ever ask for them again.
@@ -52,7 +54,7 @@ class Branches:
             raise refusal(XaCode.DUPID, xid, "is in use")
         if len(self._by_xid) >= self._branches_max and not self._make_room():
             raise FullError(f"{len(self._by_xid)} branches are not settled: settle some (branches_max)")
-        self._by_xid[xid] = Branch(xid, working={session}, deadline_ms=deadline_ms)
+        self._by_xid[xid] = Branch(xid, working={session}, deadline_ms=self._elapsed_ms() + timeout_ms)
 
     def _make_room(self) -> bool:
         for branch in self.all():
@@ -98,8 +100,8 @@ class Branches:
         return branch.pending if branch is not None and branch.state is state else None
 
     def catch_up(self, branch: Branch) -> None:
-        """Take what has become durable, and what the clock says, into the state."""
-        if branch.expires(self._clock_ms()):
+        """Take what has become durable, and a time-out that has passed, into the state."""
+        if branch.expires(self._elapsed_ms()):
             branch.doom(XaCode.RBTIMEOUT)
         pending = branch.pending
         if pending is None or not pending.done or pending.error is not None:

@@ -30,6 +30,7 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
+from journal.moments import monotonic_ms
 from journal.store.transactions import NOTHING, NotDurable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME
@@ -63,20 +64,23 @@ class XaResource:
         loaded: LoadedRows,
         *,
         clock_ms: ClockMs,
+        elapsed_ms: ClockMs = monotonic_ms,
         wait_s: float = WAIT_S,
         branches_max: int = BRANCHES_MAX,
     ) -> None:
         """`transactions` is the store, `records` its journal (it may be both), `loaded` what its activation found.
 
+        `clock_ms` says when a branch was prepared; its time-out is measured by `elapsed_ms`, which is never set.
         `wait_s` bounds each wait for durability, `branches_max` the branches that are not settled.
         """
         self._transactions = transactions
         self._records = records
         self._clock_ms = clock_ms
+        self._elapsed_ms = elapsed_ms
         self._wait_s = wait_s
         self._lock = CallersLock()
         self._outcomes = Outcomes(records, loaded)
-        self._branches = Branches(self._outcomes, loaded, clock_ms, branches_max)
+        self._branches = Branches(self._outcomes, loaded, clock_ms, elapsed_ms, branches_max)
         self.unnamed = self._branches.unnamed
         """Transactions that were prepared without XA, or with another's xid: `settle_unnamed` settles them."""
         self.loaded_ms = clock_ms()
@@ -126,7 +130,7 @@ class XaResource:
         """
         xid = as_xid(xid)
         with self._lock:
-            self._branches.begin(xid, session, self._clock_ms() + timeout_ms)
+            self._branches.begin(xid, session, timeout_ms)
 
     def tpc_prepare(self, xid: AnyXid, *, deciding: bool = False) -> Vote:
         """Make the branch wait, through every crash, for commit or rollback; or end it, if nothing was done in it.

@@ -1,6 +1,6 @@
 """`InDoubtWatch`: applies a node's `on_in_doubt` while it is active, from time to time, and branches' time-outs.
 
-    watch = InDoubtWatch(resource, policy, clock_ms=wall_ms)   # when the node is active
+    watch = InDoubtWatch(resource, policy)                     # when the node is active
     watch.start()
     ...
     watch.stop()                                               # before the store is closed
@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 
 from journal.errors import JournalError, OperatingError
+from journal.moments import AGREEMENT_MS, AgreedTime, monotonic_ms
+from journal.runtime import wall_ms
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.ports import ClockMs
 from journal.xa.resource import XaResource
@@ -36,11 +38,20 @@ EXPIRE_EVERY_S = 1.0
 class InDoubtWatch:
     """One activation's. `start` and `stop` do not wait for anything."""
 
-    def __init__(self, resource: XaResource, policy: InDoubtPolicy, *, clock_ms: ClockMs) -> None:
-        """`clock_ms` is the resource's."""
+    def __init__(
+        self,
+        resource: XaResource,
+        policy: InDoubtPolicy,
+        *,
+        clock_ms: ClockMs = wall_ms,
+        elapsed_ms: ClockMs = monotonic_ms,
+    ) -> None:
+        """The clocks are the resource's. They must have agreed for the policy's age, or for a minute, before an age
+        counts: what is settled in place of its coordinator cannot be undone when a clock is set right.
+        """
         self._resource = resource
         self._policy = policy
-        self._clock_ms = clock_ms
+        self._agreed = AgreedTime(clock_ms, elapsed_ms, min(AGREEMENT_MS, policy.age_ms))
         self._every_s = LOOK_EVERY_MAX_S
         if policy.action is not OnInDoubt.KEEP:
             self._every_s = max(LOOK_EVERY_MIN_S, min(LOOK_EVERY_MAX_S, policy.age_ms / 10_000))
@@ -74,6 +85,7 @@ class InDoubtWatch:
         settle_at = -math.inf
         try:
             while not self._stop.is_set():
+                self._agreed()
                 self._try(self._resource.expire)
                 if time.monotonic() >= settle_at:
                     self._try(self._settle)
@@ -86,7 +98,7 @@ class InDoubtWatch:
     def _settle(self) -> None:
         """What the policy says; and rollbacks by hand of which only the decision was taken."""
         self._resource.finish()
-        self._policy.apply(self._resource, self._clock_ms())
+        self._policy.apply(self._resource, self._agreed())
 
     def _try(self, act: Callable[[], object]) -> None:
         """Another time, if the journal cannot do it now."""

@@ -208,11 +208,15 @@ class MemoryJournal:
 
 
 def opened(
-    log: MemoryLog, steps: Steps | None = None, *, clock_ms: ClockMs = lambda: START_MS
+    log: MemoryLog,
+    steps: Steps | None = None,
+    *,
+    clock_ms: ClockMs = lambda: START_MS,
+    elapsed_ms: ClockMs | None = None,
 ) -> tuple[MemoryJournal, XaResource]:
     """A new activation of a journal in memory, with a resource that has recovered its own."""
     journal = MemoryJournal(log, steps)
-    resource = XaResource(journal, journal, log.loaded(), clock_ms=clock_ms)
+    resource = XaResource(journal, journal, log.loaded(), clock_ms=clock_ms, elapsed_ms=elapsed_ms or clock_ms)
     resource.start()
     return journal, resource
 

@@ -444,6 +444,17 @@ def test_a_deadline_holds_though_nobody_expires_branches(scene: Scene, call: str
         scene.journal.prepare(tx, b"")
 
 
+def test_a_wall_clock_that_is_set_times_no_branch_out() -> None:
+    wall_ms = START_MS
+    journal, resource = opened(MemoryLog(), clock_ms=lambda: wall_ms, elapsed_ms=lambda: 5.0)
+    resource.tpc_begin(XID, timeout_ms=10)
+    wall_ms += 10**9
+    assert resource.expire() == []
+    journal.add(journal.new_id(), MESSAGE_KIND, b"done", tx=resource.tx(XID))
+    resource.end(XID)
+    assert resource.tpc_prepare(XID) is Vote.COMMIT
+
+
 def test_a_prepared_branch_never_times_out(scene: Scene) -> None:
     scene.work(timeout_ms=10)
     scene.resource.tpc_prepare(XID)

@@ -46,12 +46,15 @@ class Scene:
         journal.prepare(tx, b"somebody's own")
         journal.flush()
         self.now_ms = START_MS
+        self.stepped_ms = 0.0
         self.activate(policy)
 
     def activate(self, policy: InDoubtPolicy) -> None:
         self.journal = MemoryJournal(self.log)
-        self.resource = XaResource(self.journal, self.journal, self.log.loaded(), clock_ms=lambda: self.now_ms)
-        self.watch = InDoubtWatch(self.resource, policy, clock_ms=lambda: self.now_ms)
+        clock_ms, elapsed_ms = lambda: self.now_ms + self.stepped_ms, lambda: self.now_ms
+        loaded = self.log.loaded()
+        self.resource = XaResource(self.journal, self.journal, loaded, clock_ms=clock_ms, elapsed_ms=elapsed_ms)
+        self.watch = InDoubtWatch(self.resource, policy, clock_ms=clock_ms, elapsed_ms=elapsed_ms)
 
     def settled(self) -> bool:
         return not self.log.prepared
@@ -135,6 +138,18 @@ def test_a_watch_that_is_stopped_settles_nothing_more() -> None:
     assert scene.watch.join(WAIT_S)
     scene.now_ms += AGE_MS
     assert len(scene.log.prepared) == 2
+
+
+def test_a_wall_clock_that_steps_forward_makes_nothing_old_enough() -> None:
+    scene = Scene(COMMIT)
+    scene.watch.start()
+    scene.stepped_ms = 10.0 * AGE_MS
+    assert not scene.watch.join(SEVERAL_LOOKS_S)
+    assert len(scene.log.prepared) == 2
+    scene.now_ms += AGE_MS
+    wait_until(scene.settled)
+    scene.watch.stop()
+    assert scene.watch.join(WAIT_S)
 
 
 @pytest.mark.parametrize("trouble", ["refusals", "slow"])
