@@ -10,19 +10,23 @@ The coordinator does what Kafka's does for a client without KIP-890's half (libr
 - A transaction open longer than its time-out is aborted with a bumped epoch, which to its producer is being fenced.
 - A Produce is refused when the partition has seen a newer epoch; the first of a transaction also unless the coordinator
   has the partition in that producer's open transaction (3.6's verification).
+- An id that was not used for long is forgotten, and one whose epochs are used up gets another producer id: whoever
+  still has the old one is told that it is nobody's.
+- While the coordinator moves it answers nobody; the new one writes again the markers of what was not over.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
+from typing import NamedTuple
 
 from journal.kafka.ports import GroupMember
 from tests.simulation.faults import Faults
-from tests.simulation.partition import PartitionLog
+from tests.simulation.partition import DeposedLog, PartitionLog
 from tests.simulation.timeline import Timeline
 
 Partition = tuple[str, int]
@@ -37,6 +41,9 @@ class Answer(Enum):
     FENCED = auto()
     CONCURRENT = auto()
     INVALID_STATE = auto()
+    UNKNOWN_PRODUCER = auto()
+    OUT_OF_SEQUENCE = auto()
+    NO_COORDINATOR = auto()
     UNKNOWN_TOPIC = auto()
     INVALID_RECORD = auto()
     TOO_LARGE = auto()
@@ -59,8 +66,25 @@ class Transactional:
     epoch: int = 0
     state: State = State.EMPTY
     partitions: list[Partition] = field(default_factory=list)
+    unmarked: set[Partition] = field(default_factory=set)
+    """Those that have no marker yet of what was decided."""
     number: int = 0
     """Counts the transactions, so that a time-out knows its own."""
+
+
+class Instance(NamedTuple):
+    """What an init gives: a producer id, and the epoch of this instance of it."""
+
+    producer: int
+    epoch: int
+
+
+class Deposition(NamedTuple):
+    """A leader of a partition that was deposed, and who still asks it until when."""
+
+    log: DeposedLog
+    nodes: frozenset[str]
+    until: float
 
 
 @dataclass(slots=True)
@@ -82,7 +106,11 @@ class SimulatedBroker:
         self.groups: dict[str, list[GroupMember]] = {}
         self.group_offsets: dict[str, dict[Partition, int]] = {}
         self.broker_config: dict[int, dict[str, str]] = {1: {"transaction.partition.verification.enable": "true"}}
+        self.producer_epochs = 32_767
+        """How many epochs a producer id has."""
         self._ids: dict[str, Transactional] = {}
+        self._deposed: dict[Partition, Deposition] = {}
+        self._coordinated_from = 0.0
         self._offsets_sent: dict[int, dict[str, dict[Partition, int]]] = {}
         """By producer and group, those of its open transaction."""
         self._numbers = itertools.count(1)
@@ -101,6 +129,26 @@ class SimulatedBroker:
     def log(self, topic: str, partition: int) -> PartitionLog | None:
         known = self.topics.get(topic)
         return known.logs[partition] if known is not None and partition < len(known.logs) else None
+
+    # ---- leaders ---------------------------------------------------------------------------------------------
+
+    def seen_log(self, node: str, topic: str, partition: int) -> PartitionLog | None:
+        """What a node is told that asks for a partition."""
+        deposed = self._deposed.get((topic, partition)) if self._deposed else None
+        if deposed is not None and node in deposed.nodes and self.timeline.now() < deposed.until:
+            return deposed.log
+        return self.log(topic, partition)
+
+    def is_led(self, node: str, topic: str, partition: int) -> bool:
+        """Whether what a node writes to a partition reaches a leader that can commit it."""
+        return not isinstance(self.seen_log(node, topic, partition), DeposedLog)
+
+    def depose(self, topic: str, partition: int, nodes: Iterable[str], seconds: float) -> None:
+        """Another leader goes on; these nodes ask the old one, which answers, for so long."""
+        log = self.topics[topic].logs[partition]
+        until = self.timeline.now() + seconds
+        self._deposed[topic, partition] = Deposition(DeposedLog(log), frozenset(nodes), until)
+        log.lead()
 
     def compact(self, topic: str, partition: int, below: int | None = None) -> None:
         """One run of the cleaner over a partition, by the topic's own settings."""
@@ -125,44 +173,58 @@ class SimulatedBroker:
     def produce(
         self,
         transactional_id: str,
-        epoch: int,
+        instance: Instance,
         topic: str,
         partition: int,
         records: Sequence[tuple[bytes | None, bytes | None]],
+        sequence: int = 0,
     ) -> list[int] | Answer:
-        """A Produce request inside a transaction."""
-        entry = self._ids[transactional_id]
+        """A Produce request inside a transaction. `sequence` counts what this instance has sent to the partition."""
+        producer, epoch = instance
         log = self.log(topic, partition)
         refused = self._refusal(log, topic, records)
         if log is None or refused is not None:
             return refused or Answer.UNKNOWN_TOPIC
-        if epoch < log.epochs.get(entry.producer, 0):
+        if epoch < log.epochs.get(producer, 0):
             return Answer.FENCED
-        if not log.has_open(entry.producer):
+        if not log.has_open(producer):
             # The first of a transaction here: the partition's leader asks the coordinator.
-            if epoch < entry.epoch:
-                return Answer.FENCED
-            if entry.state is not State.ONGOING or (topic, partition) not in entry.partitions:
-                return Answer.INVALID_STATE
-        log.epochs[entry.producer] = epoch
+            unverified = self._unverified(transactional_id, instance, (topic, partition))
+            if unverified is not None:
+                return unverified
+        if not log.follows(producer, epoch, sequence):
+            return Answer.OUT_OF_SEQUENCE
+        log.epochs[producer] = epoch
         now = self._timestamp()
-        return [log.append(now, key, value, entry.producer) for key, value in records]
+        offsets = [log.append(now, key, value, producer) for key, value in records]
+        log.sent(producer, epoch, sequence + len(records))
+        return offsets
+
+    def _unverified(self, transactional_id: str, instance: Instance, partition: Partition) -> Answer | None:
+        """What the coordinator has against a partition's being in the open transaction of an instance."""
+        entry = self._ids.get(transactional_id)
+        if entry is None or entry.producer != instance.producer:
+            return Answer.UNKNOWN_PRODUCER
+        if instance.epoch < entry.epoch:
+            return Answer.FENCED
+        if entry.state is not State.ONGOING or partition not in entry.partitions:
+            return Answer.INVALID_STATE
+        return None
 
     def commit_offsets(
-        self, transactional_id: str, epoch: int, group: str, offsets: Mapping[Partition, int]
+        self, transactional_id: str, instance: Instance, group: str, offsets: Mapping[Partition, int]
     ) -> Answer | None:
         """TxnOffsetCommit. As a Produce to the partition of the offsets, with what it means kept until the marker."""
-        entry = self._ids[transactional_id]
+        producer, epoch = instance
         log = self.topics[OFFSETS[0]].logs[OFFSETS[1]]
-        if epoch < log.epochs.get(entry.producer, 0):
+        if epoch < log.epochs.get(producer, 0):
             return Answer.FENCED
-        if entry.producer not in self._offsets_sent:
-            if epoch < entry.epoch:
-                return Answer.FENCED
-            if entry.state is not State.ONGOING or OFFSETS not in entry.partitions:
-                return Answer.INVALID_STATE
-        log.epochs[entry.producer] = epoch
-        self._offsets_sent.setdefault(entry.producer, {}).setdefault(group, {}).update(offsets)
+        if producer not in self._offsets_sent:
+            unverified = self._unverified(transactional_id, instance, OFFSETS)
+            if unverified is not None:
+                return unverified
+        log.epochs[producer] = epoch
+        self._offsets_sent.setdefault(producer, {}).setdefault(group, {}).update(offsets)
         return None
 
     def is_unstable(self, group: str) -> bool:
@@ -176,8 +238,10 @@ class SimulatedBroker:
 
     # ---- the transaction coordinator -------------------------------------------------------------------------
 
-    def init_producer(self, transactional_id: str) -> int | Answer:
+    def init_producer(self, transactional_id: str) -> Instance | Answer:
         """InitProducerId of a new instance. CONCURRENT until what was open is settled; asked again, it goes on."""
+        if not self._is_coordinated:
+            return Answer.NO_COORDINATOR
         entry = self._ids.get(transactional_id)
         if entry is None:
             entry = self._ids[transactional_id] = Transactional(next(self._numbers))
@@ -187,16 +251,27 @@ class SimulatedBroker:
         if entry.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
             return Answer.CONCURRENT
         entry.epoch += 1
+        if entry.epoch >= self.producer_epochs:
+            entry = self._ids[transactional_id] = Transactional(next(self._numbers))
         entry.state = State.EMPTY
-        return entry.epoch
+        return Instance(entry.producer, entry.epoch)
+
+    def _entry(self, transactional_id: str, instance: Instance) -> Transactional | Answer:
+        """The coordinator's entry, if that instance is its newest."""
+        if not self._is_coordinated:
+            return Answer.NO_COORDINATOR
+        entry = self._ids.get(transactional_id)
+        if entry is None or entry.producer != instance.producer:
+            return Answer.UNKNOWN_PRODUCER
+        return entry if instance.epoch == entry.epoch else Answer.FENCED
 
     def add_partitions(
-        self, transactional_id: str, epoch: int, partitions: Sequence[Partition], timeout_s: float
+        self, transactional_id: str, instance: Instance, partitions: Sequence[Partition], timeout_s: float
     ) -> Answer | None:
         """AddPartitionsToTxn: begins the transaction at the coordinator."""
-        entry = self._ids[transactional_id]
-        if epoch != entry.epoch:
-            return Answer.FENCED
+        entry = self._entry(transactional_id, instance)
+        if isinstance(entry, Answer):
+            return entry
         if entry.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
             return Answer.CONCURRENT
         if any(self.log(*partition) is None for partition in partitions):
@@ -208,11 +283,11 @@ class SimulatedBroker:
         entry.partitions.extend(p for p in partitions if p not in entry.partitions)
         return None
 
-    def end_transaction(self, transactional_id: str, epoch: int, *, commit: bool) -> Answer | None:
+    def end_transaction(self, transactional_id: str, instance: Instance, *, commit: bool) -> Answer | None:
         """EndTxn."""
-        entry = self._ids[transactional_id]
-        if epoch != entry.epoch:
-            return Answer.FENCED
+        entry = self._entry(transactional_id, instance)
+        if isinstance(entry, Answer):
+            return entry
         if entry.state is State.ONGOING:
             self._decide(entry, commit=commit)
             return None
@@ -221,6 +296,25 @@ class SimulatedBroker:
         if entry.state is (State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT):
             return None
         return Answer.INVALID_STATE
+
+    @property
+    def _is_coordinated(self) -> bool:
+        return self.timeline.now() >= self._coordinated_from
+
+    def move_coordinator(self, seconds: float) -> None:
+        """Nobody coordinates for so long; then another broker does, which writes again the markers of what was decided
+        and is not known to be over."""
+        self._coordinated_from = self.timeline.now() + seconds
+        for entry in self._ids.values():
+            if entry.state in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+                again = partial(self._mark, entry, entry.number)
+                for partition in entry.partitions:
+                    self.timeline.call_at(self._coordinated_from, partial(again, partition))
+
+    def forget_ids(self) -> None:
+        """Those that have no transaction open have not been used for long, and expire."""
+        over = (State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+        self._ids = {name: entry for name, entry in self._ids.items() if entry.state not in over}
 
     def _expiry(self, entry: Transactional, number: int) -> Callable[[], None]:
         def expire() -> None:
@@ -233,24 +327,28 @@ class SimulatedBroker:
     def _decide(self, entry: Transactional, *, commit: bool) -> None:
         """Logs the decision; from here on nothing changes it. The markers follow, each at its own time."""
         entry.state = State.PREPARE_COMMIT if commit else State.PREPARE_ABORT
-        waiting = set(entry.partitions)
-
-        def mark(partition: Partition) -> None:
-            log = self.log(*partition)
-            if log is not None:
-                log.mark(self._timestamp(), entry.producer, entry.epoch, commit=commit)
-            if partition == OFFSETS:
-                self._settle_offsets(entry.producer, commit=commit)
-            waiting.discard(partition)
-            if not waiting:
-                entry.state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
-
+        entry.unmarked = set(entry.partitions)
         for partition in entry.partitions:
             delay = self.faults.marker_after_s(*partition)
             if delay > 0:
-                self.timeline.call_at(self.timeline.now() + delay, partial(mark, partition))
+                marking = partial(self._mark, entry, entry.number, partition)
+                self.timeline.call_at(self.timeline.now() + delay, marking)
             else:
-                mark(partition)
+                self._mark(entry, entry.number, partition)
+
+    def _mark(self, entry: Transactional, number: int, partition: Partition) -> None:
+        """Writes a decided transaction's marker to one of its partitions, perhaps again."""
+        if entry.number != number or entry.state not in (State.PREPARE_COMMIT, State.PREPARE_ABORT):
+            return
+        commit = entry.state is State.PREPARE_COMMIT
+        log = self.log(*partition)
+        if log is not None:
+            log.mark(self._timestamp(), entry.producer, entry.epoch, commit=commit)
+        if partition == OFFSETS:
+            self._settle_offsets(entry.producer, commit=commit)
+        entry.unmarked.discard(partition)
+        if not entry.unmarked:
+            entry.state = State.COMPLETE_COMMIT if commit else State.COMPLETE_ABORT
 
     def _refusal(
         self, log: PartitionLog | None, topic: str, records: Sequence[tuple[bytes | None, bytes | None]]

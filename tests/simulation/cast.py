@@ -9,7 +9,7 @@ from random import Random
 
 from tests.simulation.chaos import Chaos
 from tests.simulation.disk import Disk
-from tests.simulation.history import History, Violation
+from tests.simulation.history import History, Over, Violation
 from tests.simulation.node import Node
 from tests.simulation.observers import SnapshotReader, observe_behind_cleaner, observe_disk
 from tests.simulation.recording import RecordingBroker
@@ -130,11 +130,15 @@ class Cast:
         self.scheduler.run(seconds, lambda: False)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Let everybody run until it holds; dead workers and lost nodes are started again meanwhile."""
+        """Let everybody run until it holds; dead workers and lost nodes are started again meanwhile. Raises Over."""
         for _ in range(_LOOKS):
-            if self.scheduler.run(_LOOK_S, condition) or self.scheduler.failures:
+            if self.scheduler.run(_LOOK_S, condition):
                 return
+            if self.scheduler.failures or self.history.is_over:
+                raise Over
             self.keep_alive()
+        if self.history.noticed:
+            raise Over
         operations, seconds = self.history.operations, self.scheduler.now()
         raise Violation(f"alive: {operations} operations, and then nothing until {seconds:.0f}")
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from journal.kafka.control import control_row, control_topic, skip_key, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, SkipRequest
 from journal.wire.frames import FORMAT, MAGIC
@@ -11,11 +9,10 @@ from tests.simulation.broker import Answer
 from tests.simulation.cast import NODES, Cast
 from tests.simulation.chaos import Forced, Stall
 from tests.simulation.faults import Fault
+from tests.simulation.hardships import Event, Hardships
 from tests.simulation.node import Node
 from tests.simulation.observers import observe_tables
 from tests.simulation.setting import JOURNAL, REQUEST_S, RETENTION_S, TRANSACTION_TIMEOUT_S, UUID
-
-Event = Callable[[], None]
 
 _GARBAGE = (b"", b"no frame at all", Frame(magic=MAGIC, format=FORMAT, journal=bytes(16), number=1).SerializeToString())
 """Nothing, a stranger's, and a frame of another journal."""
@@ -30,6 +27,7 @@ class Events:
         self._scheduler = cast.scheduler
         self._history = cast.history
         self._chaos = cast.chaos
+        self._hardships = Hardships(cast)
 
     def plan(self) -> list[Event]:
         """At least 3 activations, 2 shard moves, 1 compaction and 1 zombie."""
@@ -64,6 +62,7 @@ class Events:
             ],
             chance.randrange(1, 4),
         )
+        events += self._hardships.by_chance()
         if chance.random() < 0.1:
             events.append(self.recreate_table)
         chance.shuffle(events)
@@ -74,8 +73,8 @@ class Events:
     def _active(self) -> Node:
         self._cast.wait_for(lambda: self._cast.active() is not None)
         node = self._cast.active()
-        assert node is not None or self._scheduler.failures
-        return node or self._cast.nodes[0]
+        assert node is not None
+        return node
 
     def take_over(self) -> None:
         """Another node activates; the one before is dead, frozen, or does not know yet."""
@@ -164,14 +163,14 @@ class Events:
     def foreign_transaction(self) -> None:
         """Somebody else opens a transaction in the control partition or in a shard of the WAL, and goes away."""
         broker = self._cast.broker
-        epoch = broker.init_producer("foreign")
-        if not isinstance(epoch, int):
+        instance = broker.init_producer("foreign")
+        if isinstance(instance, Answer):
             return
         wal = wal_topic(JOURNAL), self._chance.randrange(self._cast.setting.shards)
         partition = self._chance.choice([(control_topic(JOURNAL), 0), wal])
         timeout_s = TRANSACTION_TIMEOUT_S * self._chance.choice((0.1, 1))
-        broker.add_partitions("foreign", epoch, [partition], timeout_s)
-        broker.produce("foreign", epoch, *partition, [(b"foreign", b"row")])
+        broker.add_partitions("foreign", instance, [partition], timeout_s)
+        broker.produce("foreign", instance, *partition, [(b"foreign", b"row")])
         if self._chance.random() < 0.5:
             self.take_over()
 

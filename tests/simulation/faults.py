@@ -24,6 +24,7 @@ class Fault(Enum):
     LOSE_RESPONSE = "the response is lost: the effect is there, and the client sees a time-out"
     LATE = "the request is delayed: the client sees a time-out, and the effect comes later"
     RETRIED = "the response is lost, and the client's library asks again after its backoff"
+    ABORTABLE = "the request is refused, and with it the transaction that it belongs to"
     REPEATED = "the library asked twice: it has its answer, and the first request takes effect once more, later"
 
 

@@ -11,16 +11,23 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from journal.completion import Completion
+from journal.errors import CorruptionError
+from journal.kafka.control import table_topic, wal_topic
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Mark, Operation
 from journal.verify.state import ShardState, fingerprint, pack_record, pack_update, shard_of
 from tests.simulation.reference import Call, Seen, SeenRecord, by_shard
+from tests.simulation.setting import JOURNAL
 
 _VERBS: dict[int, str] = {ADD: "add", UPDATE: "update", DELETE: "delete"}
 
 
 class Violation(AssertionError):
     """An invariant does not hold; its message begins with the invariant's name."""
+
+
+class Over(Exception):  # nothing went wrong: there is no more of this life
+    """A seed's life has come to its end before its plan has: a loss was noticed, or a process ended that must not."""
 
 
 class CapturedLoad:
@@ -160,11 +167,40 @@ class History:
     compactions: int = 0
     zombies: int = 0
     warm_loads: int = 0
+    losses: list[str] = field(default_factory=list)
+    """Acknowledged tails that Kafka has lost, and when."""
+    lost_topics: set[str] = field(default_factory=set)
+    noticed: list[str] = field(default_factory=list)
+    """Typed errors after a loss: somebody says that something is not as it must be."""
+    is_over: bool = False
+    """Whether a loss was noticed that the journal need not go on after. Tables are built anew from what the WAL has."""
+    excused_until: float = 0.0
+    """Till then a read may meet what the next one need not meet."""
     violations: list[str] = field(default_factory=list)
     log: list[str] = field(default_factory=list)
 
     def violate(self, what: str) -> None:
         self.violations.append(what)
+
+    def lose(self, topic: str, what: str) -> None:
+        """Kafka has lost what it had acknowledged: from now on it is right not to go on."""
+        self.losses.append(what)
+        self.lost_topics.add(topic)
+
+    @property
+    def has_lost_rows(self) -> bool:
+        """Whether what tables and copies hold need not be what the WAL says, until somebody loads it."""
+        return bool(self.lost_topics & {wal_topic(JOURNAL), table_topic(JOURNAL)})
+
+    def excuse(self, until: float) -> None:
+        self.excused_until = max(self.excused_until, until)
+
+    def takes(self, error: CorruptionError, now: float) -> bool:
+        """Whether a typed error of some process has a cause outside of the product. After a loss, it is noticed."""
+        if self.losses:
+            self.noticed.append(str(error))
+            self.is_over |= self.lost_topics != {table_topic(JOURNAL)}
+        return bool(self.losses) or now < self.excused_until
 
     def newest_active(self) -> Tenure | None:
         """The tenure of the newest epoch that was told to be active."""

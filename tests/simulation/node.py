@@ -8,7 +8,7 @@ from random import Random
 from journal.activation import Activation, ActivationReport
 from journal.completion import Completion
 from journal.core import Core
-from journal.errors import FencedError, OperatingError, OutcomeUnknownError, TopicError
+from journal.errors import CorruptionError, FencedError, JournalError, OperatingError, OutcomeUnknownError, TopicError
 from journal.fencing import Claim
 from journal.following import Following
 from journal.kafka.control import table_topic
@@ -111,7 +111,8 @@ class Node:
         try:
             replica = make_replica(setting, kafka, store)
             replica.open(REQUEST_S)
-        except OperatingError:
+        except (OperatingError, CorruptionError) as error:
+            self._require_outside(error)
             return
         core.become(JournalState.STARTED)
         self.core = core
@@ -137,10 +138,11 @@ class Node:
         while self._scheduler.now() < until:
             try:
                 replica.poll(0.05)
-            except OperatingError:
+                following.warm_up(replica)
+            except (OperatingError, CorruptionError) as error:
+                self._require_outside(error)
                 if not self._open_again(replica):
                     return False
-            following.warm_up(replica)
         return not self._closing
 
     def _activate(self, core: Core, replica: Replica, store: SimulatedStore, following: Following) -> bool:
@@ -152,7 +154,8 @@ class Node:
             except FencedError as error:
                 core.step_down(error)
                 return False
-            except (OperatingError, OutcomeUnknownError):
+            except (OperatingError, OutcomeUnknownError, CorruptionError) as error:
+                self._require_outside(error)
                 core.become(JournalState.STARTED)
                 if self._closing or not self._open_again(replica):
                     return False
@@ -166,6 +169,11 @@ class Node:
             return True
         return False
 
+    def _require_outside(self, error: JournalError) -> None:
+        """Raises a typed error of which the simulated world knows no cause."""
+        if isinstance(error, CorruptionError) and not self._history.takes(error, self._scheduler.now()):
+            raise error
+
     def _take_time(self) -> None:
         self._scheduler.switch()
         if self.at_load is not None:
@@ -178,7 +186,8 @@ class Node:
         self._scheduler.pause(self._chance.choice((0.05, 0.5)))
         try:
             replica.open(REQUEST_S)
-        except OperatingError:
+        except (OperatingError, CorruptionError) as error:
+            self._require_outside(error)
             return False
         return True
 
@@ -246,11 +255,9 @@ class Node:
         while not self._closing:
             try:
                 replica.poll(0.5)
-            except OperatingError:
-                self._scheduler.pause(0.1)
-                try:
-                    replica.open(REQUEST_S)
-                except OperatingError:
+            except (OperatingError, CorruptionError) as error:
+                self._require_outside(error)
+                if not self._open_again(replica):
                     return
             newer = max(mark.epoch for mark in replica.marks().values())
             if newer > tenure.epoch:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from random import Random
 
 from journal.engine import Fold
-from journal.errors import FrameError, OperatingError
+from journal.errors import CorruptionError, FrameError, OperatingError
 from journal.kafka.control import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.verify.differences import Differences
@@ -61,8 +61,9 @@ class SnapshotReader:
             state.tell(load)
         except OperatingError:
             return
-        except FrameError as error:
-            if (error.partition, error.offset) not in self._history.garbage:
+        except CorruptionError as error:
+            is_garbage = isinstance(error, FrameError) and (error.partition, error.offset) in self._history.garbage
+            if not is_garbage and not self._history.takes(error, setting.scheduler.now()):
                 raise
             return
         self._history.snapshots.append(SnapshotLoad(load, state.group, self._now, before))
@@ -121,7 +122,9 @@ class Listener:
 
 
 def observe_tables(broker: RecordingBroker, history: History) -> None:
-    """What a fresh committed reader of each table partition would hold now."""
+    """What a fresh committed reader of each table partition would hold now. After a loss, a reader has to notice."""
+    if history.has_lost_rows:
+        return
     for shard, log in enumerate(broker.topics[table_topic(JOURNAL)].logs):
         rows: list[tuple[bytes, bytes | None]] = []
         whole = 0
@@ -147,7 +150,7 @@ def _check_checkpoints(broker: RecordingBroker, history: History, shard: int) ->
     log = broker.topics[topic].logs[shard]
     cleaned = history.cleaned.get(shard, 0)
     key = mark_key(shard)
-    before: tuple[int, bytes | None] | None = None
+    before: tuple[tuple[int, int], bytes | None] | None = None
     for entry in log.entries:
         if entry.state != COMMITTED or entry.offset < cleaned:
             continue
@@ -158,7 +161,9 @@ def _check_checkpoints(broker: RecordingBroker, history: History, shard: int) ->
 
 
 def observe_disk(history: History, where: str, disk: Disk, shards: Iterable[int]) -> None:
-    """What a local copy holds, if it is one that its owner would read."""
+    """What a local copy holds, if it is one that its owner would read. After a loss, what is loaded of it counts."""
+    if history.has_lost_rows:
+        return
     if disk.named.get(b"building") != b"\x00":
         return
     for shard in shards:

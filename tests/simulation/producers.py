@@ -17,14 +17,15 @@ from typing import TypeVar
 from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaRefusedError, TopicError
 from journal.kafka.client_settings import REPEATED_AFTER_S
 from journal.kafka.ports import (
+    AbortableProducerError,
     Consumed,
     FatalProducerError,
     RetriableProducerError,
     Sent,
     nothing,
 )
-from tests.simulation.broker import OFFSETS, Answer
-from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, once
+from tests.simulation.broker import OFFSETS, Answer, Instance
+from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, TransactionRefused, once
 
 T = TypeVar("T")
 
@@ -34,11 +35,16 @@ Row = tuple[bytes | None, bytes | None]
 BEGIN_AGAIN_S = 0.02
 INIT_AGAIN_S = 0.5
 
+_ASK_AGAIN = (Answer.CONCURRENT, Answer.NO_COORDINATOR)
+"""What the library repeats a request for, within its time."""
+
 
 class Phase(Enum):
     NEW = auto()
     READY = auto()
     OPEN = auto()
+    REFUSED = auto()
+    """Open, and to be aborted."""
     DEAD = auto()
     CLOSED = auto()
 
@@ -86,8 +92,12 @@ class SimulatedTransactionalProducer:
         self._now = requests.now
         self._id = transactional_id
         self._transaction_timeout_s = timeout_s
-        self._epoch = -1
+        self._instance = Instance(-1, -1)
+        self._sequences: dict[Partition, int] = {}
+        """How many records this instance has sent to each partition."""
         self._phase = Phase.NEW
+        self._begun = False
+        """Whether the coordinator knows of the open transaction."""
 
     def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
         """No request of it changes anything."""
@@ -104,7 +114,7 @@ class SimulatedTransactionalProducer:
             except NoAnswer as error:
                 raise RetriableProducerError(str(error)) from error
             if not isinstance(answer, Answer):
-                self._epoch, self._phase = answer, Phase.READY
+                self._instance, self._phase = answer, Phase.READY
                 return
             if self._now() >= deadline:
                 raise RetriableProducerError("init: still settling what was open")
@@ -116,7 +126,7 @@ class SimulatedTransactionalProducer:
         if first is None:
             raise InvalidOperationError("a transaction needs at least one record")
         self._expect(Phase.READY)
-        self._phase = Phase.OPEN
+        self._phase, self._begun = Phase.OPEN, False
         deadline = self._now() + timeout_s
         sending = Sending()
         added: set[Partition] = set()
@@ -160,8 +170,10 @@ class SimulatedTransactionalProducer:
             added.update(new)
         rows = sending.rows(partition)
         if rows:
-            effect = once(partial(self._broker.produce, self._id, self._epoch, *partition, rows))
-            sending.answered(partition, self._request("produce", deadline, effect))
+            sequence = self._sequences.get(partition, 0)
+            effect = once(partial(self._broker.produce, self._id, self._instance, *partition, rows, sequence))
+            sending.answered(partition, self._request("produce", deadline, effect, to=partition))
+            self._sequences[partition] = sequence + len(rows)
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
         began = self._now()
@@ -171,7 +183,7 @@ class SimulatedTransactionalProducer:
         answer = self._request(
             "commit_offsets",
             began + timeout_s,
-            lambda: self._broker.commit_offsets(self._id, self._epoch, consumed.group, consumed.offsets),
+            lambda: self._broker.commit_offsets(self._id, self._instance, consumed.group, consumed.offsets),
         )
         if answer is not None:
             raise self._died_of("commit offsets", answer)
@@ -183,6 +195,10 @@ class SimulatedTransactionalProducer:
         return self._now() - began < REPEATED_AFTER_S
 
     def abort_transaction(self, timeout_s: float) -> None:
+        if self._phase is Phase.REFUSED:
+            self._phase = Phase.OPEN if self._begun else Phase.READY
+            if not self._begun:
+                return
         self._end(self._now() + timeout_s, commit=False)
 
     def close(self) -> None:
@@ -194,14 +210,15 @@ class SimulatedTransactionalProducer:
             answer = self._request(
                 "add_partitions",
                 deadline,
-                lambda: self._broker.add_partitions(self._id, self._epoch, partitions, allowed_s),
+                lambda: self._broker.add_partitions(self._id, self._instance, partitions, allowed_s),
             )
             if answer is None:
+                self._begun = True
                 return
-            if answer is not Answer.CONCURRENT:
+            if answer not in _ASK_AGAIN:
                 raise self._died_of("send", answer)
             if self._now() >= deadline:
-                raise self._die("send: the transaction before is still being ended")
+                raise self._die(f"send: {answer.name}")
             self._requests.pause(BEGIN_AGAIN_S)
 
     def _end(self, deadline: float, *, commit: bool) -> None:
@@ -210,22 +227,25 @@ class SimulatedTransactionalProducer:
             answer = self._request(
                 "end_transaction",
                 deadline,
-                lambda: self._broker.end_transaction(self._id, self._epoch, commit=commit),
+                lambda: self._broker.end_transaction(self._id, self._instance, commit=commit),
             )
             if answer is None:
                 self._phase = Phase.READY
                 return
-            if answer is not Answer.CONCURRENT:
+            if answer not in _ASK_AGAIN:
                 raise self._died_of("end of transaction", answer)
             if self._now() >= deadline:
                 raise self._die("end of transaction: time-out")
             self._requests.pause(BACKOFF_S)
 
-    def _request(self, request: str, deadline: float, effect: Callable[[], T]) -> T:
+    def _request(self, request: str, deadline: float, effect: Callable[[], T], *, to: Partition | None = None) -> T:
         try:
-            return self._requests.write(request, max(0.0, deadline - self._now()), effect)
+            return self._requests.write(request, max(0.0, deadline - self._now()), effect, to=to)
         except NoAnswer as error:
             raise self._die(str(error)) from error
+        except TransactionRefused as error:
+            self._phase = Phase.REFUSED
+            raise AbortableProducerError(f"{self._id}: {error}: this transaction must be aborted") from error
 
     def _died_of(self, call: str, answer: Answer) -> FatalProducerError:
         return self._die(f"{call}: {answer.name}", fenced=answer is Answer.FENCED)
@@ -260,7 +280,7 @@ class SimulatedPlainProducer:
         for topic, partition in list(sending.batches):
             effect = once(partial(requests.broker.write, topic, partition, sending.rows((topic, partition))))
             try:
-                answer = requests.write("plain_produce", timeout_s, effect)
+                answer = requests.write("plain_produce", timeout_s, effect, to=(topic, partition))
             except NoAnswer as error:
                 raise DeadlineError(str(error)) from error
             if answer is Answer.UNKNOWN_TOPIC:

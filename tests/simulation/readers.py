@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
-from journal.errors import ClosedError, DeadlineError, GapError, KafkaRefusedError, KafkaUnavailableError, TopicError
+from journal.errors import (
+    ClosedError,
+    CorruptionError,
+    DeadlineError,
+    GapError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    TopicError,
+)
 from journal.kafka.ports import GroupMember, LogRecord, RecordRun, TopicState
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.partition import PartitionLog
@@ -39,12 +47,15 @@ class SimulatedReader:
         self._committed = committed
         self._records_per_poll = records_per_poll
         self._positions: dict[int, int] = {}
+        self._leader_epochs: dict[int, int] = {}
+        """Of what was read last before each position, where that was not sought."""
         self._seen = -1
         """Changes with whatever could give records: until it does, there is no need to look for some again."""
 
     def seek(self, positions: Mapping[int, int]) -> None:
         self._open()
         self._positions = dict(positions)
+        self._leader_epochs = {}
         self._seen = -1
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
@@ -88,44 +99,56 @@ class SimulatedReader:
         count, moved = self._records_per_poll, False
         for partition, position in self._positions.items():
             log = self._log(partition)
-            if log is None:
-                continue
-            if not log.start <= position <= log.end:
+            if log is None or self._leader_epochs.get(partition, 0) > log.leader_epoch:
+                continue  # no leader, or one that is told that it was deposed
+            outside = self._outside(log, partition, position)
+            if outside:
                 if records:
                     break
-                raise GapError(
-                    f"this offset is outside the log, which has {log.start} to {log.end}",
-                    topic=self._topic,
-                    partition=partition,
-                    offset=position,
-                )
+                raise GapError(outside, topic=self._topic, partition=partition, offset=position)
+            end = log.readable_to(position, committed=self._committed)
+            if position in log.damaged and end == position:
+                if records:
+                    break
+                what = "the record batch here is damaged on the broker that was asked"
+                raise CorruptionError(what, topic=self._topic, partition=partition, offset=position)
             found = log.fetch(partition, position, count - len(records), committed=self._committed)
             if found:
                 records += found
                 self._positions[partition] = found[-1].offset + 1
-            elif len(records) < count:
-                end = log.last_stable if self._committed else log.end
-                if end > position:
-                    self._positions[partition], moved = end, True
+            elif len(records) < count and end > position:
+                self._positions[partition], moved = end, True
+            if self._positions[partition] > position:
+                self._leader_epochs[partition] = log.leader_epoch
         if not moved and not records:
             self._seen = seen
             return False
         self._seen = -1
         return True
 
+    def _outside(self, log: PartitionLog, partition: int, position: int) -> str:
+        """Why nothing can be read on from a position, if nothing can."""
+        epoch = self._leader_epochs.get(partition, log.leader_epoch)
+        if epoch < log.leader_epoch and log.end_of_epoch(epoch) < position:
+            return f"the log was truncated to {log.end_of_epoch(epoch)}"
+        if not log.start <= position <= log.end:
+            return f"this offset is outside the log, which has {log.start} to {log.end}"
+        return ""
+
     def _stamp(self) -> int:
-        """Every record and every marker moves a log's end; trimming moves its start."""
-        topic = self._open().broker.topics.get(self._topic)
-        if topic is None:
+        """Every record and every marker moves a log's end, trimming its start, and another leader has another epoch."""
+        if self._topic not in self._open().broker.topics:
             return -1
         stamp = 0
         for partition in self._positions:
-            log = topic.logs[partition]
-            stamp += log.start + log.end
+            log = self._log(partition)
+            if log is not None:
+                stamp += log.start + log.end + (log.leader_epoch << 32)
         return stamp
 
     def _log(self, partition: int) -> PartitionLog | None:
-        return self._open().broker.log(self._topic, partition)
+        requests = self._open()
+        return requests.broker.seen_log(requests.node, self._topic, partition)
 
     def _open(self) -> Requests:
         if self._requests is None:
@@ -180,9 +203,12 @@ class SimulatedCluster:
         return dict(broker.group_offsets.get(group, {}))
 
     def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None:
+        node = self._open().node
         broker = self._asked(timeout_s)
         for partition, offset in offsets.items():
             log = broker.log(topic, partition)
+            if not broker.is_led(node, topic, partition):
+                raise KafkaUnavailableError(f"delete records of {topic}[{partition}]: its leader was deposed")
             if log is None or offset > log.end:
                 raise KafkaRefusedError(f"delete records of {topic}[{partition}]: there is no offset {offset}")
             log.trim(offset)
@@ -191,7 +217,11 @@ class SimulatedCluster:
         self._requests = None
 
     def _asked(self, timeout_s: float) -> SimulatedBroker:
+        requests = self._open()
+        requests.ask("admin", timeout_s)
+        return requests.broker
+
+    def _open(self) -> Requests:
         if self._requests is None:
             raise ClosedError("this cluster client is closed")
-        self._requests.ask("admin", timeout_s)
-        return self._requests.broker
+        return self._requests

@@ -19,6 +19,10 @@ class NoAnswer(Exception):  # it is no error before its client has said what it 
     """A request had no answer in time."""
 
 
+class TransactionRefused(Exception):  # it is no error before its client has said what it means
+    """A transaction must be aborted: the request had no effect."""
+
+
 class Requests:
     """What a node's clients send through.
 
@@ -30,17 +34,27 @@ class Requests:
         self.node = node
         self.now = broker.timeline.now
 
-    def write(self, request: str, timeout_s: float, effect: Callable[[], T]) -> T:
-        """One request that changes the cluster, with whatever happens to it. Raises NoAnswer."""
+    def write(self, request: str, timeout_s: float, effect: Callable[[], T], *, to: tuple[str, int] | None = None) -> T:
+        """One request that changes the cluster, with whatever happens to it. Raises NoAnswer, TransactionRefused.
+
+        `to` is the partition that it writes to: a leader that was deposed takes nothing, however often it is asked.
+        """
         timeline, faults = self.broker.timeline, self.broker.faults
         timeline.switch()
         fault = faults.at(request, self.node)
+        if to is not None and not self.broker.is_led(self.node, *to):
+            until = timeline.now() + timeout_s
+            if not timeline.wait(timeout_s, lambda: self.broker.is_led(self.node, *to)):
+                raise NoAnswer(f"{request}: the leader of {to[0]}[{to[1]}] was deposed")
+            timeout_s = until - timeline.now()
         if fault is Fault.NONE:
             answer = effect()
             timeline.switch()
             return answer
         if fault is Fault.CRASH_BEFORE:
             raise SimulatedCrash(self.node)
+        if fault is Fault.ABORTABLE:
+            raise TransactionRefused(request)
         if fault in (Fault.LATE, Fault.CRASH_LATE):
             timeline.call_at(timeline.now() + faults.late_by_s(), lambda: void(effect))
         elif fault is not Fault.LOSE_REQUEST:

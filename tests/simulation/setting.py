@@ -84,6 +84,7 @@ class Setting:
             recovery_s=chance.choice((1.5, 8.0, 8.0)),
             rejoin_s=chance.choice((0.0, 0.05, 0.5, 2.0)),
         )
+        broker.producer_epochs = chance.choice((32_767, 32_767, 4))
         setting.create_topics()
         return setting
 

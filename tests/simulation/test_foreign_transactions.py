@@ -7,6 +7,7 @@ import pytest
 from journal.completion import Completion
 from journal.errors import FencedError, OutcomeUnknownError
 from journal.kafka.control import wal_topic
+from tests.simulation.broker import Instance
 from tests.simulation.faults import Fault
 from tests.simulation.partition import PartitionLog
 from tests.simulation.setting import JOURNAL, REQUEST_S
@@ -18,11 +19,11 @@ FOREIGN_S = 4 * REQUEST_S
 
 def open_foreign(stage: Stage, shard: int = 0, *, seconds: float = FOREIGN_S) -> PartitionLog:
     """Somebody writes to a shard, and is not heard of again; its log."""
-    epoch = stage.broker.init_producer("foreign")
-    assert isinstance(epoch, int)
+    foreign = stage.broker.init_producer("foreign")
+    assert isinstance(foreign, Instance)
     wal = wal_topic(JOURNAL), shard
-    stage.broker.add_partitions("foreign", epoch, [wal], seconds)
-    stage.broker.produce("foreign", epoch, *wal, [(None, b"foreign")])
+    stage.broker.add_partitions("foreign", foreign, [wal], seconds)
+    stage.broker.produce("foreign", foreign, *wal, [(None, b"foreign")])
     log = stage.broker.log(*wal)
     assert log is not None
     return log

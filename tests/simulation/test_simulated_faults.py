@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from journal.errors import DeadlineError, KafkaUnavailableError
-from journal.kafka.ports import FatalProducerError, LogRecord, RetriableProducerError, Sent
-from tests.simulation.broker import SimulatedBroker
+from journal.errors import CorruptionError, DeadlineError, GapError, KafkaUnavailableError
+from journal.kafka.ports import AbortableProducerError, FatalProducerError, LogRecord, RetriableProducerError, Sent
+from tests.simulation.broker import Instance, SimulatedBroker
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.partition import PartitionLog
 from tests.simulation.producers import SimulatedTransactionalProducer
+from tests.simulation.readers import SimulatedReader
 from tests.simulation.timeline import Timeline
 
 LIMIT_S = 5.0
@@ -300,6 +301,129 @@ def test_every_request_lets_others_run_before_it_and_each_change_also_after_it()
     world.kafka.reader("t").start_and_end(0, LIMIT_S)
     asked = ["init", "add_partitions", "produce", "end_transaction"]
     assert turns == [asked[:n] for i in range(4) for n in (i, i + 1)] + [asked]
+
+
+# ---- leaders -------------------------------------------------------------------------------------------------
+
+
+def reading(world: World, position: int = 0) -> SimulatedReader:
+    reader = world.kafka.reader("t")
+    reader.seek({0: position})
+    return reader
+
+
+def test_a_leader_that_was_deposed_tells_nothing_newer_and_takes_nothing() -> None:
+    world = World()
+    plain = world.kafka.plain_producer()
+    plain.send(sent(b"a"), LIMIT_S)
+    world.broker.depose("t", 0, ["node"], 3.0)
+    SimulatedKafka(world.broker, "other").plain_producer().send(sent(b"b"), LIMIT_S)
+    reader = reading(world)
+    assert [record.value for record in reader.poll(0.5)] == [b"a"]
+    assert reader.poll(0.5) == []
+    assert reader.start_and_end(0, LIMIT_S) == (0, 1)
+    with pytest.raises(DeadlineError, match="deposed"):
+        plain.send(sent(b"c"), 0.5)
+    plain.send(sent(b"d"), LIMIT_S)  # repeated until another leader is known
+    assert [record.value for record in reader.poll(0.5)] == [b"b", b"d"]
+
+
+def test_a_reader_goes_on_behind_a_new_leader_but_not_where_the_log_was_truncated() -> None:
+    world = World()
+    plain = world.kafka.plain_producer()
+    plain.send(sent(b"a", b"b"), LIMIT_S)
+    reader = reading(world)
+    assert len(reader.poll(0.5)) == 2
+    world.log().lead()
+    plain.send(sent(b"c"), LIMIT_S)
+    assert [record.value for record in reader.poll(0.5)] == [b"c"]
+    world.log().lose(2)
+    plain.send(sent(b"d", b"e"), LIMIT_S)
+    with pytest.raises(GapError, match="truncated to 2"):
+        reader.poll(0.5)
+    assert [record.value for record in reading(world, 3).poll(0.5)] == [b"e"]
+
+
+def test_a_loss_takes_whole_transactions_and_what_their_producer_was_known_to_have_sent() -> None:
+    world = World()
+    producer = world.producer()
+    for value in (b"a", b"b"):
+        producer.send(sent(value, value), LIMIT_S)
+        producer.commit_transaction(LIMIT_S)
+    assert world.log().lose(world.log().end - 1) == 3
+    assert world.seen() == [b"a", b"a"]
+    with pytest.raises(FatalProducerError, match="OUT_OF_SEQUENCE"):
+        producer.send(sent(b"c"), LIMIT_S)
+
+
+def test_a_damaged_batch_is_read_up_to_and_is_whole_where_another_leads() -> None:
+    world = World()
+    world.kafka.plain_producer().send(sent(b"a", b"b"), LIMIT_S)
+    world.log().damaged.add(1)
+    reader = reading(world)
+    assert [record.value for record in reader.poll(0.5)] == [b"a"]
+    with pytest.raises(CorruptionError, match="damaged"):
+        reader.poll(0.5)
+    world.log().lead()
+    assert [record.value for record in reader.poll(0.5)] == [b"b"]
+
+
+# ---- coordinators --------------------------------------------------------------------------------------------
+
+
+def test_a_coordinator_that_moves_holds_everybody_up_and_writes_markers_again() -> None:
+    world = World(partitions=2)
+    world.faults.markers_after_s = {1: 0.5}
+    producer = world.producer()
+    producer.send([*sent(b"a"), *sent(b"b", partition=1)], LIMIT_S)
+    producer.commit_transaction(LIMIT_S)
+    world.broker.move_coordinator(0.3)
+    before = world.timeline.now()
+    producer.send(sent(b"c"), LIMIT_S)
+    assert world.timeline.now() - before >= 0.3
+    producer.commit_transaction(LIMIT_S)
+    assert (world.seen(0), world.seen(1)) == ([b"a", b"c"], [b"b"])
+    assert [record.offset for record in world.log().fetch(0, 0, 10, committed=True)] == [0, 3]
+
+
+def test_an_id_that_was_forgotten_is_nobodys_and_a_new_instance_has_another_producer_id() -> None:
+    world = World()
+    old = world.producer()
+    old.send(sent(b"a"), LIMIT_S)
+    world.faults.next = {"end_transaction": Fault.RETRIED}
+    world.timeline.call_at(world.timeline.now() + 0.05, world.broker.forget_ids)
+    with pytest.raises(FatalProducerError, match="UNKNOWN_PRODUCER"):
+        old.commit_transaction(LIMIT_S)
+    assert world.seen() == [b"a"]
+    new = world.producer()
+    new.send(sent(b"b"), LIMIT_S)
+    new.commit_transaction(LIMIT_S)
+    assert world.seen() == [b"a", b"b"]
+
+
+def test_a_producer_id_whose_epochs_are_used_up_is_followed_by_another() -> None:
+    world = World()
+    world.broker.producer_epochs = 3
+    instances = [world.broker.init_producer("id") for _ in range(4)]
+    assert [isinstance(one, Instance) and (one.producer, one.epoch) for one in instances[:2]] == [(2, 1), (2, 2)]
+    assert all(isinstance(one, Instance) and one.producer > 2 for one in instances[2:])
+
+
+# ---- transactions that are refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_name", ["add_partitions", "produce", "end_transaction"])
+def test_a_transaction_that_is_refused_is_aborted_and_the_next_is_not(request_name: str) -> None:
+    world = World()
+    producer = world.producer()
+    world.faults.next = {request_name: Fault.ABORTABLE}
+    calls = (lambda: producer.send(sent(b"a"), LIMIT_S), lambda: producer.commit_transaction(LIMIT_S))
+    with pytest.raises(AbortableProducerError):
+        _ = [call() for call in calls]
+    producer.abort_transaction(LIMIT_S)
+    producer.send(sent(b"b"), LIMIT_S)
+    producer.commit_transaction(LIMIT_S)
+    assert world.seen() == [b"b"]
 
 
 # ---- compaction ----------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 from journal.errors import FencedError
 from journal.kafka.control import control_topic
 from journal.state import JournalState
+from tests.simulation.broker import Instance
 from tests.simulation.checker import Checker
 from tests.simulation.disk import Disk
 from tests.simulation.faults import Fault, Faults
@@ -159,11 +160,11 @@ def test_a_foreign_transaction_left_open_in_the_control_partition_hides_no_newer
     stage.script.hold("successor", "add_partitions")
     successor = stage.node("successor")
     stage.until_held("successor")  # it has read the counter and will write the next one
-    foreign_epoch = stage.broker.init_producer("foreign")
-    assert isinstance(foreign_epoch, int)
+    foreign = stage.broker.init_producer("foreign")
+    assert isinstance(foreign, Instance)
     control = control_topic(JOURNAL), 0
-    stage.broker.add_partitions("foreign", foreign_epoch, [control], 4.0)
-    stage.broker.produce("foreign", foreign_epoch, *control, [(b"foreign", b"row")])
+    stage.broker.add_partitions("foreign", foreign, [control], 4.0)
+    stage.broker.produce("foreign", foreign, *control, [(b"foreign", b"row")])
     stage.script.release("successor")
     stage.until(lambda: successor.active)
     log = stage.broker.log(*control)

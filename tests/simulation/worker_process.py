@@ -10,14 +10,16 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from random import Random
 
-from journal.errors import FrameError, OperatingError
+from journal.errors import CorruptionError, FrameError, OperatingError
 from journal.kafka.control import wal_topic
+from journal.kafka.ports import LogRecord
 from streams.records import Prepared, Record
 from streams.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
 from tests.simulation.node import identity_of_copy
 from tests.simulation.observers import observe_behind_cleaner
+from tests.simulation.readers import SimulatedReader
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
 from tests.simulation.sorting import Sorting
@@ -51,6 +53,8 @@ class WorkerProcess:
         self._unsorted: Collection[int] = ()
         """The shards that wanted their records unsorted after the worker's last call but one."""
         self._unsorted_now: Collection[int] = ()
+        self._stops: dict[int, Exception] = {}
+        """By shard, what it was last seen stopped by."""
         setting.scheduler.spawn(self.process, self._main)
 
     def _store(self, shard: int) -> SimulatedStore:
@@ -74,6 +78,9 @@ class WorkerProcess:
             self._serve(worker)
         except OperatingError:
             return
+        except CorruptionError as error:
+            if not self._history.takes(error, setting.scheduler.now()):
+                raise
 
     def _serve(self, worker: Worker) -> None:
         """The feed: rebalances, ticks and batches, in one thread."""
@@ -98,7 +105,7 @@ class WorkerProcess:
                 scheduler.wait(min(left_s, _FETCH_S), lambda: self.wanted != self._given)
                 continue
             batches: dict[int, list[Record]] = {}
-            for record in reader.poll(min(left_s, _FETCH_S)):
+            for record in self._poll(worker, reader, min(left_s, _FETCH_S)):
                 batches.setdefault(record.partition, []).append((record.offset, record.timestamp, record.value or b""))
             self._positions = {shard: reader.position(shard) for shard in self._positions}
             prepared = {shard: self._prepare(shard, records) for shard, records in batches.items()}
@@ -106,6 +113,16 @@ class WorkerProcess:
                 worker.frames(shard, records)
                 self._note_unsorted(worker)
                 tick_at = scheduler.now()
+
+    def _poll(self, worker: Worker, reader: SimulatedReader, timeout_s: float) -> list[LogRecord]:
+        """What has arrived. A shard that cannot be read on is read no more until the worker says from where."""
+        try:
+            return reader.poll(timeout_s)
+        except CorruptionError as error:
+            worker.unreadable(error.partition, error)
+            del self._positions[error.partition]
+            reader.seek(self._positions)
+            return []
 
     def _rebalanced(self, worker: Worker) -> bool:
         """Give everything back, take what is wanted now; True after a clean stop."""
@@ -133,9 +150,13 @@ class WorkerProcess:
 
     def _look(self, worker: Worker) -> None:
         self.caught_up = dict(worker.applied())
-        self.stopped = worker.stopped()
+        self.stopped, now = worker.stopped(), self._setting.scheduler.now()
         for shard, error in self.stopped.items():
             if isinstance(error, FrameError) and (shard, error.offset) in self._history.garbage:
+                continue
+            known = self._stops.get(shard) is error
+            self._stops[shard] = error
+            if known or (isinstance(error, CorruptionError) and self._history.takes(error, now)):
                 continue
             self._history.violate(f"exactly once: {self._name} stopped shard {shard}: {error}")
 

@@ -7,13 +7,15 @@ faults (chaos), all from one seed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from journal.kafka.control import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from tests.simulation.cast import NODES, WORKERS, Cast
 from tests.simulation.checker import Checker
 from tests.simulation.events import Events
-from tests.simulation.history import Violation
+from tests.simulation.history import Over, Violation
 from tests.simulation.node import Node
 from tests.simulation.observers import observe_tables
 from tests.simulation.partition import COMMITTED, PartitionLog
@@ -22,6 +24,8 @@ from tests.simulation.setting import JOURNAL, TRANSACTION_TIMEOUT_S
 OPERATIONS_MIN = 200
 OPERATIONS_BETWEEN = 3
 HEAL_S = 60.0
+NOTICED_S = 8.0
+"""A loss was noticed by somebody: for so long nobody else may take what is left for what was."""
 
 
 class World:
@@ -38,8 +42,10 @@ class World:
         """The whole life; what does not hold of it."""
         try:
             self._live()
-            if not self.scheduler.failures:
-                self._heal()
+            self._heal()
+        except Over:
+            self._cast.pass_time(NOTICED_S)
+            self._end_all()
         except Violation as violation:
             self.history.violate(str(violation))
         finally:
@@ -58,8 +64,6 @@ class World:
         for place, event in enumerate(plan, 1):
             goal = max(OPERATIONS_MIN * place // len(plan), history.operations + OPERATIONS_BETWEEN)
             self._cast.wait_for(lambda goal=goal: history.operations >= goal)  # type: ignore[misc]
-            if self.scheduler.failures:
-                return
             history.log.append(f"{self.scheduler.now():.3f} {event.__name__}")
             event()
 
@@ -75,8 +79,7 @@ class World:
             member.wanted = None
         if chance.random() < 0.5:
             cast.pass_time(0.2)
-        cast.kill_all()
-        cast.pass_time(TRANSACTION_TIMEOUT_S + 5.0)
+        self._end_all()
         cast.group.members.clear()
         worker = chance.choice(WORKERS)
         cast.group.restart(worker)
@@ -84,21 +87,39 @@ class World:
         self.scheduler.kill(self._activate().process)
         last = self._activate()
         last.close()
-        if not self.scheduler.run(HEAL_S, lambda: not last.process.alive and self._is_applied()):
-            raise Violation("alive: a lone worker does not apply everything after the world has healed")
+        self._require(
+            lambda: not last.process.alive and self._is_applied(),
+            "a lone worker does not apply everything after the world has healed",
+        )
         seen = len(self.history.snapshots)
         cast.start_reader(now=True)
         cast.group.members[worker].wanted = None
-        if not self.scheduler.run(HEAL_S, lambda: len(self.history.snapshots) > seen and not cast.group.alive()):
-            raise Violation("alive: a read-only load, or the last worker, does not end after the world has healed")
+        self._require(
+            lambda: len(self.history.snapshots) > seen and not cast.group.alive(),
+            "a read-only load, or the last worker, does not end after the world has healed",
+        )
         observe_tables(self.broker, self.history)
+
+    def _end_all(self) -> None:
+        """Nobody is there any more, and what they left open is settled."""
+        self.chaos.on = False
+        self._cast.kill_all()
+        self._cast.pass_time(TRANSACTION_TIMEOUT_S + 5.0)
 
     def _activate(self) -> Node:
         node = self._cast.start_node(self._cast.chance.choice(NODES))
-        if not self.scheduler.run(HEAL_S, lambda: node.active):
-            raise Violation("alive: a lone node does not become active after the world has healed")
+        self._require(lambda: node.active, "a lone node does not become active after the world has healed")
         self._cast.pass_time(0.05)
         return node
+
+    def _require(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Raises Over where a loss was noticed instead."""
+        history = self.history
+        is_so = self.scheduler.run(HEAL_S, lambda: condition() or history.is_over)
+        if history.is_over or self.scheduler.failures or (history.noticed and not is_so):
+            raise Over
+        if not is_so:
+            raise Violation(f"alive: {otherwise}")
 
     def _is_applied(self) -> bool:
         """Whether every shard's mark stands at the WAL's last frame."""

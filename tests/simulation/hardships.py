@@ -1,0 +1,172 @@
+"""What Kafka does to a journal in a seed, at its worst: leaders come and go, acknowledged tails are lost, batches are
+damaged, coordinators move.
+
+Most of it is Kafka's everyday life, and nothing may come of it. The loss of an acknowledged tail breaks a condition:
+the journal need not go on then, but a typed error must say so, and nothing may be made of what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from journal.kafka.control import EPOCH_KEY, control_topic, table_topic, wal_topic
+from journal.v1.journal_pb2 import Mark
+from journal.wire.keys import mark_key
+from tests.simulation.broker import Partition
+from tests.simulation.cast import NODES, WORKERS, Cast
+from tests.simulation.chaos import Forced, Stall
+from tests.simulation.faults import Fault
+from tests.simulation.partition import COMMITTED, PartitionLog
+from tests.simulation.setting import JOURNAL
+
+Event = Callable[[], None]
+
+EVERYDAY = ("new_leaders", "coordinator_moves", "forgotten_ids")
+LOSSES: tuple[str, ...] = ()
+"""Names of the events that there are in seeds."""
+
+CONTROL: Partition = (control_topic(JOURNAL), 0)
+
+DAMAGE_S = 10.0
+"""So long after another leader has what is damaged somebody may still be held up by it."""
+
+
+class Hardships:
+    """Events of one seed; each returns at once or lets some time pass."""
+
+    def __init__(self, cast: Cast) -> None:
+        self._cast = cast
+        self._broker = cast.broker
+        self._chance = cast.chance
+        self._history = cast.history
+        self._scheduler = cast.scheduler
+        self._chaos = cast.chaos
+
+    def by_chance(self) -> list[Event]:
+        """Some of each kind for a seed's plan; losses in few, as they end it."""
+        chance = self._chance
+        everyday: list[Event] = [getattr(self, kind) for kind in EVERYDAY]
+        losses: list[Event] = [getattr(self, kind) for kind in LOSSES]
+        events = chance.sample(everyday, chance.randrange(min(4, len(everyday) + 1)))
+        if losses and chance.random() < 0.2:
+            events.append(chance.choice(losses))
+        return events
+
+    # ---- leaders -----------------------------------------------------------------------------------------------
+
+    def _partitions(self) -> list[Partition]:
+        shards = range(self._cast.setting.shards)
+        return [CONTROL, *((topic(JOURNAL), shard) for topic in (wal_topic, table_topic) for shard in shards)]
+
+    def _log(self, partition: Partition) -> PartitionLog:
+        topic, number = partition
+        return self._broker.topics[topic].logs[number]
+
+    def new_leaders(self) -> None:
+        """A broker is restarted: some partitions have another leader, and everybody knows."""
+        for partition in self._partitions():
+            if self._chance.random() < 0.5:
+                self._log(partition).lead()
+
+    def deposed_leader(self) -> None:
+        """Another leader goes on, and some processes still ask the old one. Often the active node is one of those, and
+        another node takes over meanwhile."""
+        partition = self._chance.choice([CONTROL, *self._partitions()])
+        seconds = self._chance.choice((0.3, 1.0, 3.0, 6.0))
+        names = [name for name in (*NODES, *WORKERS, "reader") if self._chance.random() < 0.4]
+        active = self._cast.active()
+        if active is not None and self._chance.random() < 0.7:
+            name = active.process.name
+            self._broker.depose(*partition, {*names, name}, seconds)
+            fault = self._chance.choice((Fault.NONE, Fault.LOSE_RESPONSE, Fault.LOSE_REQUEST))
+            stall = Stall(1, self._chance.choice((0.1, 0.3, 1.0)), self._cast.successor_of(name))
+            self._chaos.force(name, Forced("end_transaction", 1, fault, stall))
+        else:
+            self._broker.depose(*partition, names, seconds)
+        self._history.excuse(self._scheduler.now() + seconds + DAMAGE_S)
+
+    # ---- fetches -----------------------------------------------------------------------------------------------
+
+    def damaged_batch(self) -> None:
+        """What somebody reads next is damaged on the leader's disk, until another one leads. Often that is where the
+        active node has just written a group and does not know what became of it."""
+        wal = wal_topic(JOURNAL), self._chance.randrange(self._cast.setting.shards)
+        active = self._cast.active()
+        if active is not None and self._chance.random() < 0.7:
+            self._chaos.force(
+                active.process.name,
+                Forced("end_transaction", 1, Fault.LOSE_RESPONSE, Stall(1, 0.0, lambda: self._damage(wal, 1))),
+            )
+        else:
+            self._damage(self._chance.choice(self._partitions()), self._chance.randrange(1, 12))
+
+    def _damage(self, partition: Partition, count: int) -> None:
+        log = self._log(partition)
+        log.damaged |= {entry.offset for entry in log.entries[-count:]}
+        seconds = self._chance.choice((0.2, 1.0, 4.0))
+        self._history.excuse(self._scheduler.now() + seconds + DAMAGE_S)
+        self._scheduler.call_at(self._scheduler.now() + seconds, log.lead)
+
+    # ---- the coordinator ---------------------------------------------------------------------------------------
+
+    def coordinator_moves(self) -> None:
+        """At the end of a transaction of the active node, perhaps; then one that is decided is ended by another."""
+        active = self._cast.active()
+
+        def move() -> None:
+            self._broker.move_coordinator(self._chance.choice((0.05, 0.3, 0.9, 2.0)))
+
+        if active is not None and self._chance.random() < 0.7:
+            self._chaos.force(active.process.name, Forced("end_transaction", 1, Fault.NONE, Stall(1, 0.0, move)))
+        else:
+            move()
+
+    def forgotten_ids(self) -> None:
+        """Transactional ids expire that nobody has used for long."""
+        self._broker.forget_ids()
+
+    # ---- losses ------------------------------------------------------------------------------------------------
+
+    def _lose(self, partition: Partition, end: int) -> None:
+        lost = self._log(partition).lose(end)
+        if lost:
+            self._history.lose(partition[0], f"{self._scheduler.now():.3f}: {lost} offsets of {partition} are gone")
+
+    def lost_control(self) -> None:
+        """The epoch counter goes back by an activation or more. Often nobody has applied yet what was written last."""
+        epochs = [e.offset for e in self._log(CONTROL).entries if e.key == EPOCH_KEY and e.state == COMMITTED]
+        before = self._cast.active()
+        if self._chance.random() < 0.5:
+            for member in self._cast.group.alive():
+                self._scheduler.freeze(member.process, self._chance.choice((0.5, 2.0)))
+            self._cast.pass_time(0.2)
+        self._lose(CONTROL, epochs[-min(len(epochs), self._chance.choice((1, 1, 2, 3)))])
+        if before is not None and self._chance.random() < 0.7:
+            self._scheduler.kill(before.process)
+        self._cast.start_node(self._cast.free_name())
+
+    def lost_table(self) -> None:
+        """Some checkpoints of a shard are gone; the cleaner has not been where they were.
+
+        Nodes that do not run have copies of what is not there, and may come back when the table has grown past them."""
+        active = self._cast.active()
+        for node in self._cast.nodes:
+            if node is not active and self._chance.random() < 0.7:
+                self._scheduler.kill(node.process)
+        shard = self._chance.randrange(self._cast.setting.shards)
+        log, key = self._log((table_topic(JOURNAL), shard)), mark_key(shard)
+        cleaned = self._history.cleaned.get(shard, 0)
+        marks = [e.offset for e in log.entries if e.key == key and e.state == COMMITTED and e.offset >= cleaned]
+        if marks:
+            self._lose((table_topic(JOURNAL), shard), marks[-min(len(marks), self._chance.choice((1, 1, 2, 5)))])
+
+    def lost_wal(self) -> None:
+        """Frames of a shard are gone, among them some that its table has."""
+        shard = self._chance.randrange(self._cast.setting.shards)
+        table, key = self._log((table_topic(JOURNAL), shard)), mark_key(shard)
+        marks = (Mark.FromString(e.value or b"") for e in reversed(table.entries) if e.key == key)
+        applied = next((mark.offset for mark in marks), -1)
+        if applied > 0:
+            self._lose((wal_topic(JOURNAL), shard), applied - self._chance.choice((0, 0, 3, 10)))
+        if self._chance.random() < 0.7:
+            self._cast.start_node(self._cast.free_name())
