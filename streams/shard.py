@@ -54,7 +54,7 @@ ROUTE_RETRY_S = 10.0
 """How often a shard that a route stopped for want of its topic tries again."""
 
 UNREADABLE_RETRY_S = 10.0
-"""The same for a shard whose WAL could not be read: another replica may have whole what is damaged in one."""
+"""The same for a shard whose WAL or table could not be read: another replica may have whole what is damaged in one."""
 
 FAILURES_ALONE = 2
 """So many checkpoints of one group must have failed before that is said: one may meet what anything may."""
@@ -310,9 +310,10 @@ class ShardWorker:
     def stop_unreadable(self, error: CorruptionError) -> None:
         """Stop for a while, once what could be read is checkpointed."""
         if self.state is ShardState.RUNNING:
-            self._stop_behind_checkpoint(partial(self._stop_for_a_while, error))
+            self._stop_behind_checkpoint(partial(self.stop_for_a_while, error))
 
-    def _stop_for_a_while(self, error: CorruptionError) -> None:
+    def stop_for_a_while(self, error: CorruptionError) -> None:
+        """What cannot be read now may be whole in another replica, or be mended by an operator."""
         self._retry_at = self._clock() + UNREADABLE_RETRY_S
         self.stop_for(error)
 

@@ -421,7 +421,7 @@ def _recovered(shard: ShardWorker) -> int | JournalError:
         log.warning("shard %d cannot be recovered yet: %s", shard.shard, error)
         return error
     except CorruptionError as error:
-        shard.stop_for(error)
+        shard.stop_for_a_while(error)
         return error
     except ClosedError as error:
         log.info("%s", error)

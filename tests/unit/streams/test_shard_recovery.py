@@ -7,7 +7,9 @@ import pytest
 from journal.errors import ClosedError, HangingTransactionError
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Sent
-from streams.shard import ShardState
+from streams.shard import UNREADABLE_RETRY_S, ShardState
+from streams.worker import Worker
+from tests.simulation.disk import SimulatedStore
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import delete, marker, wal
 from tests.support.divert import NAME, DivertWorld, message
@@ -61,3 +63,29 @@ def test_a_recovery_is_given_up_when_its_worker_stops() -> None:
     with pytest.raises(ClosedError, match="given up"):
         worker.recover()
     worker.release()
+
+
+def test_a_shard_whose_table_cannot_be_read_goes_on_when_it_can() -> None:
+    world = DivertWorld(wal([marker()], [message(1)]))
+    first = world.worker()
+    first.recover()
+    world.drive(first)
+    table = world.broker.log(table_topic(NAME), 0)
+    assert table is not None
+    table.damaged.add(table.end - 2)
+    world.disk.clear()
+    worker = Worker(
+        world.config(None),
+        world.kafka(),
+        lambda shard: SimulatedStore(world.disk, world.faults, "node"),
+        clock=world.timeline.now,
+        wall_ms=world.wall_ms,
+        fenced_pause_s=1.0,
+    )
+    assert worker.assigned([0]) == {}
+    assert "damaged" in str(worker.stopped()[0])
+    table.lead()  # another replica has it whole
+    world.timeline.wait(UNREADABLE_RETRY_S, lambda: False)
+    worker.tick()
+    assert worker.seeks() == {0: first.committed + 1}
+    assert worker.stopped() == {}
