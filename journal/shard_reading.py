@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from journal.config import Settings
 from journal.kafka.control import table_topic, wal_topic
 from journal.kafka.marks import FoundMark, MarkReader, records_between
-from journal.kafka.ports import Kafka, LogRecord, Reader
+from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
 
 _PROGRESS_RECORDS = 256
 
@@ -16,14 +16,21 @@ _PROGRESS_RECORDS = 256
 class ShardReading:
     """Reads shards of one journal, each from its start. `progress` is told the step, how far it is, of how much."""
 
-    def __init__(self, kafka: Kafka, settings: Settings, progress: Callable[[str, int, int], None]) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        settings: Settings,
+        progress: Callable[[str, int, int], None],
+        clock: Clock = time.monotonic,
+    ) -> None:
         self._kafka = kafka
+        self._clock = clock
         self._wal_topic = wal_topic(settings.journal)
         self._table_topic = table_topic(settings.journal)
         self._min_compaction_lag_ms = settings.min_compaction_lag_ms
         self._timeout_s = settings.request_timeout_ms / 1000
         self._progress = progress
-        self._marks = MarkReader(kafka, self._table_topic, time.monotonic)
+        self._marks = MarkReader(kafka, self._table_topic, clock)
 
     def newest_mark(self, shard: int) -> FoundMark:
         return self._marks.newest(shard, self._timeout_s)
@@ -56,12 +63,12 @@ class ShardReading:
         try:
             start, _ = reader.start_and_end(shard, self._timeout_s)
             while True:
-                began = time.monotonic()
+                began = self._clock()
                 found.append(self.newest_mark(shard))
                 end = found[-1].place + 1
                 for record in self._records(reader, shard, start, end, f"table {shard}", self._table_topic):
                     yield record.key or b"", record.value
-                if (time.monotonic() - began) * 1000 <= self._min_compaction_lag_ms:
+                if (self._clock() - began) * 1000 <= self._min_compaction_lag_ms:
                     return
                 start = end
         finally:
@@ -80,7 +87,7 @@ class ShardReading:
     def _records(self, reader: Reader, shard: int, start: int, end: int, step: str, topic: str) -> Iterator[LogRecord]:
         name = f"{topic}[{shard}]"
         for count, record in enumerate(
-            records_between(reader, shard, start, end, clock=time.monotonic, stall_s=self._timeout_s, name=name)
+            records_between(reader, shard, start, end, clock=self._clock, stall_s=self._timeout_s, name=name)
         ):
             if count % _PROGRESS_RECORDS == 0:
                 self._progress(step, record.offset - start, end - start)

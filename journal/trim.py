@@ -25,7 +25,7 @@ from journal.config import Settings
 from journal.errors import TrimError
 from journal.kafka.control import ControlRows, control_row, read_control, trim_key, wal_topic
 from journal.kafka.marks import FoundMark
-from journal.kafka.ports import Kafka
+from journal.kafka.ports import Clock, Kafka
 from journal.shard_reading import ShardReading
 from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Transaction, Trim
 from journal.verify import verify_shard
@@ -73,14 +73,16 @@ class Trimming:
         progress: Callable[[str, int, int], None],
         *,
         without_archive: bool,
+        clock: Clock = time.monotonic,
     ) -> None:
         """Raises TrimError if there is no archive and `without_archive` does not say so, or the other way round."""
         self._kafka = kafka
+        self._clock = clock
         self._settings = settings
         self._rows = rows
         self._identity = rows.require_identity(settings.journal)
         self._timeout_s = settings.request_timeout_ms / 1000
-        self._reading = ShardReading(kafka, settings, progress)
+        self._reading = ShardReading(kafka, settings, progress, clock)
         self._archives = archives_of(rows, settings.journal)
         if self._archives and without_archive:
             path = next(iter(self._archives.values())).path
@@ -96,9 +98,7 @@ class Trimming:
 
     def plan(self, operator: str, now_ms: float) -> list[ShardTrim]:
         """What can be deleted of each shard. Raises TrimError if the tables differ from what would be deleted."""
-        wal = WalReader(
-            self._kafka, self._settings.journal, self._identity.journal, self._identity.shards, time.monotonic
-        )
+        wal = WalReader(self._kafka, self._settings.journal, self._identity.journal, self._identity.shards, self._clock)
         try:
             return [self._plan(wal, shard, operator, now_ms) for shard in range(self._identity.shards)]
         finally:
@@ -182,7 +182,7 @@ class Trimming:
         rows = [control_row(name, trim_key(each.shard), each.row) for each in plan if each.row is not None]
         if not rows:
             return
-        found = read_control(self._kafka, name, time.monotonic, self._timeout_s)
+        found = read_control(self._kafka, name, self._clock, self._timeout_s)
         archives = archives_of(found, name)
         if found.trims != self._rows.trims or archives.keys() != self._archives.keys():
             raise TrimError(

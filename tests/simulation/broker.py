@@ -106,6 +106,10 @@ class SimulatedBroker:
         self.groups: dict[str, list[GroupMember]] = {}
         self.group_offsets: dict[str, dict[Partition, int]] = {}
         self.broker_config: dict[int, dict[str, str]] = {1: {"transaction.partition.verification.enable": "true"}}
+        self.ahead_s = 0.0
+        """How far its clock is ahead of that of the machines."""
+        self.bytes_per_s = float("inf")
+        """How fast records are taken; a quota, or slow disks."""
         self.producer_epochs = 32_767
         """How many epochs a producer id has."""
         self._ids: dict[str, Transactional] = {}
@@ -155,7 +159,7 @@ class SimulatedBroker:
         known = self.topics[topic]
         lag_s = int(known.config.get("min.compaction.lag.ms", "0")) / 1000
         retention_s = int(known.config.get("delete.retention.ms", "86400000")) / 1000
-        known.logs[partition].compact(self.timeline.now(), lag_s, retention_s, below)
+        known.logs[partition].compact(self.now_s(), lag_s, retention_s, below)
 
     # ---- writing ---------------------------------------------------------------------------------------------
 
@@ -363,5 +367,9 @@ class SimulatedBroker:
             return Answer.TOO_LARGE
         return None
 
+    def now_s(self) -> float:
+        """By the brokers' clock."""
+        return self.timeline.now() + self.ahead_s
+
     def _timestamp(self) -> int:
-        return int(self.timeline.now() * 1000)
+        return int(self.now_s() * 1000)

@@ -17,6 +17,7 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.setting import Setting
 from tests.simulation.sorting import Sorting
 from tests.simulation.taking_in import takes_in
+from tests.simulation.trim import Trim
 from tests.simulation.worker_process import Disks, WorkerGroup, WorkerProcess
 
 NODES = ("node-a", "node-b", "node-c")
@@ -39,6 +40,7 @@ class Cast:
         self.scheduler.freeze_for = self.chaos.freeze_for
         self.nodes: list[Node] = []
         self.readers: list[SnapshotReader] = []
+        self.trims: list[Trim] = []
         self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
         self._numbers = count(1)
         self._takes_in = takes_in(Random(-seed - 1))
@@ -94,6 +96,9 @@ class Cast:
             disk = self._reader_disk
         self._reader_disk = disk
         self.readers.append(SnapshotReader(self.setting, self.history, disk, now=now))
+
+    def start_trim(self) -> None:
+        self.trims.append(Trim(self.setting, self.history))
 
     # ---- who is there ------------------------------------------------------------------------------------------
 
@@ -156,6 +161,6 @@ class Cast:
         for process in [
             *(node.process for node in self.nodes),
             *(member.process for member in self.group.members.values()),
-            *(reader.process for reader in self.readers),
+            *(one.process for one in (*self.readers, *self.trims)),
         ]:
             self.scheduler.kill(process)

@@ -250,7 +250,10 @@ class Events:
             node.busy = True
 
     def recreate_table(self) -> None:
-        """The table topic is deleted and made again: the WAL has everything. All processes are down meanwhile."""
+        """The table topic is deleted and made again: the WAL has everything, unless it was trimmed. All processes are
+        down meanwhile."""
+        if self._history.trims:
+            return
         self._cast.kill_all()
         self._cast.broker.delete_topic(table_topic(JOURNAL))
         self._cast.setting.create_table()

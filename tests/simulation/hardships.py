@@ -27,6 +27,9 @@ LOSSES: tuple[str, ...] = ()
 
 CONTROL: Partition = (control_topic(JOURNAL), 0)
 
+TRIM_S = 30.0
+"""So long after a trim has begun somebody may find nothing where it left off."""
+
 DAMAGE_S = 10.0
 """So long after another leader has what is damaged somebody may still be held up by it."""
 
@@ -124,6 +127,25 @@ class Hardships:
     def forgotten_ids(self) -> None:
         """Transactional ids expire that nobody has used for long."""
         self._broker.forget_ids()
+
+    # ---- what takes long ---------------------------------------------------------------------------------------
+
+    def slow_brokers(self) -> None:
+        """From now on records take their time by their bytes, and callers have small ones.
+
+        A group, or what has gathered for a checkpoint, may be too much for a request, time and again."""
+        self._history.is_slow = True
+        self._broker.bytes_per_s = self._chance.choice((1_500.0, 2_500.0))
+        for member in self._cast.group.alive():
+            self._scheduler.freeze(member.process, self._chance.choice((0.1, 1.0)))
+
+    # ---- trims -------------------------------------------------------------------------------------------------
+
+    def trim(self) -> None:
+        """An operator deletes what the tables do not need any more. Whoever was stopped before may come back to where
+        nothing is."""
+        self._cast.start_trim()
+        self._history.excuse(self._scheduler.now() + TRIM_S)
 
     # ---- losses ------------------------------------------------------------------------------------------------
 

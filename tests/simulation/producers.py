@@ -172,7 +172,8 @@ class SimulatedTransactionalProducer:
         if rows:
             sequence = self._sequences.get(partition, 0)
             effect = once(partial(self._broker.produce, self._id, self._instance, *partition, rows, sequence))
-            sending.answered(partition, self._request("produce", deadline, effect, to=partition))
+            answer = self._request("produce", deadline, effect, to=partition, size=size_of(rows))
+            sending.answered(partition, answer)
             self._sequences[partition] = sequence + len(rows)
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
@@ -238,9 +239,17 @@ class SimulatedTransactionalProducer:
                 raise self._die("end of transaction: time-out")
             self._requests.pause(BACKOFF_S)
 
-    def _request(self, request: str, deadline: float, effect: Callable[[], T], *, to: Partition | None = None) -> T:
+    def _request(
+        self,
+        request: str,
+        deadline: float,
+        effect: Callable[[], T],
+        *,
+        to: Partition | None = None,
+        size: int = 0,
+    ) -> T:
         try:
-            return self._requests.write(request, max(0.0, deadline - self._now()), effect, to=to)
+            return self._requests.write(request, max(0.0, deadline - self._now()), effect, to=to, size=size)
         except NoAnswer as error:
             raise self._die(str(error)) from error
         except TransactionRefused as error:
@@ -292,6 +301,11 @@ class SimulatedPlainProducer:
 
     def close(self) -> None:
         self._requests = None
+
+
+def size_of(rows: Sequence[Row]) -> int:
+    """Bytes of keys and values."""
+    return sum(len(key or b"") + len(value or b"") for key, value in rows)
 
 
 def _calling(function: Callable[[], object]) -> Iterator[Sent]:

@@ -34,10 +34,19 @@ class Requests:
         self.node = node
         self.now = broker.timeline.now
 
-    def write(self, request: str, timeout_s: float, effect: Callable[[], T], *, to: tuple[str, int] | None = None) -> T:
+    def write(
+        self,
+        request: str,
+        timeout_s: float,
+        effect: Callable[[], T],
+        *,
+        to: tuple[str, int] | None = None,
+        size: int = 0,
+    ) -> T:
         """One request that changes the cluster, with whatever happens to it. Raises NoAnswer, TransactionRefused.
 
         `to` is the partition that it writes to: a leader that was deposed takes nothing, however often it is asked.
+        `size` is how many bytes of records it has, which take their time.
         """
         timeline, faults = self.broker.timeline, self.broker.faults
         timeline.switch()
@@ -47,6 +56,13 @@ class Requests:
             if not timeline.wait(timeout_s, lambda: self.broker.is_led(self.node, *to)):
                 raise NoAnswer(f"{request}: the leader of {to[0]}[{to[1]}] was deposed")
             timeout_s = until - timeline.now()
+        takes_s = size / self.broker.bytes_per_s
+        if takes_s:
+            if takes_s > timeout_s:
+                self.pause(timeout_s)
+                raise NoAnswer(f"{request}: {size} bytes take {takes_s:.1f} s")
+            self.pause(takes_s)
+            timeout_s -= takes_s
         if fault is Fault.NONE:
             answer = effect()
             timeline.switch()

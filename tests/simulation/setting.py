@@ -27,6 +27,8 @@ TRANSACTION_TIMEOUT_S = 2.5
 GATE_S = 6.0
 FENCED_PAUSE_S = 1.0
 RETENTION_S = 8.0
+AHEAD_S = (0.0,)
+"""How far the brokers' clock may be ahead of the machines'."""
 
 LIMITS = Limits(
     frame_bytes_max=4096,
@@ -84,6 +86,7 @@ class Setting:
             recovery_s=chance.choice((1.5, 8.0, 8.0)),
             rejoin_s=chance.choice((0.0, 0.05, 0.5, 2.0)),
         )
+        broker.ahead_s = chance.choice(AHEAD_S)
         broker.producer_epochs = chance.choice((32_767, 32_767, 4))
         setting.create_topics()
         return setting

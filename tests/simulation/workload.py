@@ -134,6 +134,6 @@ class Workload:
     def _data(self) -> bytes:
         number = b"%d" % self._next_data()
         roll = self._chance.random()
-        if roll < self._large:
+        if roll < self._large and not self._history.is_slow:
             return number.ljust(self._chance.choice((300, 1200)), b".")
         return number.ljust(40, b".") if roll > 0.7 else number
