@@ -5,6 +5,7 @@
     6D MESSAGE*8 QUEUE*8                 RANK PLACE*16                      where a message's references are
     73 DUE*8 QUEUE*8 RANK PLACE*16                                          SCHEDULED ones by time
     78 EXPIRES*8 MESSAGE*8 QUEUE*8                                          those that expire by time
+    70 (2^64-1-EXPIRES)*8 MESSAGE*8 QUEUE*8                                 passed ones, by time, the last first
 
 All numbers are big-endian, so that keys sort in delivery order. It is a part of one process' memory: nothing in it is
 meant to be found again, so there is no log, and the directory is emptied at start and at close.
@@ -27,7 +28,7 @@ from journal.store.references import Paged
 
 log = logging.getLogger(__name__)
 
-_REFERENCE, _MESSAGE, _DUE, _EXPIRES = b"o", b"m", b"s", b"x"
+_REFERENCE, _MESSAGE, _DUE, _EXPIRES, _PASSED_BY = b"o", b"m", b"s", b"x", b"p"
 _SCHEDULED, _PASSED, _RANK = 0x80, 0x40, 0x3F
 
 _reference_key = struct.Struct(">cQBQQ")
@@ -112,6 +113,8 @@ class RocksReferenceIndex:
             self._put_timed(_due_key_of(paged))
         if paged.expires:
             self._put_timed(_expires_key.pack(_EXPIRES, paged.expires, paged.message, paged.queue))
+        if paged.passed:
+            self._put_timed(_passed_key(paged))
         if len(batch) >= _BATCH_ENTRIES:
             self._flush()
 
@@ -131,6 +134,8 @@ class RocksReferenceIndex:
             batch.delete(_due_key_of(paged))
         if paged.expires:
             batch.delete(_expires_key.pack(_EXPIRES, paged.expires, paged.message, paged.queue))
+        if paged.passed:
+            batch.delete(_passed_key(paged))
         if len(batch) >= _BATCH_ENTRIES:
             self._flush()
 
@@ -175,14 +180,21 @@ class RocksReferenceIndex:
                 yield message, queue
             rows = self._chunk(rows[-1][0] + b"\0", stop, _CHUNK_ROWS)
 
+    def passed(self, now_ms: int, limit: int) -> list[Paged]:
+        """Passed ones that have not expired by now, those that expire last first."""
+        stop = _message_prefix.pack(_PASSED_BY, _LOW - now_ms)
+        messages = [_MESSAGE + key[9:] for key, _ in self._rows(_PASSED_BY, limit, stop)]
+        return [self._found(key, self._get(key)) for key in messages]
+
     def find(self, message: int) -> list[Paged]:
         """All references of a message."""
-        found: list[Paged] = []
-        for key, value in self._rows(_message_prefix.pack(_MESSAGE, message), None):
-            rank, high, low = _message_value.unpack(value)
-            reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
-            found.append(_paged(reference, self._get(reference)))
-        return found
+        return [self._found(*row) for row in self._rows(_message_prefix.pack(_MESSAGE, message), None)]
+
+    def _found(self, key: bytes, value: bytes) -> Paged:
+        """The reference of which a message's row says where it is."""
+        rank, high, low = _message_value.unpack(value)
+        reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
+        return _paged(reference, self._get(reference))
 
     def scan(self, queue: int) -> list[Iterator[Paged]]:
         """All of a queue, in runs that are in delivery order each. What comes and goes meanwhile may be told."""
@@ -248,6 +260,10 @@ def _key(paged: Paged) -> bytes:
 
 def _due_key_of(paged: Paged) -> bytes:
     return _due_prefix(paged.due) + _key(paged)[1:]
+
+
+def _passed_key(paged: Paged) -> bytes:
+    return _expires_key.pack(_PASSED_BY, _LOW - paged.expires, paged.message, paged.queue)
 
 
 def _due_prefix(due: int) -> bytes:

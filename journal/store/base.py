@@ -30,6 +30,7 @@ from journal.errors import (
     TransactionPreparedError,
     TransactionUnknownError,
 )
+from journal.moments import AgreedTime
 from journal.store.bodies import BodyCache
 from journal.store.duplicates import DuplicateWindow
 from journal.store.ports import StoreJournal
@@ -60,12 +61,17 @@ class _Run(NamedTuple):
 class StoreBase:
     """The parts' common ground. Every public operation holds the lock and enters."""
 
-    def __init__(self, journal: StoreJournal, settings: StoreSettings, clock_ms: ClockMs) -> None:
+    def __init__(
+        self, journal: StoreJournal, settings: StoreSettings, clock_ms: ClockMs, elapsed_ms: Callable[[], float]
+    ) -> None:
         self._journal = journal
         self._settings = settings
         self.inline_bytes_max = min(settings.inline_bytes_max, settings.message_bytes_max)
         """Bodies of more are stored in chunks."""
         self._clock_ms = clock_ms
+        self._elapsed_ms = elapsed_ms
+        self._agreed_ms = AgreedTime(clock_ms, elapsed_ms, settings.expiry_agreement_ms)
+        """The time for what has expired for good."""
         self._callers_lock = threading.RLock()
         self._state = QueueState(references_in_memory_max=0, queue_references_in_memory_max=0)
         """Empty until `start` brings the one that was loaded."""
@@ -105,7 +111,8 @@ class StoreBase:
         one: it is passed over."""
         self._absent: set[str] = set()
         """Holders from before the load that have not re-attached, until their time is over."""
-        self._grace_until_ms = 0
+        self._grace_until_ms = 0.0
+        """By `elapsed_ms`."""
         self._let_go: dict[tuple[int, int], None] = {}
         """(message, queue) to be given back if still held over: a transaction had it locked when its holder let go."""
         self._abandoned: list[int] = []

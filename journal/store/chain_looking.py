@@ -69,5 +69,5 @@ class ChainLooking:
     def next_due(self) -> int:
         return self._first.next_due()
 
-    def expired(self, limit: int = 1000) -> list[tuple[int, str]]:
-        return self._first.expired(limit)
+    def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
+        return self._first.expired(limit, agreed=agreed)

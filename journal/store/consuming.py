@@ -42,7 +42,7 @@ class Consuming(Acknowledging):
             if not self._journal.current:
                 return None
             now_ms = self._clock_ms()
-            self._let_go_of_absent(now_ms)
+            self._let_go_of_absent()
             self._give_back_left()
             queue_id = target.record_id
             delivery = state.take(queue_id, holder, now_ms)

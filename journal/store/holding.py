@@ -71,7 +71,7 @@ class Holding(Changing):
         """(message, queue) that a holder has from before a load: they stay its own. In order of acquisition."""
         with self._lock:
             state = self._enter()
-            self._let_go_of_absent(self._clock_ms())
+            self._let_go_of_absent()
             self._absent.discard(holder)
             for txn in (*self._transactions.values(), *self._settling):
                 txn.unclaimed -= txn.acquired_for(holder)
@@ -106,12 +106,12 @@ class Holding(Changing):
         with self._lock:
             return self._enter().holders()
 
-    def _let_go_of_absent(self, now_ms: int, *, wait: bool = True) -> None:
+    def _let_go_of_absent(self, *, wait: bool = True) -> None:
         """Give back what is held over by those who have not come back within their time.
 
         What a transaction has locked of it goes when that leaves it: `_come_back`.
         """
-        if not self._absent or now_ms < self._grace_until_ms:
+        if not self._absent or self._elapsed_ms() < self._grace_until_ms:
             return
         for holder in sorted(self._absent):
             self._release_in_batches(self._state, self._state.held_over(holder), wait=wait)
@@ -120,4 +120,4 @@ class Holding(Changing):
     def _let_go_in_passing(self) -> None:
         """The same for whoever came for something else, and waits for no room on its account."""
         with suppress(FullError):  # the next one who enters tries again
-            self._let_go_of_absent(self._clock_ms(), wait=False)
+            self._let_go_of_absent(wait=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -142,16 +143,21 @@ class Looking(StoreBase):
             due = self._enter().next_due()
             if not self._absent:
                 return due
-            return min(due or self._grace_until_ms, self._grace_until_ms)
+            grace_until_ms = self._clock_ms() + math.ceil(self._grace_until_ms - self._elapsed_ms())
+            return min(due or grace_until_ms, grace_until_ms)
 
-    def expired(self, limit: int = 1000) -> list[tuple[int, str]]:
-        """(message, queue) of those that have expired and nobody has: for `expire`."""
+    def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
+        """(message, queue) of those that have expired and nobody has: for `expire`.
+
+        The wall clock alone hides a message, and shows it again when it is set back. Here it is told once the clocks
+        have agreed on its time for `expiry_agreement_ms`; with `agreed=False`, as soon as it is hidden.
+        """
         with self._lock:
             state = self._enter()
-            return [
-                (message, state.queue_of(queue).config.name)
-                for message, queue in state.expired(self._clock_ms(), limit)
-            ]
+            agreed_ms, now_ms = self._agreed_ms(), self._clock_ms()
+            if agreed:
+                now_ms = math.floor(max(agreed_ms, 0))
+            return [(message, state.queue_of(queue).config.name) for message, queue in state.expired(now_ms, limit)]
 
 
 def _info(entry: QueueEntry) -> QueueInfo:

@@ -21,6 +21,7 @@ from journal.store.queue_entry import QueueEntry
 from journal.store.references import READY, SCHEDULED, STATE, Paged, ReferenceIndex, References
 
 _PAGE_MAX = 512
+_LATEST = 2**64 - 1
 
 Facts = tuple[int, int, bool, int, int, tuple[int, ...], int, int, bool]
 """A Paged's data: address, priority, durable, size, timestamp, chunks and own due time of its message; deliveries;
@@ -30,6 +31,11 @@ whether that message has no other reference in the index."""
 def paged_facts(data: bytes) -> Facts:
     facts: Facts = marshal.loads(data)
     return facts
+
+
+def latest_first(expires: int) -> int:
+    """A time to sort by, the latest first: of two, the one that is earlier by the clock gives the larger number."""
+    return _LATEST - expires
 
 
 class PagedTables:
@@ -54,6 +60,13 @@ class PagedTables:
         """Message rows by the time they expire."""
         self.overdue: dict[int, None] = {}
         """Messages known to have expired."""
+        self.passed = Deadlines(self._passed_time())
+        """Rows in memory that were passed as expired, by `latest_first` of the time."""
+        self.passed_until = 0
+        """No time later than this one has anything that was passed, also in the index: a clock that shows an earlier
+        one was set back."""
+        self.showing_since = 0
+        """When a batch was put back that was not all of what a clock that was set back shows again; 0: all is."""
         self.passing: dict[int, int] = {}
         """Queues where a take stopped among what has expired: since when the next one of these has."""
         self.next_high = 1
@@ -71,6 +84,11 @@ class PagedTables:
     def _due_time(self) -> Callable[[int], int]:
         due, flags = self.due, self.references.flags
         return lambda row: due.get(row, 0) if flags[row] & STATE == SCHEDULED else 0
+
+    def _passed_time(self) -> Callable[[int], int]:
+        table = self.references
+        flags, message, expires = table.flags, table.message, table.expires
+        return lambda row: latest_first(expires[message[row]]) if flags[row] == READY else 0
 
     def drop_message(self, message_row: int) -> None:
         """Forget one that has no reference in memory."""
@@ -253,29 +271,50 @@ class PagedTables:
             self.due[row] = paged.due
             self.schedule.add(row, paged.due)
         elif paged.passed:
-            entry.away.add(row)
+            self.set_aside(entry, row, paged.expires)
         else:
             entry.line(paged.rank).put_back(row)
         return row
+
+    def set_aside(self, entry: QueueEntry, row: int, expires: int) -> None:
+        """A READY row that no line has was passed: it has expired."""
+        entry.away.add(row)
+        self.passed.add(row, latest_first(expires))
+        self.passed_until = max(self.passed_until, expires)
 
     def take_due(self, now_ms: int, limit: int) -> int:
         """References in the index that are due by now become READY, there or in memory; how many."""
         assert self.index is not None
         batch = self.index.due(now_ms, limit)
         for paged in batch:
-            self.index.remove(paged)
+            self._take_to_line(paged)
             entry = self.queues[paged.queue]
-            line = entry.line(paged.rank)
-            in_memory = self.takes_back(entry, line, paged.place)
-            self._count_paged(entry, line, paged, -1)
             entry.counts[SCHEDULED] -= 1
             entry.counts[READY] += 1
-            ready = paged._replace(due=0)
-            if in_memory:
-                self._put_back(entry, ready)
-            else:
-                self.put_paged(entry, line, ready)
         return len(batch)
+
+    def take_passed(self, now_ms: int, limit: int) -> int:
+        """References in the index that were passed, and have not expired by a clock that was set back, are in their
+        lines again, there or in memory; how many."""
+        assert self.index is not None
+        batch = self.index.passed(now_ms, limit)
+        for paged in batch:
+            self._take_to_line(paged)
+        return len(batch)
+
+    def _take_to_line(self, paged: Paged) -> None:
+        """A reference in the index comes to its place in its line, there or in memory."""
+        assert self.index is not None
+        self.index.remove(paged)
+        entry = self.queues[paged.queue]
+        line = entry.line(paged.rank)
+        in_memory = self.takes_back(entry, line, paged.place)
+        self._count_paged(entry, line, paged, -1)
+        ready = paged._replace(due=0, passed=False)
+        if in_memory:
+            self._put_back(entry, ready)
+        else:
+            self.put_paged(entry, line, ready)
 
     # ---- a queue that goes -----------------------------------------------------------------------------------------
 

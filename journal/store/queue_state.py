@@ -170,7 +170,8 @@ class QueueState(QueueFollowing):
     def take(self, queue_id: int, holder: str, now_ms: int) -> Delivery | None:
         """The first READY one becomes HELD. A batch of what is due is READY first; what expired is not handed out.
 
-        None: there is none, or more than a batch has expired before it; `next_due` has passed then.
+        None: there is none, or more than a batch has expired before it, or is to be put back as a clock was set back;
+        `next_due` has passed then.
         """
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
@@ -178,6 +179,8 @@ class QueueState(QueueFollowing):
             raise self._no_queue(queue_id)
         if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
             tables.make_due(now_ms)
+        if now_ms < tables.passed_until and not tables.show_again(now_ms):
+            return None
         found = tables.first_to_deliver(entry, now_ms)
         if found is None:
             return None
@@ -324,14 +327,15 @@ class QueueState(QueueFollowing):
 
     def next_due(self) -> int:
         """When the next one is due, or since when a `take` could go on; 0: none is scheduled."""
-        times = [self._tables.next_due(), *self._tables.passing.values()]
+        tables = self._tables
+        times = [tables.next_due(), tables.showing_since, *tables.passing.values()]
         return min((time for time in times if time), default=0)
 
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """(message, queue) of READY and SCHEDULED references that have expired, in queues that are listed; told again
         until they are settled."""
         tables, is_there = self._tables, self.has_queue
-        while len(found := tables.waiting_overdue(limit, is_there)) < limit:
+        while len(found := tables.waiting_overdue(now_ms, limit, is_there)) < limit:
             if not tables.find_expired(now_ms, limit, is_there):
                 break
         return found

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Callable
 
 from journal.store.lines import Line
-from journal.store.paging import PagedTables
+from journal.store.paging import PagedTables, latest_first
 from journal.store.queue_entry import QueueEntry
 from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
 
@@ -14,6 +14,8 @@ DUE_MAX = 1000
 """References made READY in one go: a few milliseconds."""
 PASSED_MAX = 1000
 """References that have expired which one take passes."""
+SHOWN_MAX = 1000
+"""References put back in one go when a clock was set back."""
 
 
 class QueueTables(PagedTables):
@@ -55,6 +57,8 @@ class QueueTables(PagedTables):
         flags = self.references.flags
         old = flags[row] & STATE
         if old == READY:
+            if flags[row] == READY:
+                self.passed.remove()
             self.line_of(entry, row).leave(row, state)
             entry.away.add(row)
         else:
@@ -89,11 +93,13 @@ class QueueTables(PagedTables):
         Those stay known, without references.
         """
         table = self.references
+        flags = table.flags
+        self.passed.count -= sum(flags[row] == READY for row in entry.all_away())
         rows = [*entry.all_away(), *(row for line in entry.lines for row in line.drain())]
         orphans = array("q")
         for row in rows:
             message_row = table.message[row]
-            state = table.flags[row] & STATE
+            state = flags[row] & STATE
             if state == SCHEDULED:
                 self.schedule.remove()
             if state != SETTLING:
@@ -128,19 +134,36 @@ class QueueTables(PagedTables):
                     self.passing[entry.record_id] = expires
                     return None
                 passed += 1
-                self._pass_over(entry, line, row)
+                self._pass_over(entry, line, row, expires)
         self.passing.pop(entry.record_id, None)
         return None
 
-    def _pass_over(self, entry: QueueEntry, line: Line, row: int) -> None:
+    def _pass_over(self, entry: QueueEntry, line: Line, row: int, expires: int) -> None:
         line.pop(row, READY)
         if self.is_full(entry):
             self.page_out(entry, line, row, passed=True)
+            self.passed_until = max(self.passed_until, expires)
         else:
-            entry.away.add(row)
+            self.set_aside(entry, row, expires)
+
+    def show_again(self, now_ms: int) -> bool:
+        """Put back a batch of what was passed and, as a clock was set back, has not expired; whether that was all."""
+        left = SHOWN_MAX
+        while left and (row := self.passed.pop(latest_first(now_ms + 1))) >= 0:
+            self.passed.remove()
+            self.make_ready(self.queues[self.references.queue[row]], row)
+            left -= 1
+        if left and self.paged:
+            left -= self.take_passed(now_ms, left)
+        if left:
+            self.passed_until = now_ms
+        self.showing_since = 0 if left else now_ms
+        return left > 0
 
     def pass_on(self, now_ms: int) -> None:
-        """Go on where a take stopped."""
+        """Go on where a take stopped, or where a clock that was set back shows again what was passed."""
+        if now_ms < self.passed_until:
+            self.show_again(now_ms)
         for queue_id in self.passing:
             self.first_to_deliver(self.queues[queue_id], now_ms)
             return
@@ -188,13 +211,16 @@ class QueueTables(PagedTables):
                     break
         return count
 
-    def waiting_overdue(self, limit: int, is_there: Callable[[int], bool]) -> list[tuple[int, int]]:
+    def waiting_overdue(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> list[tuple[int, int]]:
         """(message, queue) of references of the messages in `overdue` that are READY or SCHEDULED, in queues that are
-        there."""
+        there; none of those that a clock which was set back shows again."""
         table = self.references
         found: list[tuple[int, int]] = []
         for message_id in self.overdue:
-            for row in table.of_message(table.row_of[message_id]):
+            message_row = table.row_of[message_id]
+            if table.expires[message_row] > now_ms:
+                continue
+            for row in table.of_message(message_row):
                 if table.flags[row] & STATE in (READY, SCHEDULED) and is_there(table.queue[row]):
                     found.append((message_id, table.queue[row]))
             if len(found) >= limit:

@@ -71,6 +71,9 @@ class ReferenceIndex(Protocol):
     def expired(self, now_ms: int) -> Iterator[tuple[int, int]]:
         """(message, queue) of those that have expired by now, the earliest first. What goes meanwhile may be told."""
 
+    def passed(self, now_ms: int, limit: int) -> list[Paged]:
+        """Passed ones that have not expired by now, those that expire last first."""
+
     def find(self, message: int) -> list[Paged]:
         """All references of a message."""
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal.errors import ConfigError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
+from journal.moments import AGREEMENT_MS
 
 REFERENCES_IN_MEMORY_MAX = 1_000_000
 """References that a node keeps in memory when an index takes the rest: about 250 MB."""
@@ -48,6 +49,10 @@ class StoreSettings(BaseModel):
 
     acquire_grace_ms: int = Field(default=30_000, ge=0)
     """How long after an activation a message stays with its holder of before, if that has not come back for it."""
+
+    expiry_agreement_ms: int = Field(default=AGREEMENT_MS, ge=0)
+    """How long the wall clock must have gone as the monotonic one does before `expired` tells what it says: a message
+    that is settled as expired does not come back when a clock is set right."""
 
     volatile_bytes_max: int = Field(default=64 * 1024 * 1024, ge=0)
     """Bodies in memory of messages that are not durable; further ones are swapped."""

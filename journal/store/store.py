@@ -21,10 +21,12 @@ letters), `settling` (transactions), `looking` (messages, queues).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 
 from journal.completion import Completion
 from journal.errors import ClosedError, StateError
+from journal.moments import monotonic_ms
 from journal.store.base import ClockMs
 from journal.store.declaring import Declaring
 from journal.store.loaded import LoadedStore
@@ -45,16 +47,22 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
     """The message store of one activation of a journal. When that is fenced or fails, so is the store, for good."""
 
     def __init__(
-        self, journal: StoreJournal, settings: StoreSettings | None = None, *, clock_ms: ClockMs = wall_clock_ms
+        self,
+        journal: StoreJournal,
+        settings: StoreSettings | None = None,
+        *,
+        clock_ms: ClockMs = wall_clock_ms,
+        elapsed_ms: Callable[[], float] = monotonic_ms,
     ) -> None:
-        """`journal` is started; `clock_ms` gives milliseconds since 1970.
+        """`journal` is started. `clock_ms` gives milliseconds since 1970, `elapsed_ms` those of a clock that is never
+        set.
 
         Raises ConfigError for settings that the journal's limits contradict, LocalStorageError if there is no place to
         swap to.
         """
         settings = settings or StoreSettings()
         settings.require_fit(journal.limits)
-        super().__init__(journal, settings, clock_ms)
+        super().__init__(journal, settings, clock_ms, elapsed_ms)
         self._started = False
 
     def start(self, loaded: LoadedStore) -> None:
@@ -83,7 +91,7 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
                 acquired = {key: changed.holder for key, changed in txn.changed.items() if changed.holder}
                 txn.unclaimed.update(acquired)
                 self._absent.update(acquired.values())
-            self._grace_until_ms = self._clock_ms() + self._settings.acquire_grace_ms
+            self._grace_until_ms = self._elapsed_ms() + self._settings.acquire_grace_ms
             self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages
             self._refusal = None
@@ -101,10 +109,9 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
         """
         with self._lock:
             state = self._enter()
-            now_ms = self._clock_ms()
-            self._let_go_of_absent(now_ms)
+            self._let_go_of_absent()
             self._give_back_left()
-            return state.due(now_ms)
+            return state.due(self._clock_ms())
 
     def room(self) -> Completion:
         """Done when operations that met FullError may be tried again, first come first served."""

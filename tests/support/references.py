@@ -39,6 +39,10 @@ class MemoryIndex:
         expired = (each for each in self.rows.values() if 0 < each.expires <= now_ms)
         return iter([each[1:] for each in sorted((one.expires, one.message, one.queue) for one in expired)])
 
+    def passed(self, now_ms: int, limit: int) -> list[Paged]:
+        passed = [each for each in self.rows.values() if each.passed and each.expires > now_ms]
+        return sorted(passed, key=lambda each: (-each.expires, each.message, each.queue))[:limit]
+
     def find(self, message: int) -> list[Paged]:
         return [each for each in self.rows.values() if each.message == message]
 

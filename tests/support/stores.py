@@ -31,8 +31,14 @@ class Clock:
 
     def __init__(self) -> None:
         self.now_ms = START_MS
+        self.stepped_ms = 0
+        """How far the wall's clock was set forward."""
 
     def __call__(self) -> int:
+        return self.now_ms + self.stepped_ms
+
+    def elapsed(self) -> int:
+        """By the clock that is never set."""
         return self.now_ms
 
 
@@ -54,7 +60,7 @@ class StoreNode:
         self.clock = Clock()
         self._in_memory = in_memory
         self._index = index
-        self.settings = settings or StoreSettings()
+        self.settings = settings or StoreSettings(expiry_agreement_ms=0)
         self._root = directory
         self._limits = limits
         self._journal_arguments = journal
@@ -70,7 +76,7 @@ class StoreNode:
         index = self._index() if self._index is not None else None
         self.loader = QueueLoader(references_in_memory_max=node, queue_references_in_memory_max=queue, index=index)
         self.journal.activate(self.loader)
-        self.store = MessageStore(self.journal, self.settings, clock_ms=self.clock)
+        self.store = MessageStore(self.journal, self.settings, clock_ms=self.clock, elapsed_ms=self.clock.elapsed)
         self.store.start(self.loader.loaded)
 
     def restart(self) -> MessageStore:

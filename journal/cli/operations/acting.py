@@ -260,7 +260,7 @@ class StoreReceiving:
 
     def _expired(self) -> int:
         """How many of the queue are ready and handed out to nobody, of the first `BROWSE_MAX` that have expired."""
-        expired = self._store.expired(BROWSE_MAX)
+        expired = self._store.expired(BROWSE_MAX, agreed=False)
         return sum(self._is_ready(message) for message, queue in expired if queue == self._queue)
 
     def _is_ready(self, message: int) -> bool:

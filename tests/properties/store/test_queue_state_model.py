@@ -384,12 +384,21 @@ class QueueStateMachine(RuleBasedStateMachine):
 
     # ---- holding ---------------------------------------------------------------------------------------------------
 
-    @rule(n=ANY, holder=st.sampled_from(["one", "two"]))
-    def take(self, n: int, holder: str) -> None:
+    @rule(n=ANY, holder=st.sampled_from(["one", "two"]), by=st.sampled_from([0, 0, 10, 30]))
+    def take(self, n: int, holder: str, by: int) -> None:
+        """Also while the clock is wrong by so much, and once more when it is right again."""
+        if by:
+            self.now += by
+            self.take_one(n, holder)
+            self.now -= by
+        self.take_one(n, holder)
+
+    def take_one(self, n: int, holder: str) -> None:
         if not self.model.queues:
             return
         queue = list(self.model.queues)[n % len(self.model.queues)]
         self.model.come_due(self.now)
+        self.unpark()
         each, passed = self.model.first(queue, self.now)
         self.parked |= {(one.message.id, queue) for one in passed}
         taken = self.state.take(queue, holder, self.now)
@@ -436,10 +445,16 @@ class QueueStateMachine(RuleBasedStateMachine):
 
     # ---- times -----------------------------------------------------------------------------------------------------
 
-    @rule(by=st.integers(1, 10), tells=st.booleans())
+    def unpark(self) -> None:
+        """What a clock that was set back shows again, whoever asks for whatever is due."""
+        self.parked = {each for each in self.parked if self.model.messages[each[0]].expires <= self.now}
+
+    @rule(by=st.sampled_from([1, 3, 6, 10, -4, -12]), tells=st.booleans())
     def time_passes(self, by: int, tells: bool) -> None:
+        """Or the clock is set back."""
         self.now += by
         if tells:
+            self.unpark()
             assert self.state.due(self.now) == self.model.come_due(self.now)
 
     @rule(n=ANY, due=st.sampled_from([0, 4, 12]))

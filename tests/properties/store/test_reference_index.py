@@ -75,6 +75,10 @@ class IndexMachine(RuleBasedStateMachine):
     def expired(self, now: int) -> None:
         assert list(self.rocks.expired(now)) == list(self.memory.expired(now))
 
+    @rule(now=NOW, limit=LIMITS)
+    def passed(self, now: int, limit: int) -> None:
+        assert self.rocks.passed(now, limit) == self.memory.passed(now, limit)
+
     @invariant()
     def the_same_is_in_them(self) -> None:
         assert self.rocks.next_due() == self.memory.next_due()

@@ -252,8 +252,8 @@ class StoreFake:
     def next_due(self) -> int:
         return self._read("next_due")
 
-    def expired(self, limit: int = 1000) -> list[tuple[int, str]]:
-        return self._read("expired", limit)
+    def expired(self, limit: int = 1000, *, agreed: bool = True) -> list[tuple[int, str]]:
+        return self._read("expired", limit, agreed)
 
     def _read(self, *call: Any) -> _Answer:  # type: ignore[type-var]
         """What it was asked, as its answer."""
@@ -930,7 +930,7 @@ def test_reads_come_from_the_first_store_alone() -> None:
         lambda: chain.transaction(7),
         chain.in_doubt,
         chain.next_due,
-        lambda: chain.expired(9),
+        lambda: chain.expired(9, agreed=False),
     ]
     answers = [read() for read in reads]
     assert answers == first.calls
@@ -943,7 +943,7 @@ def test_reads_come_from_the_first_store_alone() -> None:
         ("q",),
         ("q",),
         (7,),
-        (9,),
+        (9, False),
     ]
     assert second.calls == []
 

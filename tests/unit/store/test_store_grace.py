@@ -93,6 +93,17 @@ def test_whoever_looks_finds_it_given_back(node: StoreNode, look: str) -> None:
     assert LOOKS[look](node.store, sent)
 
 
+def test_a_wall_clock_that_is_set_ends_no_holders_time_and_lengthens_none(node: StoreNode) -> None:
+    sent = held_over(node)
+    for stepped_ms in (10**9, -(10**9)):
+        node.clock.stepped_ms = stepped_ms
+        assert node.store.holders() == ["gone"]
+        assert node.store.next_due() == node.clock() + node.settings.acquire_grace_ms
+    node.clock.now_ms += node.settings.acquire_grace_ms
+    assert node.store.holders() == []
+    assert node.store.acquire(sent, "q", "new").wait() is not None
+
+
 def test_what_has_expired_meanwhile_is_told(node: StoreNode) -> None:
     sent = send(node.store, b"one", expires=node.clock() + 1)
     node.store.acquire(sent, "q", "gone").wait()

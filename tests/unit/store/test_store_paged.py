@@ -37,7 +37,11 @@ def node(tmp_path: Path) -> Iterator[StoreNode]:
         return indexes[-1]
 
     settings = StoreSettings(
-        inline_bytes_max=CHUNK_BYTES, chunk_bytes=CHUNK_BYTES, collect_operations_max=10, release_operations_max=10
+        inline_bytes_max=CHUNK_BYTES,
+        chunk_bytes=CHUNK_BYTES,
+        collect_operations_max=10,
+        release_operations_max=10,
+        expiry_agreement_ms=0,
     )
     with StoreNode(tmp_path / "node", settings, in_memory=IN_MEMORY, index=index) as running:
         declare(running.store, "q", "r")
