@@ -56,9 +56,14 @@ Members = Collection[str] | None
 def is_gone(row: NodeRow, now_ms: float) -> bool:
     """Whether a node's report is late by more than an interval: it counts as dead, or cut off from Kafka.
 
-    Compares the broker's clock with this machine's: they need to agree within an interval.
+    `now_ms` is the brokers' time, as reports have it. What decides by this must not ask the clock of its machine.
     """
     return now_ms - row.timestamp > REPORT_INTERVALS_MAX * row.status.report_ms
+
+
+def newest_report_ms(rows: ControlRows) -> int:
+    """The brokers' time of the last report of any node; while one is active, that is no more than its interval ago."""
+    return max((row.timestamp for row in rows.nodes.values()), default=0)
 
 
 def could_take_over(row: NodeRow, now_ms: float, members: Members) -> bool:

@@ -14,9 +14,10 @@ from typing import Protocol
 
 from journal.config import Settings
 from journal.errors import CorruptionError, OperatingError
+from journal.kafka.broker_time import BrokerTime
 from journal.kafka.control import ControlRows, ControlWatcher
 from journal.kafka.ports import FOLLOW_MS, Clock, Kafka
-from journal.liveness import LastActive, Members, WalWatch, fit_standbys, is_gone, last_active
+from journal.liveness import LastActive, Members, WalWatch, fit_standbys, is_gone, last_active, newest_report_ms
 from journal.moments import LONG_AGO, Moment
 from journal.roles import Role
 from journal.v1.journal_pb2 import NodeStatus
@@ -79,6 +80,9 @@ class Outlook:
         self._silence_s = silence_s
         self._request: tuple[int, str, int] | None = None
         self._request_at = 0.0
+        self._broker_time = BrokerTime(clock)
+        """Reports are dated by the brokers: a machine whose clock is wrong must not think that all others are gone."""
+        self._broker_time.see(newest_report_ms(rows))
         self._blind: set[str] = set()
         """What cannot be read, and was said to be so."""
         self._roll = roll
@@ -120,6 +124,7 @@ class Outlook:
         self._rows_at = now
         if watcher.rows is not self.rows:
             self.rows = watcher.rows
+            self._broker_time.see(newest_report_ms(self.rows))
             self._watch_all_shards()
             # a node that says that it is active has written before: what is known of the WAL must not be older
             self._looked_at = -self._look_every_s
@@ -203,13 +208,13 @@ class Outlook:
     @property
     def others_fit(self) -> list[str]:
         """Standbys that could take over, the best one first."""
-        fit = fit_standbys(self.rows, self._wall_ms(), self._roll.members)
+        fit = fit_standbys(self.rows, self._broker_time.now_ms(), self._roll.members)
         return [name for name in fit if name != self._settings.node]
 
     @property
     def others_standing_by(self) -> bool:
         """Whether there is a standby, fit or not. One that is only about to join the group is."""
-        now_ms, own = self._wall_ms(), self._settings.node
+        now_ms, own = self._broker_time.now_ms(), self._settings.node
         return any(
             row.status.role == Role.STANDBY.value
             and name != own
@@ -221,7 +226,7 @@ class Outlook:
     @property
     def activating(self) -> str:
         """Another node that is about to be active, as far as its reports and the group say; empty: none."""
-        now_ms, own = self._wall_ms(), self._settings.node
+        now_ms, own = self._broker_time.now_ms(), self._settings.node
         found = (
             name
             for name, row in self.rows.nodes.items()
@@ -239,7 +244,8 @@ class Outlook:
         return row is not None and row.status.preferred
 
     def namesake(self) -> NodeStatus | None:
-        """Another running node with this one's name, if the rows show one."""
+        """Another running node with this one's name, if the rows show one: by this machine's clock, as nothing is
+        known of the brokers' before the first report of this node."""
         row = self.rows.nodes.get(self._settings.node)
         return None if row is None or is_gone(row, self._wall_ms()) else row.status
 

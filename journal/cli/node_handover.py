@@ -12,7 +12,7 @@ from journal.config import Settings
 from journal.errors import DeadlineError, NotActiveError, OperatingError, StateError
 from journal.kafka.control import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row, node_group
 from journal.kafka.ports import Kafka
-from journal.liveness import LastActive, Members, fit_standbys, is_gone, last_active
+from journal.liveness import LastActive, Members, fit_standbys, is_gone, last_active, newest_report_ms
 from journal.roles import Role
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import HandOver, NodeStatus
@@ -103,7 +103,7 @@ def _require_possible(rows: ControlRows, journal: str, to: str, members: Members
     active = last_active(rows)
     if active is None or active.released:
         raise NotActiveError(f"no node of journal {journal} is active: a standby takes over by itself")
-    fit = [name for name in fit_standbys(rows, wall_ms(), members) if name != active.node]
+    fit = [name for name in fit_standbys(rows, newest_report_ms(rows), members) if name != active.node]
     if (to and to not in fit) or not fit:
         raise StateError(f"{nobody_fit(to)} from {active.node}: {_why_not(rows, active, fit)}")
     return active
@@ -111,12 +111,12 @@ def _require_possible(rows: ControlRows, journal: str, to: str, members: Members
 
 def _why_not(rows: ControlRows, active: LastActive, fit: Collection[str]) -> str:
     """What is known of the other nodes."""
-    known = []
+    known, now_ms = [], newest_report_ms(rows)
     for name, (status, timestamp) in sorted(rows.nodes.items()):
         if name != active.node:
             why_not = "not in the nodes' group" if status.fit else status.why_not or status.role
-            if is_gone(rows.nodes[name], wall_ms()):
-                why_not = f"gone for {(wall_ms() - timestamp) / 1000:.0f} s"
+            if is_gone(rows.nodes[name], now_ms):
+                why_not = f"gone for {(now_ms - timestamp) / 1000:.0f} s"
             known.append(f"{name} is {'fit' if name in fit else why_not}")
     return "; ".join(known) or "there is no other node"
 

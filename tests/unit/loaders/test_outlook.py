@@ -40,7 +40,8 @@ class Group:
 class Watching:
     """A node's thread that does nothing but look, turn after turn."""
 
-    def __init__(self, *, records_per_poll: int = 100) -> None:
+    def __init__(self, *, records_per_poll: int = 100, ahead_ms: float = 0.0) -> None:
+        """`ahead_ms` is how far this machine's clock is ahead of the brokers'."""
         self.broker = SimulatedBroker(Timeline(), Faults())
         self.now = self.broker.timeline.now
         self.kafka = SimulatedKafka(self.broker, records_per_poll=records_per_poll)
@@ -55,7 +56,7 @@ class Watching:
             self.group,
             silence_s=SILENCE_S,
             clock=self.now,
-            wall_ms=lambda: self.now() * 1000,
+            wall_ms=lambda: self.now() * 1000 + ahead_ms,
             pause=self._pass,
         )
 
@@ -89,8 +90,14 @@ class Watching:
 
 
 @pytest.fixture
-def watching() -> Watching:
-    return Watching()
+def watching(request: pytest.FixtureRequest) -> Watching:
+    return Watching(ahead_ms=getattr(request, "param", 0.0))
+
+
+HOUR_MS = 3_600_000.0
+WHATEVER_THE_CLOCK_SAYS = pytest.mark.parametrize(
+    "watching", [0.0, HOUR_MS, -HOUR_MS], indirect=True, ids=["right", "an hour ahead", "an hour behind"]
+)
 
 
 def test_a_wal_that_moves_has_not_stood_still(watching: Watching) -> None:
@@ -148,6 +155,7 @@ def standby(name: str, *, fit: bool = True) -> NodeStatus:
     return NodeStatus(name=name, role="standby", fit=fit, report_ms=5000)
 
 
+@WHATEVER_THE_CLOCK_SAYS
 def test_a_standby_is_fit_while_it_reports_and_is_in_the_group(watching: Watching) -> None:
     outlook = watching.outlook
     watching.see(standby("one"), standby("two"), standby("behind", fit=False), standby(SETTINGS.node))
@@ -161,6 +169,7 @@ def test_a_standby_is_fit_while_it_reports_and_is_in_the_group(watching: Watchin
     assert outlook.others_fit == []
 
 
+@WHATEVER_THE_CLOCK_SAYS
 def test_one_that_activates_is_seen_while_it_reports_and_has_not_left(watching: Watching) -> None:
     outlook = watching.outlook
     watching.see(standby("one"), NodeStatus(name=SETTINGS.node, role="activating", report_ms=5000))
@@ -183,6 +192,7 @@ def test_one_that_says_it_is_active_wrote_before_it_said_so(watching: Watching) 
     assert (watching.outlook.activating, watching.outlook.look_at_wal()) == ("", 0.0)
 
 
+@WHATEVER_THE_CLOCK_SAYS
 def test_one_that_is_about_to_join_stands_by_and_one_that_left_does_not(watching: Watching) -> None:
     outlook = watching.outlook
     assert not outlook.others_standing_by
