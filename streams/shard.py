@@ -158,12 +158,16 @@ class ShardWorker:
         try:
             return self._recover()
         except LocalDamageError as error:
-            self._note_damage(error)
+            self._note_disk(error)
             raise
 
-    def _note_damage(self, error: LocalDamageError) -> None:
-        log.warning("shard %d: the local copy is damaged, and will be built anew: %s", self.shard, error)
-        self._damaged = True
+    def _note_disk(self, error: LocalStorageError) -> None:
+        """A copy that cannot be read or written now is read to the table's end again; a damaged one is built anew."""
+        if isinstance(error, LocalDamageError):
+            log.warning("shard %d: the local copy is damaged, and will be built anew: %s", self.shard, error)
+            self._damaged = True
+        else:
+            log.error("shard %d: %s", self.shard, error)
         self._become(ShardState.RECOVERING)
 
     def _recover(self) -> int:
@@ -235,8 +239,8 @@ class ShardWorker:
             except CorruptionError as error:
                 self._stop_behind_checkpoint(partial(self._stop_at, offset, error))
                 return None
-            except LocalDamageError as error:
-                self._note_damage(error)
+            except LocalStorageError as error:
+                self._note_disk(error)
                 return None
             self._gathered_bytes += value.bytes_in_wal if isinstance(value, SortedFrame) else len(value)
             if self._gathered_since is None:
@@ -378,8 +382,8 @@ class ShardWorker:
         assert producer is not None
         try:
             changes = fold.changes()
-        except LocalDamageError as error:
-            self._note_damage(error)
+        except LocalStorageError as error:
+            self._note_disk(error)
             return
         packed = cache(partial(self._store.packed, changes))
         try:
@@ -411,8 +415,8 @@ class ShardWorker:
             self._note_failure(fold, len(changes), error, is_explained=self._find_refused(error) or error.fenced)
             self._become(ShardState.FENCED if error.fenced else ShardState.RECOVERING)
             return
-        except LocalDamageError as error:
-            self._note_damage(error)
+        except LocalStorageError as error:
+            self._note_disk(error)
             return
         except AgentError as error:
             log.error("shard %d: no checkpoint: %s", self.shard, error, exc_info=error)
@@ -433,12 +437,8 @@ class ShardWorker:
         self._go_on()
         try:
             packed()(note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
-        except LocalDamageError as error:
-            self._note_damage(error)
-            return
         except LocalStorageError as error:
-            log.error("shard %d: %s", self.shard, error)
-            self._become(ShardState.RECOVERING)
+            self._note_disk(error)
             return
         fold.checkpointed()
         self._clear_gathered()

@@ -20,10 +20,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from rocksdict import BlockBasedOptions, Cache, Options, Rdict, ReadOptions, WriteBatch, WriteOptions
+from rocksdict import Rdict, ReadOptions, WriteBatch, WriteOptions
 
 from journal.errors import LocalStorageError
-from journal.local.rocks import check_cursor
+from journal.local.rocks_options import STORE_FILES, store_options
+from journal.local.room import Room
+from journal.local.scanning import check_cursor
+from journal.local.trouble import local_error
 from journal.store.references import Paged
 
 log = logging.getLogger(__name__)
@@ -41,25 +44,11 @@ _line_prefix = struct.Struct(">cQB")
 _message_prefix = struct.Struct(">cQ")
 
 _LOW = (1 << 64) - 1
-_WRITE_BUFFER_BYTES = 8 * 1024 * 1024
-_CACHE_BYTES = 16 * 1024 * 1024
 _BATCH_ENTRIES = 1024
 _CHUNK_ROWS = 256
 
 _T = TypeVar("_T")
 _Row = tuple[bytes, bytes]
-
-
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_write_buffer_size(_WRITE_BUFFER_BYTES)
-    options.set_max_write_buffer_number(2)
-    options.set_keep_log_file_num(1)
-    blocks = BlockBasedOptions()
-    blocks.set_block_cache(Cache(_CACHE_BYTES))
-    options.set_block_based_table_factory(blocks)
-    return options
 
 
 class RocksReferenceIndex:
@@ -79,7 +68,8 @@ class RocksReferenceIndex:
         """By prefix, a key before which there is nothing: a scan from there does not meet what was taken out before."""
         self._failure: LocalStorageError | None = None
         self._clear()
-        self._db: Rdict = self._do("open", lambda: Rdict(str(directory), _options()))
+        self._db: Rdict = self._do("open", lambda: Rdict(str(directory), store_options(STORE_FILES)))
+        self._room = Room(directory, self._db, [self._db])
 
     def _clear(self) -> None:
         try:
@@ -95,7 +85,7 @@ class RocksReferenceIndex:
         try:
             return act()
         except Exception as error:  # rocksdict raises it for everything that RocksDB says
-            self._failure = LocalStorageError(f"cannot {what} {self._directory}: {error}")
+            self._failure = local_error(what, self._directory, error)
             raise self._failure from error
 
     # ---- writing ---------------------------------------------------------------------------------------------------
@@ -143,7 +133,12 @@ class RocksReferenceIndex:
         batch = self._batch
         if len(batch):
             self._batch = WriteBatch(raw_mode=True)
-            self._do("write", lambda: self._db.write(batch, self._lossy))
+            self._do("write", lambda: self._write(batch))
+
+    def _write(self, batch: WriteBatch) -> None:
+        self._room.wait()
+        self._db.write(batch, self._lossy)
+        self._room.ease()
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -215,7 +210,7 @@ class RocksReferenceIndex:
 
     def _chunk(self, start: bytes, stop: bytes, limit: int | None) -> list[_Row]:
         self._flush()
-        return self._do("read", lambda: _read(self._db, start, stop, limit))
+        return self._do("read", lambda: _read(self._db, start, stop, limit, self._directory))
 
     def _get(self, key: bytes) -> bytes:
         value: bytes | None = self._do("read", lambda: self._db.get(key))
@@ -226,15 +221,12 @@ class RocksReferenceIndex:
 
     def close(self) -> None:
         """Give the disk back, also where it could not be written."""
-        try:
-            self._db.close()
-        except Exception as error:  # noqa: BLE001  # as above; nothing in it is needed any more
-            log.warning("%s was not closed cleanly: %s", self._directory, error)
-        del self._db  # with the last reference goes the lock on the directory
+        self._room.close()
+        del self._room, self._db  # with the last reference goes the lock on the directory
         self._clear()
 
 
-def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None) -> list[_Row]:
+def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None, directory: Path) -> list[_Row]:
     """The bound is RocksDB's, or a cursor at the end of a prefix would first pass all that was taken out behind it."""
     bound = ReadOptions()
     bound.set_iterate_upper_bound(stop)
@@ -246,7 +238,7 @@ def _read(db: Rdict, start: bytes, stop: bytes, limit: int | None) -> list[_Row]
         rows.append((key_of(), value_of()))
         step()
     if not valid():
-        check_cursor(cursor)
+        check_cursor(cursor, directory)
     return rows
 
 

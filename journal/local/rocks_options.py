@@ -1,0 +1,79 @@
+"""How RocksDB is set up, and what all stores of a process share: one block cache, and one bound on write buffers."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options, WriteBufferManager
+
+CACHE_BYTES = 128 * 1024 * 1024
+"""Blocks that a process' stores keep in memory, all together."""
+
+BUFFERS_BYTES = 128 * 1024 * 1024
+"""Write buffers of a process' stores, all together: beyond it each that is written is flushed, however small. As much
+again may wait for the disk; then nothing more is written."""
+
+WRITE_BUFFER_BYTES = 32 * 1024 * 1024
+"""The write buffer of one table."""
+
+BUFFERS_WAITING_MAX = 2
+"""Full write buffers of one table that wait for the disk."""
+
+LEVEL_ZERO_FILES_MAX = 36
+"""Files of one table that wait to be merged: a read looks into each."""
+
+STORE_FILES = 256
+"""Files that one store has open."""
+
+_LOG_BYTES = 64 * 1024 * 1024
+"""RocksDB's own log, which a start after a crash reads: it is kept for the table that was flushed longest ago."""
+_ARENA_BYTES = 64 * 1024
+"""What a write buffer takes at least. RocksDB's 1 MiB is a lot for three tables of each of 256 shards."""
+_BLOOM_BITS = 10
+_COMPACTED_FILES = 8
+"""Instead of RocksDB's 4: a row is merged half as often, and what is read looks into a few files more."""
+_COMPACTED_FILES_FILLING = 16
+_NEVER = 1 << 30
+"""For RocksDB's own limits to writing: a store waits in its `Room` instead."""
+
+
+@cache
+def block_cache() -> Cache:
+    return Cache(CACHE_BYTES)
+
+
+@cache
+def write_buffers() -> WriteBufferManager:
+    return WriteBufferManager(BUFFERS_BYTES, False)
+
+
+def store_options(files_max: int, *, filling: bool = False) -> Options:
+    """Options of a table; `filling`: of one that is filled and then opened anew, and hardly read before.
+
+    Its files are merged less often, and not compressed before they are: it would take a core away from the reading.
+    Rows of a topic mostly come in the order of their keys, which a skip list takes for less than a vector and its sort.
+    """
+    options = Options(raw_mode=True)
+    options.create_if_missing(True)
+    options.create_missing_column_families(True)
+    options.set_write_buffer_manager(write_buffers())
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_arena_block_size(_ARENA_BYTES)
+    options.set_max_write_buffer_number(_NEVER)
+    options.set_max_total_wal_size(_LOG_BYTES)
+    options.set_max_open_files(files_max)
+    options.set_keep_log_file_num(2)
+    options.set_max_background_jobs(2)
+    if filling:
+        options.set_allow_concurrent_memtable_write(False)
+        options.set_compression_type(DBCompressionType.none())
+    options.set_level_zero_file_num_compaction_trigger(_COMPACTED_FILES_FILLING if filling else _COMPACTED_FILES)
+    options.set_level_zero_slowdown_writes_trigger(_NEVER)
+    options.set_level_zero_stop_writes_trigger(_NEVER)
+    options.set_soft_pending_compaction_bytes_limit(0)
+    options.set_hard_pending_compaction_bytes_limit(0)
+    blocks = BlockBasedOptions()
+    blocks.set_bloom_filter(_BLOOM_BITS, False)
+    blocks.set_block_cache(block_cache())
+    options.set_block_based_table_factory(blocks)
+    return options

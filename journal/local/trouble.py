@@ -1,0 +1,43 @@
+"""What RocksDB's words mean. rocksdict raises bare exceptions with them, and this is the one place that reads them.
+
+Only damage lets a copy be deleted. A process without descriptors, a full disk, another user's files say nothing about
+what is in them, whatever RocksDB calls it: it wraps some of these in a "Corruption" of its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from journal.errors import LocalDamageError, LocalStorageError
+
+_CORRUPTION = "Corruption"
+_HELD = "lock hold by"
+_MENDS = {
+    errno.EMFILE: "allow this process more open files (ulimit -n)",
+    errno.ENFILE: "allow this machine more open files (fs.file-max)",
+    errno.ENOSPC: "make room on its disk",
+    errno.EDQUOT: "make room in its user's quota",
+    errno.EFBIG: "allow this process larger files (ulimit -f)",
+    errno.EACCES: "let this process' user read and write it",
+    errno.EPERM: "let this process' user read and write it",
+    errno.EROFS: "let its disk be written",
+    errno.ENOMEM: "give this process more memory",
+    errno.EIO: "look at its disk; what can be read no more can be deleted, and is built anew",
+}
+
+
+def local_error(doing: str, directory: Path, error: Exception) -> LocalStorageError:
+    """What `error`, met while doing something with a store in `directory`, means: LocalDamageError if its files are not
+    what was written, LocalStorageError for all that says nothing about them."""
+    what = f"cannot {doing} {directory}: {error}"
+    words = str(error).replace(str(directory), "")
+    if _HELD in words:
+        return LocalStorageError(f"{what}; another process, or another part of this one, has it")
+    for code, mend in _MENDS.items():
+        if os.strerror(code) in words:
+            return LocalStorageError(f"{what}; {mend}: nothing was deleted")
+    if words.startswith(_CORRUPTION) or os.strerror(errno.ENOENT) in words:
+        return LocalDamageError(what)
+    return LocalStorageError(what)

@@ -1,0 +1,87 @@
+"""A disk that takes nothing holds up the store that is written, and nothing else: all other threads run meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from journal.local.rocks import RocksStore
+from journal.local.rocks_options import BUFFERS_BYTES, write_buffers
+from journal.wire.keys import record_key
+
+STALLED = """
+import os, sys, threading, time
+from pathlib import Path
+from journal.errors import LocalStorageError
+from journal.local.rocks import RocksStore
+from journal.wire.keys import record_key
+
+directory, act = Path(sys.argv[1]), sys.argv[2]
+store = RocksStore(directory)
+store.write([(record_key(0), b"sound")], {b"position": b"1"})
+store.flush()
+taken = {path.name for path in directory.iterdir()}
+# whoever opens a pipe waits for somebody at its other end: RocksDB's threads, for every table that they would write
+pipes = [directory / f"{number:06d}.sst" for number in range(1, 100) if f"{number:06d}.sst" not in taken]
+for pipe in pipes:
+    os.mkfifo(pipe)
+written, met = [], []
+
+def fill(until):
+    while len(written) < until:
+        rows = [(record_key(len(written) * 1000 + number), bytes(1000)) for number in range(1000)]
+        store.write(rows, {b"position": b"2"})
+        written.append(len(rows))
+
+def work():
+    try:
+        fill(1000 if act == "write" else 5)
+        store.flush() if act == "write" else store.clear()
+    except LocalStorageError as error:
+        met.append(error)
+
+writer = threading.Thread(target=work)
+writer.start()
+while len(written) < (64 if act == "write" else 5):
+    time.sleep(0.001)
+for _ in range(30):  # this thread runs, and that one waits
+    time.sleep(0.01)
+assert writer.is_alive()
+assert len(written) < 200, len(written)
+ends = [os.open(pipe, os.O_RDWR | os.O_NONBLOCK) for pipe in pipes]
+for pipe in pipes:
+    pipe.unlink()
+for end in ends:
+    os.close(end)
+writer.join()
+assert bool(met) == (act == "write"), met
+assert store.named(b"position") == (b"2" if act == "write" else None)
+store.write([(record_key(0), b"again")], {b"position": b"3"})
+assert store.get(record_key(0)) == b"again"
+assert store.get(record_key(4999)) == (bytes(1000) if act == "write" else None)
+store.close()
+"""
+
+
+@pytest.mark.parametrize("act", ["write", "clear"])
+def test_a_disk_that_takes_nothing_stops_no_other_thread(tmp_path: Path, act: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", STALLED, str(tmp_path / "a"), act], capture_output=True, text=True, timeout=30
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+def test_write_buffers_of_all_stores_are_bounded_and_those_that_are_written_no_more_hold_up_nobody(
+    tmp_path: Path,
+) -> None:
+    batch = [(record_key(number), bytes(100_000)) for number in range(BUFFERS_BYTES // 1_000_000)]
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(RocksStore(tmp_path / f"{number}"))) for number in range(24)]
+        for store in stores:
+            store.write(batch, {}, durable=False)
+            assert write_buffers().get_usage() < 2.2 * BUFFERS_BYTES
+        stores[-1].write(batch, {})

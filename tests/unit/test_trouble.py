@@ -1,0 +1,219 @@
+"""What RocksDB meets when it opens, reads or writes a store: only damage is damage, and all else leaves the files.
+
+Each kind is made with the real library.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from journal.engine import Base
+from journal.errors import LocalDamageError, LocalStorageError
+from journal.local.rocks import RocksStore, open_copy
+from journal.wire.keys import record_key, transaction_key
+
+ROWS = [(record_key(number), bytes([number % 256]) * 500) for number in range(1, 2000)]
+NOBODY = 65534
+FILES = 7
+"""Of each table: one more, and RocksDB would merge them. It keeps ten open."""
+
+
+def made_copy(directory: Path) -> Path:
+    """A copy with rows in a file of its own, and in RocksDB's log."""
+    with closing(RocksStore(directory)) as store:
+        store.write(ROWS, {})
+        store.flush()
+        store.write([(record_key(1), b"newest")], {b"position": b"7"})
+    return directory
+
+
+def is_whole(directory: Path) -> bool:
+    with closing(open_copy(directory)) as store:
+        newest = [(record_key(1), b"newest"), *ROWS[1:]]
+        return list(store.scan(b"r")) == newest and store.named(b"position") == b"7"
+
+
+@contextmanager
+def few_descriptors(more: int) -> Iterator[None]:
+    """So many more than are open now."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1 + more, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextmanager
+def another_user(directory: Path) -> Iterator[None]:
+    """Who may not write the directory, whoever runs the test."""
+    directory.chmod(0o500)
+    if os.geteuid() == 0:
+        for each in directory.parents:
+            if each.stat().st_uid == 0 and not each.stat().st_mode & 1:
+                each.chmod(each.stat().st_mode | 0o011)
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if os.getuid() == 0:
+            os.seteuid(0)
+        directory.chmod(0o700)
+
+
+@contextmanager
+def disk_that_takes_nothing(_: Path) -> Iterator[None]:
+    """As the quota of a user who may write, but no byte."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@contextmanager
+def held(directory: Path) -> Iterator[None]:
+    with closing(RocksStore(directory)):
+        yield
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        pytest.param(lambda _: few_descriptors(2), "Too many open files.*ulimit -n", id="no descriptors"),
+        pytest.param(lambda _: few_descriptors(5), "Too many open files.*ulimit -n", id="too few descriptors"),
+        pytest.param(another_user, "Permission denied.*user", id="another user's"),
+        pytest.param(disk_that_takes_nothing, "File too large.*ulimit -f", id="no room"),
+        pytest.param(held, "another process", id="held"),
+    ],
+)
+def test_a_sound_copy_that_cannot_be_opened_is_an_error_and_stays(
+    tmp_path: Path, trouble: Callable[[Path], Iterator[None]], said: str
+) -> None:
+    directory = made_copy(tmp_path / "Corruption: No such file or directory")
+    with trouble(directory), pytest.raises(LocalStorageError, match=said) as raised:  # type: ignore[attr-defined]
+        open_copy(directory)
+    assert not isinstance(raised.value, LocalDamageError)
+    assert is_whole(directory)
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def emptied(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def garbled(file: Path) -> None:
+    file.write_bytes(b"\x00\x17junk" * 50)
+
+
+@pytest.mark.parametrize("damage", [gone, emptied, cut, garbled])
+@pytest.mark.parametrize("files", ["CURRENT", "MANIFEST-*", "*.sst"])
+def test_a_copy_whose_files_are_damaged_is_built_anew(
+    tmp_path: Path, files: str, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = made_copy(tmp_path / "a")
+    for file in directory.glob(files):
+        damage(file)
+    with closing(open_copy(directory)) as store:
+        assert list(store.scan(b"")) == []
+        assert store.named(b"position") is None
+        store.write(ROWS, {})
+    # half a list of files is a list of files: older ones, which say nothing of what this had
+    assert ("built anew" in caplog.text) == ((files, damage) != ("MANIFEST-*", cut))
+
+
+class CutOffError(Exception):
+    """A process was killed."""
+
+
+@contextmanager
+def killed_after(removals: int) -> Iterator[None]:
+    """So many files are removed, and then the process is gone."""
+    left, unlink = count(removals, -1), os.unlink
+
+    def counted(path: str, *, dir_fd: int | None = None) -> None:
+        if next(left) <= 0:
+            raise CutOffError
+        unlink(path, dir_fd=dir_fd)
+
+    with pytest.MonkeyPatch.context() as patched, suppress(CutOffError):
+        patched.setattr(os, "unlink", counted)
+        yield
+
+
+def test_a_copy_that_is_half_deleted_holds_no_state(tmp_path: Path) -> None:
+    """However far that came: RocksDB would open some halves, as tables of different moments."""
+    for removals in range(1, len(list(made_copy(tmp_path / "sample").iterdir())), 2):
+        directory = made_copy(tmp_path / f"{removals}")
+        with closing(RocksStore(directory)) as store, killed_after(removals):
+            store.clear()
+        with closing(open_copy(directory)) as store:
+            assert store.named(b"position") is None
+
+
+def flipped(directory: Path) -> None:
+    """A bit of the largest file."""
+    file = max(directory.glob("*.sst"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("how", ["get", "scan", "snapshot get", "snapshot scan"])
+def test_rows_that_are_damaged_are_damage_to_whoever_reads_them(tmp_path: Path, how: str) -> None:
+    flipped(made_copy(tmp_path / "a"))
+    with (
+        closing(RocksStore(tmp_path / "a")) as store,
+        closing(store.snapshot()) as snapshot,
+        pytest.raises(LocalDamageError),
+    ):
+        read_all(snapshot if "snapshot" in how else store, scanning="scan" in how)
+
+
+@pytest.mark.parametrize("scanning", [True, False])
+def test_a_sound_file_that_cannot_be_opened_for_reading_is_an_error_and_no_damage(
+    tmp_path: Path, scanning: bool
+) -> None:
+    directory = tmp_path / "a"
+    with closing(RocksStore(directory)) as store:
+        for part in range(FILES):
+            store.write([*ROWS[part::FILES], (transaction_key(7, part), b"t")], {})
+            store.flush()
+    with closing(RocksStore(directory, files_max=1)) as store:
+        with few_descriptors(0), pytest.raises(LocalStorageError, match="ulimit") as raised:
+            read_all(store, scanning=scanning)
+        assert not isinstance(raised.value, LocalDamageError)
+        assert list(store.scan(b"r")) == ROWS
+
+
+def read_all(rows: Base, *, scanning: bool) -> None:
+    if scanning:
+        list(rows.scan(b"r"))
+    else:
+        for key, _ in ROWS:
+            rows.get(key)
+
+
+def test_a_store_whose_directory_is_gone_is_damaged(tmp_path: Path) -> None:
+    directory = made_copy(tmp_path / "a")
+    with closing(RocksStore(directory)) as store:
+        shutil.rmtree(directory)
+        store.write(ROWS, {})
+        with pytest.raises(LocalDamageError):
+            store.flush()
