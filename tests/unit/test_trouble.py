@@ -45,11 +45,19 @@ def is_whole(directory: Path) -> bool:
 def few_descriptors(more: int) -> Iterator[None]:
     """So many more than are open now."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1 + more, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 10, hard))
+    fillers = []
     try:
+        with suppress(OSError):
+            while True:
+                fillers.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(more):
+            os.close(fillers.pop())
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for filler in fillers:
+            os.close(filler)
 
 
 @contextmanager
