@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from journal.errors import RowError
+from journal.kept import Kept
 from journal.routing.outcomes import Header, Reason, RefusedError
 from journal.routing.patterns import NamePatterns
 from journal.store.model import PRIORITY_DEFAULT, Value
@@ -36,7 +36,6 @@ KAFKA_FACTS = frozenset([KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY])
 
 _JMS, _HEADER, _PROPERTY = "jms.", "kafka-journal.header.", "kafka-journal.property."
 _HOPS_START, _HOPS_END = "_jmsbr_", "_hops"
-_NAMES_KEPT = 16_384
 _LONG, _INT, _SHORT = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">h")
 _DOUBLE, _FLOAT = struct.Struct(">d"), struct.Struct(">f")
 
@@ -97,8 +96,8 @@ class HeaderNames:
     """The Kafka names of a message's headers and properties; each is made once. None: it does not go out as one."""
 
     def __init__(self) -> None:
-        self._of_headers: dict[tuple[str, str | None], _Entry] = {}
-        self._of_properties: dict[tuple[str, str | None], _Entry] = {}
+        self._of_headers: Kept[tuple[str, str | None], _Entry] = Kept()
+        self._of_properties: Kept[tuple[str, str | None], _Entry] = Kept()
         self.may_be_cut = False
         """A name with a NUL was among them, where Kafka's clients would end it."""
 
@@ -144,12 +143,10 @@ class HeaderNames:
         found = (self.kafka_name(name, kind, place) for kind in kinds for place in ("headers", "properties"))
         return frozenset(each for each in found if each is not None)
 
-    def _named(self, name: str, kind: str | None, known: dict[tuple[str, str | None], _Entry]) -> _Entry:
+    def _named(self, name: str, kind: str | None, known: Kept[tuple[str, str | None], _Entry]) -> _Entry:
         if kind is None:
             raise RowError(f"property {name!r} has no value")
         self.may_be_cut |= "\0" in name
-        if len(known) >= _NAMES_KEPT:  # names are the senders': they may be any number
-            known.clear()
         kafka_type, encode = _ENCODERS[kind]
         entry: _Entry
         if known is self._of_headers:
@@ -158,8 +155,7 @@ class HeaderNames:
         else:
             prefix = _PROPERTY if belongs_to_headers(name) else _JMS
             entry = (f"{prefix}{kafka_type}.{name}", encode) if goes_out(name, "properties") else None
-        known[name, kind] = entry
-        return entry
+        return known.keep((name, kind), entry, 2 * len(name))
 
 
 def _typed_value(value: pb.Property) -> tuple[str | None, Any]:
@@ -177,9 +173,16 @@ def kept(headers: Iterable[Header], patterns: NamePatterns) -> list[Header]:
     return [header for header in headers if own_name(header[0]) in patterns]
 
 
-@lru_cache(maxsize=_NAMES_KEPT)
+_own_names: Kept[str, str] = Kept()
+
+
 def own_name(kafka_name: str) -> str:
     """What a header of the convention is called in the message."""
+    found = _own_names.get(kafka_name)
+    return _own_names.keep(kafka_name, _own_name(kafka_name), 2 * len(kafka_name)) if found is None else found
+
+
+def _own_name(kafka_name: str) -> str:
     for prefix in (_JMS, _HEADER, _PROPERTY):
         if kafka_name.startswith(prefix):
             return _typed(kafka_name[len(prefix) :])[1]

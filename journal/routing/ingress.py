@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, JournalError, StateError
+from journal.kept import Kept
 from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig, SourceConfig, is_internal
 from journal.routing.dead_letters import refusal
@@ -29,7 +30,6 @@ _INT64_MAX = 2**63 - 1
 _DUPLICATE_ID = "_AMQ_DUPL_ID"
 """The property that says a message's duplicate-detection id, as clients of Artemis name it."""
 
-_TOPICS_KEPT = 65_536
 _SCHEMES = ("queue://", "topic://", "temp-queue://", "temp-topic://")
 """What JMS clients of Artemis write before an address."""
 
@@ -107,7 +107,7 @@ class Ingress:
         self._own = own_topics
         sizes = {} if bytes_max is None else bytes_max
         self._sources = [_Source(source, config, journal, replies, sizes) for source in config.sources]
-        self._of_topic: dict[str, _Source | None] = {}
+        self._of_topic: Kept[str, _Source | None] = Kept()
         for source in config.sources:
             letters = dead_letter_topic_of(config, source)
             for topic in (*source.topics, letters):
@@ -163,10 +163,8 @@ class Ingress:
 
     def _source(self, topic: str) -> _Source | None:
         if topic not in self._of_topic:
-            if len(self._of_topic) >= _TOPICS_KEPT:
-                self._of_topic.clear()
             taking = None if is_internal(topic, self._own) else self._taking(topic)
-            self._of_topic[topic] = taking
+            return self._of_topic.keep(topic, taking, len(topic))
         return self._of_topic[topic]
 
     def _taking(self, topic: str) -> _Source | None:

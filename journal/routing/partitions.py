@@ -6,8 +6,8 @@ A record without a key goes by its message's id. Kafka's clients would take any 
 from __future__ import annotations
 
 import zlib
-from functools import lru_cache
 
+from journal.kept import KEPT_BYTES_MAX, Kept
 from journal.routing.outcomes import Outgoing, PartitionRule, Reason, RefusedError
 
 MURMUR2, CRC32, MESSAGE_ID, FIXED = "murmur2", "crc32", "message-id", "partition"
@@ -39,9 +39,17 @@ def partition_of(record: Outgoing, partitions: int) -> int:
     return zlib.crc32(key) % partitions
 
 
-@lru_cache(maxsize=65_536)
+_hashes: Kept[bytes, int] = Kept(4 * KEPT_BYTES_MAX)
+"""Of keys: most come again."""
+
+
 def murmur2(key: bytes) -> int:
     """Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2), unsigned."""
+    found = _hashes.get(key)
+    return _hashes.keep(key, _murmur2(key), len(key)) if found is None else found
+
+
+def _murmur2(key: bytes) -> int:
     length = len(key)
     h = 0x9747B28C ^ length
     whole = length & ~3

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
+from journal.kept import Kept
+
 ONE, ANY = "*", "#"
 
 
@@ -98,8 +100,6 @@ def _with_skips(pattern: tuple[str, ...], places: set[int]) -> set[int]:
 class NamePatterns:
     """Which header names are taken: patterns with `*` for any characters; one after `!` takes out. The last decides."""
 
-    _KEPT = 4096
-
     def __init__(self, patterns: Sequence[str]) -> None:
         """Raises ValueError."""
         if any(not pattern.removeprefix("!") for pattern in patterns):
@@ -107,18 +107,16 @@ class NamePatterns:
         self._steps = [(not each.startswith("!"), in_order(each.removeprefix("!").split("*"))) for each in patterns]
         self.all = tuple(patterns) == ("*",)
         self.none = not patterns
-        self._known: dict[str, bool] = {}
+        self._known: Kept[str, bool] = Kept()
 
     def __contains__(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
-            if len(self._known) >= self._KEPT:  # names are the senders': they may be any number
-                self._known.clear()
             known = False
             for taken, fits in self._steps:
                 if fits(name) is not None:
                     known = taken
-            self._known[name] = known
+            self._known.keep(name, known, len(name))
         return known
 
 

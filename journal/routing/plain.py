@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from journal.kept import Kept
 from journal.routing.headers import KAFKA_FACTS, KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC
 from journal.routing.outcomes import Header
 from journal.store.incoming import PlainRun
@@ -22,8 +23,9 @@ from journal.wire.operations import varint
 if TYPE_CHECKING:
     from journal.routing.ingress import SourceRecord
 
-_KEPT = 16_384
-_ORDERS_KEPT = 1024
+_KEY_HEADS_KEPT = 1024
+_NAME_BYTES = 64
+"""What a name takes besides its characters."""
 _SHORT_BYTES = 64
 """Header values of more are not kept."""
 _OFFSET_BITS = 6
@@ -50,12 +52,12 @@ class PlainRecords:
         """`address_of` gives the address of a topic's records; empty: it is not the same for all of them."""
         self._address_of = address_of
         self._classify = classify
-        self._addresses: dict[str, tuple[str, bytes]] = {}
+        self._addresses: Kept[str, tuple[str, bytes]] = Kept()
         """Of topics; with what a message of it begins with, which is empty where there is no such address."""
-        self._orders: dict[tuple[str, ...], _Order | None] = {}
+        self._orders: Kept[tuple[str, ...], _Order | None] = Kept()
         """None: headers of these names are not plain."""
-        self._pieces: dict[Header, bytes] = {}
-        self._partitions: dict[tuple[str, int], bytes] = {}
+        self._pieces: Kept[Header, bytes] = Kept()
+        self._partitions: Kept[tuple[str, int], bytes] = Kept()
 
     def encode(
         self, records: Sequence[SourceRecord], start: int, end: int, bytes_max: int, room: int
@@ -117,15 +119,11 @@ class PlainRecords:
         return PlainRun(address, encoded, timestamps) if encoded else None
 
     def _learn_address(self, topic: str) -> tuple[str, bytes]:
-        if len(self._addresses) >= _KEPT:
-            self._addresses.clear()
         address = self._address_of(topic)
-        found = self._addresses[topic] = address, message_start(address) if address else b""
-        return found
+        head = message_start(address) if address else b""
+        return self._addresses.keep(topic, (address, head), len(topic) + len(address) + len(head))
 
     def _learn_order(self, names: tuple[str, ...]) -> _Order | None:
-        if len(self._orders) >= _ORDERS_KEPT:
-            self._orders.clear()
         found = [self._classify(name) for name in names]
         own = [each[0] for each in found if each is not None]
         order = None
@@ -133,8 +131,7 @@ class PlainRecords:
             places = sorted(range(len(own)), key=own.__getitem__)
             before = tuple(place for place in places if own[place] < KAFKA_KEY)
             order = _Order(before, tuple(places[len(before) :]))
-        self._orders[names] = order
-        return order
+        return self._orders.keep(names, order, sum(map(len, names)) + _NAME_BYTES * len(names))
 
     def _piece(self, header: Header) -> bytes:
         """Raises for a value that is not of its header's type."""
@@ -143,17 +140,12 @@ class PlainRecords:
         assert found is not None, "its names were found to be plain"
         piece = property_entry(found[0], found[1](value))  # type: ignore[arg-type]  # of none it raises
         if value is not None and len(value) <= _SHORT_BYTES:
-            if len(self._pieces) >= _KEPT:
-                self._pieces.clear()
-            self._pieces[header] = piece
+            self._pieces.keep(header, piece, len(name) + len(value) + len(piece))
         return piece
 
     def _partition(self, topic: str, partition: int) -> bytes:
-        if len(self._partitions) >= _KEPT:
-            self._partitions.clear()
         piece = property_entry(KAFKA_PARTITION, partition) + property_entry(KAFKA_TOPIC, topic)
-        self._partitions[topic, partition] = piece
-        return piece
+        return self._partitions.keep((topic, partition), piece, len(topic) + len(piece))
 
 
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
@@ -162,7 +154,7 @@ _OFFSET_STARTS = tuple(bytes([varint(offset << 1)[0] | 0x80]) for offset in rang
 assert sorted(KAFKA_FACTS) == [KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC]
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_KEY_HEADS_KEPT)
 def _key_head(size: int) -> bytes:
     """What stands before a key of so many bytes."""
     whole = property_entry(KAFKA_KEY, bytes(size))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
+from journal.kept import Kept
 from journal.routing.headers import MESSAGE_ID_HEADER, HeaderNames, of_fields, pack_long
 from journal.routing.outcomes import Header
 from journal.store.model import PRIORITY_MAX
@@ -26,9 +27,9 @@ _BOOLEAN, _INTEGER, _REAL = 0x08, 0x10, 0x19
 _REAL_BYTES, _INTEGER_BYTES_MAX = 8, 9
 _NO_PRIORITY = b"\x28\x00"
 """Which the store writes, and protobuf leaves out."""
-_NAMES_KEPT = 16_384
-_TAILS_KEPT = 1024
 _TAIL_BYTES_MAX = 64
+_TAIL_KEPT_BYTES = 512
+"""What the headers of a tail take."""
 
 Quick = tuple[bytes, list[Header]]
 """A message's body, and its headers without the trail."""
@@ -42,9 +43,9 @@ class QuickHeaders:
 
     def __init__(self, names: HeaderNames) -> None:
         self._names = names
-        self._of_headers: dict[bytes, _Name | None] = {}
-        self._of_properties: dict[bytes, _Name | None] = {}
-        self._tails: dict[bytes, list[Header] | None] = {}
+        self._of_headers: Kept[bytes, _Name | None] = Kept()
+        self._of_properties: Kept[bytes, _Name | None] = Kept()
+        self._tails: Kept[bytes, list[Header] | None] = Kept()
         """Of the fields behind the properties: messages come many in a millisecond."""
 
     def encoded(self, destination: Header, message_id: int, data: bytes, at: int) -> Quick | None:
@@ -116,11 +117,8 @@ class QuickHeaders:
             return None
         name = raw[2:].decode()
         known = self._of_properties if place == _PROPERTIES else self._of_headers
-        if len(known) >= _NAMES_KEPT:  # names are the senders': they may be any number
-            known.clear()
         of_text = self._names.kafka_name(name, "text", _PLACES[place])
-        found = known[raw] = None if of_text is None else (chr(place) + name, name, of_text)
-        return found
+        return known.keep(raw, None if of_text is None else (chr(place) + name, name, of_text), 4 * len(raw))
 
     def _typed(self, name: str, place: int, value: bytes) -> Header | None:
         """The header of a value that is no text; None: it is not as expected."""
@@ -148,11 +146,7 @@ class QuickHeaders:
         in_order = message.SerializeToString() == said and (not said or said[0] > _PROPERTIES)
         usual = in_order and message.priority <= PRIORITY_MAX and not message.chunks and not message.body_bytes
         found = of_fields(message) if usual else None
-        if len(tail) <= _TAIL_BYTES_MAX:
-            if len(self._tails) >= _TAILS_KEPT:
-                self._tails.clear()
-            self._tails[tail] = found
-        return found
+        return self._tails.keep(tail, found, _TAIL_KEPT_BYTES + len(tail)) if len(tail) <= _TAIL_BYTES_MAX else found
 
 
 _SMALL_INTEGERS = {byte: pack_long(byte >> 1 ^ -(byte & 1)) for byte in range(_MORE)}

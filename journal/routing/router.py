@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
+from journal.kept import KEPT_BYTES_MAX, Kept
 from journal.routing.config import RouteConfig, RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
 from journal.routing.outcomes import Header, Outgoing, Refusal, RefusedError, unexpected
@@ -25,7 +26,6 @@ from journal.v1 import store_pb2 as pb
 
 __all__ = ["Body", "Router", "Verdict"]
 
-_ADDRESSES_KEPT = 65_536
 _ADDRESS_TAG = 0x0A
 _SHORT = 0x80
 _NOTHING: tuple[()] = ()
@@ -65,7 +65,7 @@ class Router:
         self._routes = [_Route(route, self._context) for route in config.routes]
         if replay_of:
             self._routes = _up_to(replay_of, self._routes, journal)
-        self._of_address: dict[bytes, tuple[Header, tuple[_Route, ...], _Plain | None]] = {}
+        self._of_address: Kept[bytes, tuple[Header, tuple[_Route, ...], _Plain | None]] = Kept(4 * KEPT_BYTES_MAX)
         """What names the address in Kafka, its routes, and what makes the only record that they send of most messages.
         """
 
@@ -128,16 +128,13 @@ class Router:
         return verdicts
 
     def _routes_of(self, address: bytes) -> tuple[Header, tuple[_Route, ...], _Plain | None]:
-        if len(self._of_address) >= _ADDRESSES_KEPT:
-            self._of_address.clear()
         try:
             name = address.decode()
         except UnicodeDecodeError as error:
             raise RowError(f"an address of {len(address)} bytes is no text: {error}") from None
         found = tuple(route for route in self._routes if matches(route.pattern, name))
         plain = found[0].plain if found and (len(found) == 1 or found[0].stop) else None
-        kept = self._of_address[address] = (DESTINATION_HEADER, address), found, plain
-        return kept
+        return self._of_address.keep(address, ((DESTINATION_HEADER, address), found, plain), len(address))
 
 
 class _Route:

@@ -16,6 +16,9 @@ PRIORITY_DEFAULT = 4
 DELIVERIES_MAX = 2**31 - 1
 """Of a count that is set. What is given back counts on behind it, and never comes to the end of its 32 bits."""
 
+DUPLICATE_ID_BYTES_MAX = 1024
+"""An address remembers as many ids as its window has: this is what bounds their bytes."""
+
 Value = bool | int | float | str | bytes
 """A header's or property's value."""
 

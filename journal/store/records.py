@@ -4,7 +4,7 @@ What a caller gives is checked where it is encoded (InvalidOperationError); what
 RowError.
 
 Hot path: most messages have a body, a priority and a timestamp besides their address. Those are put together from
-parts, the address' being kept, as are headers and properties, of which most come again; `Message` builds the others.
+parts; headers and properties are kept, as most come again; `Message` builds the others.
 Both give bytes that every protobuf reader takes.
 """
 
@@ -18,7 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 from google.protobuf.message import DecodeError
 
 from journal.errors import InvalidOperationError, RowError
-from journal.store.model import PRIORITY_MAX, Message, Origin, QueueConfig, Routing, Value
+from journal.kept import Kept
+from journal.store.model import DUPLICATE_ID_BYTES_MAX, PRIORITY_MAX, Message, Origin, QueueConfig, Routing, Value
 from journal.v1 import store_pb2 as pb
 from journal.wire.operations import varint
 
@@ -27,8 +28,6 @@ _EXPIRES, _DUE, _BODY_BYTES = b"\x38", b"\x40", b"\x60"
 _INT64_MAX = 2**63 - 1
 _UINT32_MAX = 2**32 - 1
 _SHORT_BODY_BYTES = 4096
-_ADDRESSES_KEPT = 65_536
-_VALUES_KEPT = 16_384
 _SHORT_TEXT = 64
 _HEADERS, _PROPERTIES = b"\x1a", b"\x22"
 
@@ -229,11 +228,14 @@ def require_due(due: int) -> None:
         raise InvalidOperationError(f"a time of {due} is not one in milliseconds since 1970")
 
 
-@lru_cache(maxsize=_ADDRESSES_KEPT)
 def _address_field(address: str) -> bytes:
-    with _Checked("an address"):
+    """Hot path. It is not kept: to look it up would take as long."""
+    try:
         name = address.encode()
-    return _ADDRESS + varint(len(name)) + name
+    except UnicodeEncodeError as error:
+        raise InvalidOperationError(f"an address cannot hold that: {error}") from None
+    size = len(name)
+    return (_ADDRESS_HEADS[size] if size < _SHORT_BODY_BYTES else _ADDRESS + varint(size)) + name
 
 
 @lru_cache(maxsize=16)
@@ -243,6 +245,7 @@ def _timestamp_field(timestamp: int) -> bytes:
 
 
 _LENGTHS = tuple(varint(size) for size in range(_SHORT_BODY_BYTES))
+_ADDRESS_HEADS = tuple(_ADDRESS + size for size in _LENGTHS)
 _BODY_HEADS = tuple(_BODY + varint(size) for size in range(_SHORT_BODY_BYTES))
 _PRIORITIES = tuple(_PRIORITY + varint(priority) for priority in range(PRIORITY_MAX + 1))
 
@@ -256,30 +259,37 @@ def _entries(field: bytes, values: Mapping[str, Value]) -> Iterator[bytes]:
     for name in sorted(values):
         value = values[name]
         if type(value) is str and len(value) <= _SHORT_TEXT:
-            yield _short_text_entry(field, name, value)
+            key = (field, name, value)
+            yield _text_entries.get(key) or _short_text_entry(key)
         else:
             yield _entry(field, name, _PROPERTY_BYTES[type(value)](value))
 
 
-@lru_cache(maxsize=_VALUES_KEPT)
-def _short_text_entry(field: bytes, name: str, text: str) -> bytes:
-    """Most texts come again: topics, types, regions."""
-    return _entry(field, name, _text_bytes(text))
+_text_entries: Kept[tuple[bytes, str, str], bytes] = Kept()
+"""Most texts come again: topics, types, regions."""
+
+
+def _short_text_entry(key: tuple[bytes, str, str]) -> bytes:
+    field, name, text = key
+    entry = _entry(field, name, _text_bytes(text))
+    return _text_entries.keep(key, entry, len(name) + len(text) + len(entry))
 
 
 def _entry(field: bytes, name: str, value: bytes) -> bytes:
-    head = _entry_name(name)
+    head = _entry_names.get(name) or _entry_name(name)
     size = len(value)
     length = _LENGTHS[size] if size < _SHORT_BODY_BYTES else varint(size)
     whole = len(head) + len(length) + size
     return b"".join((field, _LENGTHS[whole] if whole < _SHORT_BODY_BYTES else varint(whole), head, length, value))
 
 
-@lru_cache(maxsize=_VALUES_KEPT)
+_entry_names: Kept[str, bytes] = Kept()
+"""The key of a map's element, and the tag of its value."""
+
+
 def _entry_name(name: str) -> bytes:
-    """The key of a map's element, and the tag of its value."""
     encoded = name.encode()
-    return b"\x0a" + varint(len(encoded)) + encoded + b"\x12"
+    return _entry_names.keep(name, b"\x0a" + varint(len(encoded)) + encoded + b"\x12", len(name) + len(encoded))
 
 
 def _text_bytes(value: str) -> bytes:
@@ -304,6 +314,10 @@ _PROPERTY_BYTES: dict[type, Callable[[Any], bytes]] = {
 
 
 def _encode_whole(message: Message, chunks: Sequence[int], body_bytes: int) -> bytes:
+    if len(message.duplicate_id) > DUPLICATE_ID_BYTES_MAX:
+        raise InvalidOperationError(
+            f"a duplicate-detection id of {len(message.duplicate_id)} bytes is over {DUPLICATE_ID_BYTES_MAX}"
+        )
     with _Checked("a message"):
         out = pb.Message(
             address=message.address,
