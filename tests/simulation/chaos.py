@@ -53,7 +53,7 @@ class Stall:
 class Forced:
     """The nth next such request of a node meets `fault`; then the node may stall. `late_s` is for what comes late.
 
-    `cut_off` is how many requests after it are lost.
+    `cut_off` is how many requests after it are lost, `meanwhile` is called when it is sent.
     """
 
     request: str
@@ -62,6 +62,7 @@ class Forced:
     stall: Stall | None = None
     late_s: float | None = None
     cut_off: int = 0
+    meanwhile: Callable[[], None] | None = None
 
 
 class Chaos(Faults):
@@ -106,6 +107,8 @@ class Chaos(Faults):
         if forced.stall is not None:
             self._stalls[node] = forced.stall
         self._late_s = forced.late_s
+        if forced.meanwhile is not None:
+            forced.meanwhile()
         return forced.fault
 
     # ---- by chance ---------------------------------------------------------------------------------------------

@@ -10,19 +10,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from random import Random
 
-from journal.errors import OutcomeUnknownError
+from journal.errors import FencedError, NotTakenInError, OutcomeUnknownError
 from journal.kafka.control import wal_topic
-from journal.v1.journal_pb2 import MARKER
+from journal.v1.journal_pb2 import MARKER, Frame
 from journal.verify.frame_check import parse_frame
 from tests.simulation.fold_check import FoldCheck, Placed, Skipped
 from tests.simulation.history import History, Tenure, Unit
-from tests.simulation.partition import COMMITTED
+from tests.simulation.partition import ABORTED, COMMITTED, OPEN
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.reference import Reference, Seen
 from tests.simulation.setting import JOURNAL, LIMITS, UUID
 from tests.simulation.taking_in import GROUP, SOURCE, is_taken_back, judge
 
 GROUPS_OF_A_TRANSACTION = 2
+
+_PROVEN = (FencedError, NotTakenInError)
+"""What tells the caller of a group that was sent that it is known not to be there."""
 
 
 class Checker:
@@ -37,6 +40,7 @@ class Checker:
             history.tenures = [tenure for tenure in history.tenures if tenure.active_at is not None]
         self._wal = [list(_frames(broker, shard, history)) for shard in range(history.shards)]
         self._garbage = [list(_garbage(broker, shard, history)) for shard in range(history.shards)]
+        self._uncommitted = [frame for shard in range(history.shards) for frame in _uncommitted(broker, shard, history)]
         self._transactions = broker.transactions
         self._offsets = broker.group_offsets.get(GROUP, {})
         self._markers: list[dict[int, Placed]] = [{} for _ in self._wal]
@@ -125,6 +129,7 @@ class Checker:
     def _check_fates(self) -> None:
         """By position: what was acknowledged is there once, before the next marker; what was called failed is not."""
         places: dict[bytes, list[Placed]] = defaultdict(list)
+        sent = {operation.data for frame in self._uncommitted for operation in frame.operations}
         for shard in self._wal:
             for placed in shard:
                 for operation in placed.frame.operations:
@@ -146,6 +151,8 @@ class Checker:
                         self._violate(f"fenced: {what} was acknowledged and is behind a newer marker")
                 elif fate == "failed" and found:
                     self._violate(f"outcome: {what} was called failed and is in the WAL: {unit.completion.error!r}")
+                elif fate == "failed" and call.data in sent and not isinstance(unit.completion.error, _PROVEN):
+                    self._violate(f"outcome: {what} was sent, and nothing proves it failed: {unit.completion.error!r}")
                 elif len(found) > 1:
                     self._violate(f"exactly once: {what} is {len(found)} times in the WAL")
 
@@ -239,6 +246,14 @@ def _frames(broker: RecordingBroker, shard: int, history: History) -> Iterator[P
         if entry.state == COMMITTED and (shard, entry.offset) not in history.garbage:
             frame = parse_frame(entry.value, UUID, shard, history.shards)
             yield Placed(shard, entry.offset, entry.timestamp, entry.value or b"", frame)
+
+
+def _uncommitted(broker: RecordingBroker, shard: int, history: History) -> Iterator[Frame]:
+    """What was written to a shard, and is not in it."""
+    log = broker.topics[wal_topic(JOURNAL)].logs[shard]
+    for entry in [*log.trimmed, *log.entries, *log.lost]:
+        if entry.state in (OPEN, ABORTED) and entry.key != b"foreign":
+            yield parse_frame(entry.value, UUID, shard, history.shards)
 
 
 def _garbage(broker: RecordingBroker, shard: int, history: History) -> Iterator[Skipped]:

@@ -17,6 +17,7 @@ from tests.simulation.cast import NODES, WORKERS, Cast
 from tests.simulation.chaos import Forced, Stall
 from tests.simulation.faults import Fault
 from tests.simulation.partition import COMMITTED, PartitionLog
+from tests.simulation.requests import BACKOFF_S
 from tests.simulation.setting import JOURNAL
 
 Event = Callable[[], None]
@@ -113,20 +114,32 @@ class Hardships:
     # ---- the coordinator ---------------------------------------------------------------------------------------
 
     def coordinator_moves(self) -> None:
-        """At the end of a transaction of the active node, perhaps; then one that is decided is ended by another."""
-        active = self._cast.active()
-
-        def move() -> None:
-            self._broker.move_coordinator(self._chance.choice((0.05, 0.3, 0.9, 2.0)))
-
-        if active is not None and self._chance.random() < 0.7:
-            self._chaos.force(active.process.name, Forced("end_transaction", 1, Fault.NONE, Stall(1, 0.0, move)))
-        else:
-            move()
+        """Another broker coordinates after a while, in which nobody does."""
+        seconds = self._chance.choice((0.05, 0.3, 0.9, 2.0, 3.0))
+        self._while_ending(lambda: self._broker.move_coordinator(seconds))
 
     def forgotten_ids(self) -> None:
         """Transactional ids expire that nobody has used for long."""
-        self._broker.forget_ids()
+        self._while_ending(self._broker.forget_ids)
+
+    def _while_ending(self, then: Callable[[], None]) -> None:
+        """At once, or while somebody ends a transaction: then it is decided, or its library asks a second time."""
+        names = [member.process.name for member in self._cast.group.alive()]
+        active = self._cast.active()
+        names += [active.process.name] * 2 if active is not None else []
+        if not names or self._chance.random() < 0.2:
+            then()
+            return
+        fault = self._chance.choice((Fault.NONE, Fault.RETRIED, Fault.RETRIED))
+        soon = self._chance.choice((0.0, 0.0005, BACKOFF_S / 2))
+
+        def meanwhile() -> None:
+            if soon:
+                self._scheduler.call_at(self._scheduler.now() + soon, then)
+            else:
+                then()
+
+        self._chaos.force(self._chance.choice(names), Forced("end_transaction", 1, fault, meanwhile=meanwhile))
 
     # ---- what takes long ---------------------------------------------------------------------------------------
 

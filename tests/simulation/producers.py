@@ -236,7 +236,7 @@ class SimulatedTransactionalProducer:
             if answer not in _ASK_AGAIN:
                 raise self._died_of("end of transaction", answer)
             if self._now() >= deadline:
-                raise self._die("end of transaction: time-out")
+                raise self._die(f"end of transaction: {answer.name}")
             self._requests.pause(BACKOFF_S)
 
     def _request(
