@@ -20,6 +20,7 @@ from journal.following import Following
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.loading import Loader
+from journal.local.slots import Slot
 from journal.local_tables import LocalTables
 from journal.readiness import Readiness
 from journal.v1.journal_pb2 import Identity, Mark
@@ -46,15 +47,17 @@ class TableCopy:
         settings: Settings,
         *,
         copy_name: str = "node",
+        slot: Slot | None = None,
         kafka: Kafka | None = None,
         fit_lag_ms: int = FIT_LAG_MS,
     ) -> None:
-        """`copy_name` names this process' copy; processes on one machine need different ones.
+        """`copy_name` names this process' copy; processes on one machine need different ones. Whoever holds a directory
+        gives its `slot` instead, and releases that when the copy is closed.
 
         A copy that is behind for more than `fit_lag_ms` is not fit.
         """
         self._settings = settings
-        self._directory = settings.directory / settings.journal / copy_name
+        self._place = slot or settings.directory / settings.journal / copy_name
         self._kafka = kafka or kafka_of(settings)
         self._fit_lag_ms = fit_lag_ms
         self._lock = threading.Lock()
@@ -76,7 +79,7 @@ class TableCopy:
         with self._lock:
             if self._tables is not None or self._closed:
                 raise StateError("the local copy was opened before")
-            self._tables = LocalTables(self._kafka, self._settings, self._directory)
+            self._tables = LocalTables(self._kafka, self._settings, self._place)
             self._readiness.note_check()
             return self._tables.rows
 

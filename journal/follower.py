@@ -1,8 +1,8 @@
 """Follower: the thread that keeps an open copy of the tables up to date while no activation uses it.
 
 A standby's also keeps the state warm (`Following`), and knows whether it could take over. Whatever goes wrong costs no
-more than time: it reads again from where the copy stands, and builds anew what is damaged, or of a table that was made
-anew: that is looked at now and then, and before anything else by a process that was stopped for a while.
+more than time: it reads again from where the copy stands, and builds anew what is damaged, deleted, or of a table that
+was made anew: that is looked at now and then, and before anything else by a process that was stopped for a while.
 """
 
 from __future__ import annotations
@@ -142,6 +142,7 @@ class Follower:
         self._turned_at = Moment.now()
         if tables.compared_at.age_s >= _COMPARE_EVERY_S and self._asked_at.age_s >= _COMPARE_EVERY_S:
             self._compare()
+        tables.look()
         if tables.condition is not Condition.SOUND:
             tables.mend()
             self._met_at = tables.replica.marks()

@@ -40,8 +40,11 @@ class Condition(Enum):
 class LocalTables:
     """Used by one thread at a time, but for `mark` and reads of the store."""
 
-    def __init__(self, kafka: Kafka, settings: Settings, directory: Path) -> None:
-        """Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory."""
+    def __init__(self, kafka: Kafka, settings: Settings, place: Path | Slot) -> None:
+        """`place` is the copy's directory, to be held as long as it is open, or one that is held by whoever opens it.
+
+        Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
+        """
         self._kafka = kafka
         self._settings = settings
         self._timeout_s = settings.request_timeout_ms / 1000
@@ -50,18 +53,18 @@ class LocalTables:
         self.compared_at = Moment.now()
         """Since when no look has told whether the table is the same."""
         self.rows = self._open_journal()
-        slot = hold(directory)
-        if slot is None:
-            raise LocalStorageError(f"another process has {directory}: give this one another copy_name")
-        self._slot: Slot = slot
         with ExitStack() as undoing:
-            undoing.callback(slot.release)
+            if isinstance(place, Slot):
+                self._slot = place
+            else:
+                self._slot = _held(place)
+                undoing.callback(self._slot.release)
             self._cluster = kafka.cluster()
             undoing.callback(self._cluster.close)
-            self.store = open_copy(directory)
+            self.store = open_copy(self._slot.path)
             undoing.callback(self.store.close)
             self.replica = self._opened_replica()
-            undoing.pop_all()
+            self._closing = undoing.pop_all()
 
     def _open_journal(self) -> ControlRows:
         return open_journal(self._kafka, self._settings, clock=time.monotonic, timeout_s=self._timeout_s)
@@ -101,6 +104,11 @@ class LocalTables:
         """Whether another look is due before the copy is used for an activation."""
         return self.compared_at.age_s >= _COMPARED_COUNTS_S
 
+    def look(self) -> None:
+        """See whether the directory is still there; `mend` then makes it anew."""
+        if self.condition is not Condition.DAMAGED and self._slot.is_lost:
+            self.suspect(LocalDamageError(f"somebody has deleted {self._slot.path} or its lock"))
+
     def compare(self, timeout_s: float) -> None:
         """Look whether the table is still the topic that this is a copy of; `mend` then does what follows from that.
 
@@ -127,10 +135,12 @@ class LocalTables:
         return identity == self.replica.identity
 
     def mend(self) -> None:
-        """Make the copy one that can be followed on. Raises what opening it raises."""
+        """Make the copy one that can be followed on. Raises what opening it raises, and LocalStorageError if another
+        process has taken its directory, which was deleted."""
         if self.condition is Condition.SOUND:
             return
         if self.condition is Condition.DAMAGED:
+            self._slot.renew()
             self.store.clear()
         try:
             self._reopen()
@@ -154,6 +164,11 @@ class LocalTables:
 
     def close(self) -> None:
         self.replica.close()
-        self.store.close()
-        self._cluster.close()
-        self._slot.release()
+        self._closing.close()
+
+
+def _held(directory: Path) -> Slot:
+    slot = hold(directory)
+    if slot is None:
+        raise LocalStorageError(f"another process has {directory}: give this one another copy_name")
+    return slot

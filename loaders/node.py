@@ -82,7 +82,7 @@ class Node:
         settings = self._settings
         kafka = kafka_of(settings)
         slot = take_slot(settings.directory / settings.journal, "node")
-        copy = TableCopy(settings, copy_name=f"{slot.path.name}/tables", kafka=kafka)
+        copy = TableCopy(settings, slot=slot, kafka=kafka)
         try:
             rows = copy.open()
         except BaseException:

@@ -129,7 +129,7 @@ class JournalHost(Service):
         self._check_outputs(timeout_s)
         slot = self._slot = take_slot(settings.directory / settings.journal, self._name)
         if self.view is not None:
-            self.view.start(slot.path / "view")
+            self.view.start(slot.path / "view" if self._has_worker else slot)
         if not self._has_worker:
             return None
         if self.operation_agents:

@@ -162,6 +162,7 @@ def make_worker(
         opening=ThreadPoolExecutor(RECOVERIES_AT_ONCE, thread_name_prefix="worker-opening").submit,
         reading=in_daemon_thread,
         standby=StandbyCopies(store, replica, timeout_s) if standby else None,
+        require_place=slot.require,
     )
 
 

@@ -24,6 +24,7 @@ from journal.follower import Fitness, Follower
 from journal.following import Following
 from journal.kafka.ports import Kafka
 from journal.loading import FollowingLoader
+from journal.local.slots import Slot
 from journal.local_tables import LocalTables
 from journal.store.loaded import LoadedStore
 from journal.store.model import QueueConfig, ReferenceInfo
@@ -120,14 +121,14 @@ class GlobalView:
 
     # ---- life ------------------------------------------------------------------------------------------------------
 
-    def start(self, directory: Path | None = None) -> None:
-        """Begin to follow, with the copy in `directory`, if not as it was made.
+    def start(self, place: Path | Slot | None = None) -> None:
+        """Begin to follow, with the copy in a directory, or one that is held already, if not as it was made.
 
         Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.
         """
         if self._tables is not None:
             raise StateError("the view was started before")
-        tables = self._tables = LocalTables(self._kafka, self._settings, directory or self._directory)
+        tables = self._tables = LocalTables(self._kafka, self._settings, place or self._directory)
         self._following = Following(tables.store, self._settings.limits, self._loader)
         tables.listen(self._following)
         self._follower = Follower(tables, self._following, self, fit_lag_ms=self._fit_lag_ms)

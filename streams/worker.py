@@ -55,6 +55,9 @@ STANDBY_AFTER_S = 2.0
 """Shards that a rebalance took may come back at once: their copies are followed when it has settled."""
 
 
+def _nothing() -> None: ...
+
+
 class Worker:
     """The shards that this process serves."""
 
@@ -72,6 +75,7 @@ class Worker:
         opening: InBackground = at_once,
         reading: InBackground = at_once,
         standby: StandbyCopies | None = None,
+        require_place: Callable[[], None] = _nothing,
     ) -> None:
         """`stores` opens a shard's local store. `fenced_pause_s` is how long a fenced shard waits for being revoked.
 
@@ -89,6 +93,7 @@ class Worker:
         self._opening = opening
         self._reading = reading
         self._standby = standby
+        self._require_place = require_place
         self._moved_at = clock()
         self._shards: dict[int, ShardWorker] = {}
         self._mine: set[int] = set()
@@ -259,6 +264,7 @@ class Worker:
 
     def tick(self) -> float:
         """Do what time asks for; seconds until the next tick is wanted."""
+        self._require_place()
         now = self._clock()
         if now - self._skips_read_at >= IDLE_TICK_S and ShardState.STOPPED in self.states().values():
             self._read_skips()

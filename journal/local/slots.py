@@ -31,13 +31,38 @@ _held: set[Slot] = set()
 
 
 class Slot:
-    """A directory held by this process until `release` or its end."""
+    """A directory held by this process until `release` or its end: by the lock on a file beside it, as long as that is
+    the file on the path. Somebody may have deleted it, and then the directory is anybody's."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
         with _lock:
             _held.add(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the directory is not this process' any more."""
+        return not is_at(self._descriptor, _lock_of(self.path))
+
+    def require(self) -> None:
+        """Raises LocalStorageError if it is lost."""
+        if self.is_lost:
+            raise LocalStorageError(f"{self._loss()}: start it again")
+
+    def renew(self) -> None:
+        """Hold it again if it is lost. Raises LocalStorageError if another process has it by now."""
+        if not self.is_lost:
+            return
+        descriptor = _locked(self.path)
+        if descriptor is None:
+            raise LocalStorageError(f"{self._loss()}, and another process has it now: start this one again")
+        with _lock:
+            self._descriptor, lost = descriptor, self._descriptor
+            os.close(lost)
+
+    def _loss(self) -> str:
+        return f"{self.path} is no longer this process': {_lock_of(self.path)} was deleted while it ran"
 
     def mark(self, note: bytes) -> None:
         """Leave a note for whoever finds it held."""
@@ -47,6 +72,33 @@ class Slot:
         with _lock:
             _held.discard(self)
             os.close(self._descriptor)
+
+
+def lock_file(path: Path, *, mode: int = 0o644) -> int | None:
+    """The descriptor of a locked file that is the one on `path`, None if another process has it. Raises OSError."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, mode)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_at(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # it was deleted before it was locked
+
+
+def is_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is the one on `path`. One that cannot be looked at may be: that is no proof."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def announce_end() -> None:
@@ -61,22 +113,20 @@ def announce_end() -> None:
 
 def hold(path: Path) -> Slot | None:
     """The directory `path`, if no other process holds it. Raises LocalStorageError."""
+    descriptor = _locked(path)
+    return None if descriptor is None else Slot(path, descriptor)
+
+
+def _locked(path: Path) -> int | None:
     lock = _lock_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o644)
+        descriptor = lock_file(lock)
+        if descriptor is not None:
+            os.ftruncate(descriptor, 0)  # what the last holder said of its end
     except OSError as error:
         raise LocalStorageError(f"cannot use {path.parent} for local copies: {error}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)  # what the last holder said of its end
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    except OSError as error:
-        os.close(descriptor)
-        raise LocalStorageError(f"cannot lock {lock}: {error}") from error
-    return Slot(path, descriptor)
+    return descriptor
 
 
 def take_slot(parent: Path, prefix: str, *, ending_wait_s: float = ENDING_WAIT_S) -> Slot:

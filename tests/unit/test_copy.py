@@ -3,6 +3,7 @@ followed."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +17,7 @@ from journal.following import CHUNK
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
 from journal.kafka.topics import topic_configs
 from journal.loading import LoadedUpdate
+from journal.local.slots import take_slot
 from journal.moments import LONG_AGO
 from journal.v1.journal_pb2 import Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
@@ -143,3 +145,18 @@ def test_a_scan_for_a_state_that_nobody_needs_any_more_ends_and_none_begins(clus
     copy.give_back()
     copy.close()
     assert [state.scanned for state in made] == [CHUNK]
+
+
+def test_a_directory_that_is_deleted_while_it_is_followed_is_held_again_and_the_copy_built_anew(
+    settings: Settings, cluster: Cluster, tmp_path: Path
+) -> None:
+    slot = take_slot(tmp_path / "state", "node")
+    with closing(TableCopy(settings, slot=slot, kafka=SimulatedKafka(cluster.broker))) as copy:
+        copy.open()
+        copy.follow(KeptState)
+        shutil.rmtree(tmp_path / "state")
+        wait_until(lambda: (slot.path / "CURRENT").exists() and copy.fitness().built)
+        slot.require()
+        assert mark_of(copy) == AT
+    slot.release()
+    assert take_slot(tmp_path / "state", "node").path == slot.path

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from journal.errors import LocalStorageError
 from journal.local.slots import announce_end, take_slot
 
 LONG_S = 60.0
@@ -99,3 +102,51 @@ def test_what_an_ending_process_said_does_not_count_for_its_successor(start: Sta
     assert slot.path == tmp_path / "worker-1"
     slot.release()
     announce_end()
+
+
+def test_a_directory_that_was_deleted_is_lost_and_is_held_again_if_nobody_else_has_it(
+    start: Start, tmp_path: Path
+) -> None:
+    slot = take_slot(tmp_path / "state", "worker")
+    slot.require()
+    shutil.rmtree(tmp_path / "state")
+    assert slot.is_lost
+    with pytest.raises(LocalStorageError, match=r"worker-0.lock was deleted while it ran: start it again"):
+        slot.require()
+    slot.renew()
+    slot.require()
+    again = take_slot(tmp_path / "state", "worker")
+    assert again.path.name == "worker-1"
+    again.release()
+    slot.release()
+
+
+def test_a_directory_that_was_deleted_and_is_another_process_by_now_stays_that_ones(
+    start: Start, tmp_path: Path
+) -> None:
+    slot = take_slot(tmp_path, "worker")
+    (tmp_path / "worker-0.lock").unlink()
+    assert told(start()) == "worker-0"
+    with pytest.raises(LocalStorageError, match="another process has it now"):
+        slot.renew()
+    assert slot.is_lost
+    slot.release()
+    assert told(start()) == "worker-1"
+
+
+def test_a_lock_that_is_deleted_just_before_it_is_taken_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between a file's opening and its lock somebody deletes it: whoever comes next makes another one."""
+    flock, deleted = fcntl.flock, []
+
+    def delete_before(descriptor: int, how: int) -> None:
+        if not deleted:
+            deleted.append(True)
+            (tmp_path / "worker-0.lock").unlink()
+        flock(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", delete_before)
+    slot = take_slot(tmp_path, "worker")
+    slot.require()
+    assert take_slot(tmp_path, "worker").path.name == "worker-1"

@@ -7,7 +7,6 @@ it. A node holds a lock beside its socket while it lives, so that what a killed 
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import socket
@@ -18,9 +17,13 @@ from urllib.parse import quote, unquote
 
 from journal.config import Settings
 from journal.errors import NodeSocketError
+from journal.local.slots import is_at, lock_file
 
 ADDRESS_BYTES_MAX = 107
 """Linux' sun_path, with its final zero."""
+
+LOOK_S = 1.0
+"""How long `accept` waits: a socket that was deleted is missed that often."""
 
 _FILE_BYTES_MAX = 72
 _HASH_DIGITS = 16
@@ -85,47 +88,66 @@ class OwnSocket:
     def __init__(self, path: Path) -> None:
         """Replaces what a killed node left. Raises NodeSocketError if a node of this name lives, or it cannot be."""
         self.path = path
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.parent.chmod(0o700)
-            self._lock = _locked(path)
-        except OSError as error:
-            raise NodeSocketError(f"cannot use {path.parent} for a control socket: {error}") from error
+        self._lock = _locked(path)
         try:
             self.listening = _listen(path)
-        except OSError as error:
+        except NodeSocketError:
             os.close(self._lock)
-            raise NodeSocketError(f"cannot open the control socket {path}: {error}") from error
+            raise
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether somebody has deleted the socket, or its lock, so that nobody finds this node."""
+        return not (is_at(self._lock, _lock_of(self.path)) and self.path.is_socket())
+
+    def renew(self) -> None:
+        """Make anew what was deleted. Raises NodeSocketError if a node of this name was started meanwhile, or it cannot
+        be."""
+        if not is_at(self._lock, _lock_of(self.path)):
+            lock = _locked(self.path)
+            os.close(self._lock)
+            self._lock = lock
+        listening = _listen(self.path)
+        self.listening.close()
+        self.listening = listening
 
     def close(self) -> None:
         self.listening.close()
-        self.path.unlink(missing_ok=True)
+        if is_at(self._lock, _lock_of(self.path)):
+            self.path.unlink(missing_ok=True)
         os.close(self._lock)
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_suffix(".lock")
+
+
 def _locked(path: Path) -> int:
-    lock = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        lock = lock_file(_lock_of(path), mode=0o600)
+    except OSError as error:
+        raise NodeSocketError(f"cannot use {path.parent} for a control socket: {error}") from error
+    if lock is None:
         raise NodeSocketError(
             f"a node named {node_of(path)} runs on this machine already: stop it, or give this one another name"
-        ) from None
+        )
     return lock
 
 
 def _listen(path: Path) -> socket.socket:
-    path.unlink(missing_ok=True)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        path.unlink(missing_ok=True)
         with address_of(path) as address:
             listening.bind(address)
         path.chmod(0o600)  # before it listens: nobody could connect yet
         listening.listen()
-    except OSError:
+    except OSError as error:
         listening.close()
-        raise
+        raise NodeSocketError(f"cannot open the control socket {path}: {error}") from error
+    listening.settimeout(LOOK_S)
     return listening
 
 

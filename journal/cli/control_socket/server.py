@@ -12,6 +12,7 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from journal.cli.control_socket.errors import encode_error
@@ -19,7 +20,7 @@ from journal.cli.control_socket.lines import Lines, SocketLimits, encode_line
 from journal.cli.control_socket.paths import OwnSocket
 from journal.cli.control_socket.requests import Requests
 from journal.cli.operations.ports import NodeOperations
-from journal.errors import DeadlineError, FullError, InvalidOperationError, JournalError
+from journal.errors import DeadlineError, FullError, InvalidOperationError, JournalError, NodeSocketError
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class ControlSocketServer:
         self._connections: dict[threading.Thread, Lines] = {}
         self._closing = threading.Event()
         self._socket = OwnSocket(path)
+        self._is_lost = False
         self._accepting = threading.Thread(target=self._accept, name="kafka-journal-control-socket", daemon=True)
         self._accepting.start()
 
@@ -58,7 +60,8 @@ class ControlSocketServer:
         """Take no more requests, end the connections, and remove the socket. What was asked is still answered, if that
         takes no longer than `close_s`."""
         self._closing.set()
-        self._socket.listening.shutdown(socket.SHUT_RDWR)
+        with suppress(OSError):  # it may be made anew just now: then the next look ends it
+            self._socket.listening.shutdown(socket.SHUT_RDWR)
         self._accepting.join()
         with self._lock:
             connections = dict(self._connections)
@@ -76,12 +79,29 @@ class ControlSocketServer:
         while not self._closing.is_set():
             try:
                 connected, _ = self._socket.listening.accept()
+            except TimeoutError:
+                self._look()
+                continue
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     log.warning("the control socket takes no connection: %s", error)
                     self._closing.wait(_NO_DESCRIPTORS_PAUSE_S)
                 continue  # closing, or a peer that gave up before it was accepted
             self._take_on(connected)
+
+    def _look(self) -> None:
+        """Make the socket anew if it was deleted; told once until that is done."""
+        if not self._socket.is_lost:
+            return
+        try:
+            self._socket.renew()
+        except NodeSocketError as error:
+            level = logging.DEBUG if self._is_lost else logging.ERROR
+            log.log(level, "commands do not find this node: its control socket was deleted, and %s", error)
+            self._is_lost = True
+        else:
+            log.warning("the control socket %s was deleted, and is made anew", self.path)
+            self._is_lost = False
 
     def _take_on(self, connected: socket.socket) -> None:
         limits = self._limits

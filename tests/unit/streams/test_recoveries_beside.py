@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from journal.errors import ClosedError, LocalStorageError
 from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.local.ports import LocalStore
+from journal.local.slots import take_slot
 from streams.shard import ShardState
 from streams.worker import Worker
 from tests.simulation.broker import SimulatedBroker
@@ -71,7 +74,7 @@ class CountedInits(Faults):
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, require_place: Callable[[], None] = lambda: None) -> None:
         self.timeline = Timeline()
         self.inits = CountedInits()
         self.recoveries = Recoveries()
@@ -94,6 +97,7 @@ class World:
             wall_ms=lambda: self.timeline.now() * 1000,
             fenced_pause_s=1.0,
             recovering=self.recoveries,
+            require_place=require_place,
         )
 
     def _store(self, shard: int) -> LocalStore:
@@ -170,3 +174,15 @@ def test_nothing_is_left_to_abandon_behind_a_stop() -> None:
     world.worker.stop()
     world.worker.abandon()
     assert world.worker.states() == {}
+
+
+def test_a_worker_whose_directory_is_deleted_says_so_and_ends(tmp_path: Path) -> None:
+    slot = take_slot(tmp_path / "state", "worker")
+    worker = World(slot.require).worker
+    worker.assigned({0})
+    worker.tick()
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(LocalStorageError, match=r"worker-0 is no longer this process'.* start it again"):
+        worker.tick()
+    worker.abandon()
+    slot.release()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import stat
 from pathlib import Path
@@ -98,3 +99,36 @@ def test_a_directory_that_cannot_be_used_is_told_so(tmp_path: Path) -> None:
         OwnSocket(socket_path(settings, "one"))
     with pytest.raises(NodeSocketError, match="orders/nodes"):
         sockets_of(settings)
+
+
+def test_a_socket_that_was_deleted_is_made_anew_and_found(settings: Settings) -> None:
+    path = socket_path(settings, "broker-a")
+    own = OwnSocket(path)
+    assert not own.is_lost
+    path.unlink()
+    assert own.is_lost
+    own.renew()
+    connects(path)
+    shutil.rmtree(settings.directory)
+    assert own.is_lost
+    own.renew()
+    assert not own.is_lost
+    connects(path)
+    with pytest.raises(NodeSocketError, match="runs on this machine already"):
+        OwnSocket(path)
+    own.close()
+    assert not path.exists()
+
+
+def test_a_socket_that_was_deleted_is_left_to_a_node_of_that_name_that_was_started_meanwhile(
+    settings: Settings,
+) -> None:
+    path = socket_path(settings, "broker-a")
+    lost = OwnSocket(path)
+    shutil.rmtree(settings.directory)
+    other = OwnSocket(path)
+    with pytest.raises(NodeSocketError, match="runs on this machine already"):
+        lost.renew()
+    lost.close()
+    connects(path)
+    other.close()

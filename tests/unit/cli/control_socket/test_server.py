@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -451,3 +452,11 @@ def test_a_node_without_sources_has_none_go_on(node: NodeUnderTest) -> None:
     without = ServedNode(node.served, lambda: node.role, dict, node.hand_over)
     with pytest.raises(InvalidOperationError, match="has no sources"):
         NodeService(node.settings, without).resume_source("in", skip=True, operator="me")
+
+
+def test_a_node_whose_socket_is_deleted_is_found_again(node: NodeUnderTest) -> None:
+    with node.socket() as server:
+        shutil.rmtree(server.path.parent)
+        until(server.path.exists)
+        with NodeClient(server.path) as client:
+            assert client.hello() == "one"
