@@ -1,16 +1,22 @@
 """The user's Kafka client properties, which are librdkafka's, as the worker's Faust consumer (aiokafka) takes them.
 
 Connecting and authenticating must mean the same for every client of a process; tuning of librdkafka means nothing here.
+Whoever imports this has aiokafka's clients make no topics: their questions would, where brokers have
+auto.create.topics.enable, and they have no setting against it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
+import aiokafka.client  # type: ignore[import-untyped]
 from aiokafka.helpers import create_ssl_context  # type: ignore[import-untyped]
 
 from journal.errors import ConfigError
+
+aiokafka.client.MetadataRequest = partial(aiokafka.client.MetadataRequest, allow_auto_topic_creation=False)
 
 _PLAIN = {
     "sasl.mechanism": "sasl_mechanism",

@@ -23,6 +23,7 @@ from faust.types import TP
 from mode import Service
 
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
+from journal.kafka.access import access_of, on_group, on_topic
 from journal.kafka.control import wal_topic, worker_group
 from streams.batches import ShardBatches
 from streams.client_properties import aiokafka_properties
@@ -68,6 +69,14 @@ class SourceSettings:
     fetch_wait_ms: int = 100
     """A shard whose last batch was taken late joins the next fetch only: so a fetch must not wait long for others."""
     client_properties: Mapping[str, Any] = field(default_factory=dict)
+
+    def refused(self, doing: str, error: KafkaError) -> KafkaRefusedError:
+        """What Kafka has refused, and what allows it if a rule does not."""
+        user = self.client_properties.get("sasl_plain_username", "")
+        protocol = self.client_properties.get("security_protocol", "PLAINTEXT")
+        access = access_of(self.bootstrap_servers, {"sasl.username": user, "security.protocol": protocol})
+        asks = access.asks(on_group(self.group_id, "Read"), on_topic(self.topic, "Read"))
+        return KafkaRefusedError(": ".join(filter(None, (doing, repr(error), asks.lacking(error.errno)))))
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -235,7 +244,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             return {}
         except KafkaError as error:
             if not error.retriable:
-                raise KafkaRefusedError(f"reading {topic}: {error!r}") from error
+                raise wal_app(self.app).source.refused(f"reading {topic}", error) from error
             log.warning("reading %s: %r", topic, error)
             await asyncio.sleep(wait_ms / 1000)
             return {}
@@ -282,7 +291,8 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
             try:
                 self._ensure_consumer()._coordinator.check_errors()
             except KafkaError as error:
-                self._tell(KafkaRefusedError(f"group {wal_app(self.app).source.group_id}: {error!r}"))
+                source = wal_app(self.app).source
+                self._tell(source.refused(f"group {source.group_id}", error))
                 return
 
 

@@ -9,7 +9,7 @@ Hot path: a record costs its tuple, and one call of librdkafka's for each field.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from confluent_kafka import (
 )
 
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
+from journal.kafka.access import Request, on_topic
 from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import FOLLOW_MS, Clock
@@ -57,6 +58,7 @@ class SourceConsumer:
 
     def __init__(self, settings: ClientSettings, group: str, clock: Clock = time.monotonic) -> None:
         self._clock = clock
+        self._access = settings.access
         self._events = ClientEvents(settings)
         config = settings.reader(group, committed=True, wait_ms=FOLLOW_MS)
         self._positions: dict[Partition, int] = {}
@@ -69,7 +71,7 @@ class SourceConsumer:
 
     def topics(self, timeout_s: float) -> dict[str, int]:
         """Every topic there is, and how many partitions it has."""
-        found = self._asked("list topics", lambda consumer: consumer.list_topics(timeout=timeout_s))
+        found = self._asked("list topics", (), lambda consumer: consumer.list_topics(timeout=timeout_s))
         return {name: len(topic.partitions) for name, topic in found.topics.items() if topic.error is None}
 
     def earliest(self, partition: Partition, timeout_s: float) -> int:
@@ -84,7 +86,9 @@ class SourceConsumer:
         """The first record of that time or later; the end if there is none."""
         end = self.latest(partition, timeout_s)  # first: what is committed in between is then not passed over
         asked = [TopicPartition(*partition, timestamp_ms)]
-        found = self._asked(f"offsets of {partition[0]}", lambda c: c.offsets_for_times(asked, timeout=timeout_s))
+        found = self._asked(
+            f"offsets of {partition[0]}", (partition,), lambda c: c.offsets_for_times(asked, timeout=timeout_s)
+        )
         offset: int = found[0].offset
         return end if offset in (OFFSET_END, OFFSET_BEGINNING) else offset
 
@@ -94,7 +98,7 @@ class SourceConsumer:
         self._ends = {}
         self._stopped = {}
         parts = [TopicPartition(topic, part, offset) for (topic, part), offset in positions.items()]
-        self._asked("assign", lambda consumer: consumer.assign(parts))
+        self._asked("assign", positions, lambda consumer: consumer.assign(parts))
 
     def poll(self, timeout_s: float, records_max: int) -> list[SourceRecord]:
         """What has arrived, each partition's in offset order; none if the time passes."""
@@ -106,7 +110,7 @@ class SourceConsumer:
             if first is not None:
                 self._take([first, *consumer.consume(records_max - 1, 0)], records)
         except KafkaException as error:
-            raise operating_error("read the sources", error_of(error)) from error
+            raise operating_error("read the sources", error_of(error), self._asks(self._positions)) from error
         return records
 
     def reached(self, partition: Partition) -> int:
@@ -162,7 +166,7 @@ class SourceConsumer:
         if is_outside_log(error):
             self._stop((topic, part), gap_error(error, topic, part, self._positions.get((topic, part), -1)))
             return
-        met = operating_error(doing, error)
+        met = operating_error(doing, error, self._asks([(topic, part)]))
         if isinstance(met, KafkaUnavailableError):
             return  # librdkafka tries again
         gone = isinstance(met, TopicError)
@@ -177,15 +181,20 @@ class SourceConsumer:
         asked = TopicPartition(*partition)
         start, end = self._asked(
             f"offsets of {partition[0]}[{partition[1]}]",
+            (partition,),
             lambda consumer: consumer.get_watermark_offsets(asked, timeout_s, False),
         )
         return start, end
 
-    def _asked(self, doing: str, call: Callable[[Consumer], T]) -> T:
+    def _asked(self, doing: str, partitions: Iterable[Partition], call: Callable[[Consumer], T]) -> T:
         try:
             return call(self._open())
         except KafkaException as error:
-            raise operating_error(doing, error_of(error)) from error
+            raise operating_error(doing, error_of(error), self._asks(partitions)) from error
+
+    def _asks(self, partitions: Iterable[Partition]) -> Request:
+        topics = sorted({topic for topic, _ in partitions})
+        return self._access.asks(*(on_topic(topic, "Read") for topic in topics))
 
     def _open(self) -> Consumer:
         if self._consumer is None:

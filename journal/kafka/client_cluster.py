@@ -27,6 +27,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 )
 
 from journal.errors import ClosedError, DeadlineError, KafkaUnavailableError
+from journal.kafka.access import on_cluster, on_topic
 from journal.kafka.client_errors import error_of, operating_error
 from journal.kafka.client_groups import GroupsClient
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
@@ -34,6 +35,7 @@ from journal.kafka.ports import Clock, GroupMember, TopicState
 
 T = TypeVar("T")
 
+_DESCRIBE_CONFIGS = "DescribeConfigs"
 _LOOK_EVERY_S = 0.05
 _ATTEMPT_S = 5.0
 """A broker that says nothing is first asked for so long: then perhaps another one is, or the cluster counts it no more.
@@ -47,10 +49,11 @@ class KafkaCluster:
 
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._clock = clock
+        self._access = settings.access
         self._made: set[str] = set()
         self._client: AdminClient | None = _client(settings)
         # told how to make one, not by what of this: clients of a cycle would live until it is found
-        self._groups_client = GroupsClient(partial(_client, settings))
+        self._groups_client = GroupsClient(partial(_client, settings), settings.access)
 
     def cluster_id(self, timeout_s: float) -> str:
         answer = self._patiently(timeout_s, self._describe_cluster).cluster_id
@@ -150,7 +153,11 @@ class KafkaCluster:
             try:
                 _result(future, timeout_s)
             except KafkaException as error:
-                raise operating_error(f"delete records of {topic}[{part.partition}]", error_of(error)) from error
+                doing, asks = (
+                    f"delete records of {topic}[{part.partition}]",
+                    self._access.asks(on_topic(topic, "Delete")),
+                )
+                raise operating_error(doing, error_of(error), asks) from error
 
     def close(self) -> None:
         self._client = None
@@ -183,7 +190,8 @@ class KafkaCluster:
                 self._admin().describe_cluster(request_timeout=_positive(timeout_s)), timeout_s
             )
         except KafkaException as error:
-            raise operating_error("describe the cluster", error_of(error)) from error
+            asks = self._access.asks(on_cluster("Describe"))
+            raise operating_error("describe the cluster", error_of(error), asks) from error
         return answer
 
     def _topics(self, topics: list[str], timeout_s: float, *, hidden: bool = False) -> dict[str, TopicDescription]:
@@ -201,7 +209,8 @@ class KafkaCluster:
                 code = error_of(error).code()
                 is_hidden = hidden and code == KafkaError.TOPIC_AUTHORIZATION_FAILED
                 if not is_hidden and code != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise operating_error(f"describe topic {name}", error_of(error)) from error
+                    asks = self._access.asks(on_topic(name, "Describe"))
+                    raise operating_error(f"describe topic {name}", error_of(error), asks) from error
         return found
 
     def _create(self, new: NewTopic, timeout_s: float) -> None:
@@ -212,7 +221,8 @@ class KafkaCluster:
             _result(asked[new.topic], timeout_s)
         except KafkaException as error:
             if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise operating_error(f"create topic {new.topic}", error_of(error)) from error
+                asks = self._access.asks(on_topic(new.topic, "Create"), on_cluster("Create"))
+                raise operating_error(f"create topic {new.topic}", error_of(error), asks) from error
 
     def _has_leaders(self, topic: str, timeout_s: float) -> bool:
         described = self._topics([topic], timeout_s).get(topic)
@@ -230,7 +240,11 @@ class KafkaCluster:
                 entries: dict[str, ConfigEntry] = _result(future, timeout_s)
             except KafkaException as error:
                 if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    raise operating_error(f"settings of {resource.name}", error_of(error)) from error
+                    told = _DESCRIBE_CONFIGS
+                    is_topic = kind is ResourceType.TOPIC
+                    asks = self._access.asks(on_topic(resource.name, told) if is_topic else on_cluster(told))
+                    what = f"settings of {'topic' if is_topic else 'broker'} {resource.name}"
+                    raise operating_error(what, error_of(error), asks) from error
             else:
                 found[resource.name] = {key: e.value for key, e in entries.items() if e.value is not None}
         return found

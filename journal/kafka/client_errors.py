@@ -12,6 +12,7 @@ from journal.errors import (
     OperatingError,
     TopicError,
 )
+from journal.kafka.access import Request
 from journal.kafka.ports import (
     AbortableProducerError,
     FatalProducerError,
@@ -82,10 +83,10 @@ _REFUSED = frozenset(
 """What a broker, or the client, says of a record that it would say of the same one again."""
 
 
-def producer_error(doing: str, error: KafkaError, topic: str = "") -> ProducerError:
+def producer_error(doing: str, error: KafkaError, topic: str = "", request: Request | None = None) -> ProducerError:
     """Sorts what a transactional call raised, over a record of `topic` if there is one. What librdkafka puts in none of
     its three kinds counts as fatal."""
-    reason = f"{doing}: {error.str()} ({error.name()})"
+    reason = _reason(doing, error, request)
     if error.txn_requires_abort():
         return AbortableProducerError(reason)
     if error.retriable() and not error.fatal():
@@ -93,14 +94,21 @@ def producer_error(doing: str, error: KafkaError, topic: str = "") -> ProducerEr
     return _fatal(reason, error, topic)
 
 
-def delivery_error(error: KafkaError, topic: str = "") -> FatalProducerError:
+def delivery_error(error: KafkaError, topic: str = "", request: Request | None = None) -> FatalProducerError:
     """What a failed delivery report of a transaction comes to: the instance is done, whatever the code.
 
     If the record may still be on its way, an abort could overtake it; if the broker refused it, librdkafka goes on with
     a gap in its sequence numbers, and the next transaction on that partition fails too. A new instance's init settles
     both.
     """
-    return _fatal(f"a record was not delivered: {error.str()} ({error.name()})", error, topic)
+    return _fatal(_reason("a record was not delivered", error, request), error, topic)
+
+
+def _reason(doing: str, error: KafkaError, request: Request | None) -> str:
+    """What it was doing, what it met, and what it may not do."""
+    said = f"{doing}: {error.str()} ({error.name()})"
+    lacking = "" if request is None else request.lacking(error.code())
+    return f"{said}: {lacking}" if lacking else said
 
 
 def _fatal(reason: str, error: KafkaError, topic: str) -> FatalProducerError:
@@ -108,9 +116,9 @@ def _fatal(reason: str, error: KafkaError, topic: str) -> FatalProducerError:
     return FatalProducerError(reason, fenced=code in _FENCED, refused_topic=topic if code in _REFUSED else "")
 
 
-def operating_error(doing: str, error: KafkaError) -> OperatingError:
+def operating_error(doing: str, error: KafkaError, request: Request | None = None) -> OperatingError:
     """Sorts what any other call met (but positions outside the log: `gap_error`)."""
-    reason = f"{doing}: {error.str()} ({error.name()})"
+    reason = _reason(doing, error, request)
     code = error.code()
     if code in _UNAVAILABLE:
         return KafkaUnavailableError(reason)

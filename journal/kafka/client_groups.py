@@ -19,7 +19,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription  # type: ignore[attr-defined]
 
-from journal.errors import KafkaUnavailableError
+from journal.errors import KafkaUnavailableError, OperatingError
+from journal.kafka.access import Access, on_group, on_topic
 from journal.kafka.client_errors import error_of, operating_error
 from journal.kafka.ports import GroupMember
 
@@ -41,8 +42,9 @@ class GroupsClient:
       error the next client knows nothing.
     """
 
-    def __init__(self, make: Callable[[], AdminClient]) -> None:
+    def __init__(self, make: Callable[[], AdminClient], access: Access) -> None:
         self._make = make
+        self._access = access
         self._client: AdminClient | None = None
 
     def members(self, group: str, timeout_s: float) -> list[GroupMember]:
@@ -65,7 +67,7 @@ class GroupsClient:
         try:
             return self._list(group, None, timeout_s, stable=False)
         except KafkaException as error:
-            raise operating_error(f"offsets of group {group}", error_of(error)) from error
+            raise self._error(f"offsets of group {group}", error, group) from error
 
     def stable_offsets(
         self, group: str, partitions: Collection[tuple[str, int]] | None, timeout_s: float
@@ -77,10 +79,16 @@ class GroupsClient:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.UNSTABLE_OFFSET_COMMIT:
                 return None
-            raise operating_error(f"offsets of group {group}", error_of(error)) from error
+            raise self._error(f"offsets of group {group}", error, group, partitions or ()) from error
 
     def close(self) -> None:
         self._client = None
+
+    def _error(
+        self, doing: str, error: KafkaException, group: str, partitions: Collection[tuple[str, int]] = ()
+    ) -> OperatingError:
+        topics = [on_topic(topic, "Describe") for topic in sorted({topic for topic, _ in partitions})]
+        return operating_error(doing, error_of(error), self._access.asks(on_group(group, "Describe"), *topics))
 
     def _describe(self, group: str, timeout_s: float) -> ConsumerGroupDescription | None:
         """None of a group that does not exist."""
@@ -89,7 +97,7 @@ class GroupsClient:
         except KafkaException as error:
             if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return None
-            raise operating_error(f"describe group {group}", error_of(error)) from error
+            raise self._error(f"describe group {group}", error, group) from error
 
     def _list(
         self, group: str, partitions: list[TopicPartition] | None, timeout_s: float, *, stable: bool

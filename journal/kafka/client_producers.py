@@ -33,6 +33,7 @@ from journal.errors import (
     KafkaRefusedError,
     KafkaUnavailableError,
 )
+from journal.kafka.access import Need, Request, on_cluster, on_group, on_topic, on_transactional_id
 from journal.kafka.client_calls import call_within
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
 from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
@@ -293,7 +294,8 @@ class KafkaTransactionalProducer:
         self._call("begin transaction", lambda producer: producer.begin_transaction())
         deliveries = self._call("send", lambda _: self._instance.deliver(chain((first,), remaining), deadline))
         if deliveries.first_error is not None and not deliveries.waiting:
-            raise delivery_error(deliveries.first_error, deliveries.failed_topic)
+            topic = deliveries.failed_topic
+            raise delivery_error(deliveries.first_error, topic, self._asks(on_topic(topic, "Write")))
         offsets = [] if deliveries.waiting else deliveries.offsets()
         if deliveries.waiting or -1 in offsets:
             raise FatalProducerError(
@@ -324,7 +326,7 @@ class KafkaTransactionalProducer:
         last = Sent(topic, partition, *rows[-1])
         deliveries = self._call("send", lambda _: self._instance.deliver((last,), deadline))
         if deliveries.first_error is not None:
-            raise delivery_error(deliveries.first_error)
+            raise delivery_error(deliveries.first_error, request=self._asks(on_topic(topic, "Write")))
         if deliveries.waiting or deliveries.offsets()[0] < 0:
             raise FatalProducerError(f"{self._name}: send: not every row is known to be written, after {timeout_s} s")
         return deliveries.offsets()[0]
@@ -338,7 +340,12 @@ class KafkaTransactionalProducer:
         limit_s = max(0.001, timeout_s)
 
         def commit() -> None:
-            self._call("commit offsets", lambda producer: producer.send_offsets_to_transaction(offsets, group, limit_s))
+            self._call(
+                "commit offsets",
+                lambda producer: producer.send_offsets_to_transaction(offsets, group, limit_s),
+                on_group(consumed.group, "Read"),
+                *(on_topic(topic, "Read") for topic in sorted({topic for topic, _ in consumed.offsets})),
+            )
 
         try:
             call_within(limit_s + _ENDS_LATE_S, commit)
@@ -367,12 +374,19 @@ class KafkaTransactionalProducer:
     def close(self) -> None:
         self._instance.discard()
 
-    def _call(self, doing: str, call: Callable[[Producer], T]) -> T:
+    def _asks(self, *needs: Need) -> Request:
+        return self._settings.access.asks(
+            on_transactional_id(self._name, "Write"), on_cluster("IdempotentWrite"), *needs
+        )
+
+    def _call(self, doing: str, call: Callable[[Producer], T], *needs: Need) -> T:
         what = f"{self._name}: {doing}"
         try:
             return with_lost_errors(lambda: call(self._instance.producer))
         except KafkaException as error:
-            raise producer_error(what, error_of(error), self._instance.failed_topic) from error
+            topic = self._instance.failed_topic
+            asks = self._asks(*needs, *([on_topic(topic, "Write")] if topic else []))
+            raise producer_error(what, error_of(error), topic, asks) from error
         except LostError as error:
             # Asked again, a dead instance says what it died of.
             raise self._cause_of_death(what) from error
@@ -381,7 +395,7 @@ class KafkaTransactionalProducer:
         try:
             self._instance.producer.begin_transaction()
         except KafkaException as error:
-            sorted_error = producer_error(what, error_of(error))
+            sorted_error = producer_error(what, error_of(error), request=self._asks())
             if isinstance(sorted_error, FatalProducerError):
                 return sorted_error
         return FatalProducerError(f"{what}: fatal")
@@ -401,6 +415,7 @@ class KafkaPlainProducer:
 
     def __init__(self, settings: ClientSettings, clock: Clock = time.monotonic) -> None:
         self._instance = _Instance(settings, settings.plain(), clock)
+        self._access = settings.access
         self._clock = clock
 
     def connect(self, topics: Sequence[str], timeout_s: float) -> bool:
@@ -412,11 +427,11 @@ class KafkaPlainProducer:
         try:
             deliveries = with_lost_errors(lambda: self._instance.deliver(records, deadline))
         except KafkaException as error:
-            raise operating_error("produce", error_of(error)) from error
+            raise operating_error("produce", error_of(error), self._asks(self._instance.failed_topic)) from error
         except LostError as error:
             raise KafkaRefusedError("produce: the producer died of an error that is lost") from error
         if deliveries.first_error is not None:
-            raise operating_error("produce", deliveries.first_error)
+            raise operating_error("produce", deliveries.first_error, self._asks(deliveries.failed_topic))
         if deliveries.waiting:
             self._instance.producer.purge()
             reason = f"produce: not every record had its delivery report within {timeout_s} s"
@@ -426,3 +441,6 @@ class KafkaPlainProducer:
 
     def close(self) -> None:
         self._instance.discard()
+
+    def _asks(self, topic: str) -> Request:
+        return self._access.asks(on_cluster("IdempotentWrite"), on_topic(topic, "Write"))

@@ -9,7 +9,6 @@ waits for as many records as it may return, so only `poll` waits here.
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
@@ -18,11 +17,16 @@ from typing import cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
+from journal.kafka.access import on_topic
 from journal.kafka.client_errors import damage_error, error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 from journal.kafka.ports import READ_MS, Clock, LogRecord, RecordRun
 
 RECORDS_PER_POLL = 5000
+
+GROUP_OF_READERS = "kafka-journal.reader"
+"""librdkafka wants a group's name, and asks who coordinates it. Readers join no group and commit nothing: whether they
+may use it is nothing to them."""
 
 _ASK_AGAIN_S = 1.0
 
@@ -85,8 +89,8 @@ class KafkaReader:
         self._down_since: float | None = None
         self._positions: dict[int, int] = {}
         self._error: JournalError | None = None
-        # librdkafka wants a group's name; this one joins no group and commits nothing.
-        config = settings.reader(f"kafka-journal-reader-{uuid.uuid4()}", committed=committed, wait_ms=wait_ms)
+        self._asks = settings.access.asks(on_topic(topic, "Read"))
+        config = settings.reader(GROUP_OF_READERS, committed=committed, wait_ms=wait_ms)
         try:
             self._consumer: Consumer | None = Consumer({**config, **self._events.callbacks()})
         except KafkaException as error:
@@ -118,7 +122,7 @@ class KafkaReader:
                 if first is None and left == 0.0:
                     break
         except KafkaException as error:
-            raise operating_error(f"read {self._topic}", error_of(error)) from error
+            raise operating_error(f"read {self._topic}", error_of(error), self._asks) from error
         if self._error is not None and not runs:
             raise self._error
         if not runs:
@@ -138,12 +142,14 @@ class KafkaReader:
             try:
                 answer = consumer.get_watermark_offsets(asked, left, False)
             except KafkaException as error:
-                refused = operating_error(f"offsets of {self._topic}[{partition}]", error_of(error))
+                doing = f"offsets of {self._topic}[{partition}]"
+                refused = operating_error(doing, error_of(error), self._asks)
                 now = self._clock()
                 unavailable = isinstance(refused, KafkaUnavailableError) and now < until
                 if not unavailable and not (isinstance(refused, TopicError) and now < known_by):
                     raise refused from error
-                self._ask_who_leads(left)
+                if (hidden := self._ask_who_leads(left)) is not None:
+                    raise operating_error(doing, hidden, self._asks) from error
             else:
                 self._heard()
                 return answer
@@ -180,11 +186,17 @@ class KafkaReader:
         self._heard()
         return {answer.partition: answer.offset for answer in answers if answer.error is None and answer.offset >= 0}
 
-    def _ask_who_leads(self, timeout_s: float) -> None:
-        """librdkafka asks the leader that it knows of again and again, also one that is dead and led the partition."""
+    def _ask_who_leads(self, timeout_s: float) -> KafkaError | None:
+        """librdkafka asks the leader that it knows of again and again, also one that is dead and led the partition.
+
+        What it may not see it takes for missing: why that is so, or None.
+        """
         time.sleep(_ASK_TOPIC_AGAIN_S)
         with suppress(KafkaException):
-            self._open().list_topics(self._topic, timeout_s)
+            told: KafkaError | None = self._open().list_topics(self._topic, timeout_s).topics[self._topic].error
+            if told is not None and told.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                return told
+        return None
 
     def close(self) -> None:
         # Dropped, not closed: there is no group to leave, and the reference count ends it in under a millisecond.
@@ -231,7 +243,7 @@ class KafkaReader:
         if error.code() == KafkaError._PARTITION_EOF:
             if partition in self._positions and offset is not None:
                 self._positions[partition] = max(offset, self._positions[partition])
-        elif self._error is not None:
+        elif self._error is not None or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
         else:
             at = -1 if partition is None else partition
@@ -240,7 +252,7 @@ class KafkaReader:
                 self._error = gap_error(error, self._topic, at, position)
             else:
                 damage = damage_error(error, self._topic, at, position if offset is None else offset)
-                self._error = damage or operating_error(f"read {self._topic}[{partition}]", error)
+                self._error = damage or operating_error(f"read {self._topic}[{partition}]", error, self._asks)
 
     def _heard(self) -> None:
         self._events.brokers_down = False

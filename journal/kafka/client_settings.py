@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, ThrottleEvent
 
 from journal.errors import ConfigError
+from journal.kafka.access import Access, access_of
 from journal.limits import Limits
 
 RETRY_BACKOFF_MS = 250
@@ -54,6 +55,7 @@ _FIXED_BY_US = frozenset(
         "group.protocol",
         "bootstrap.servers",
         "metadata.broker.list",
+        "allow.auto.create.topics",
         "test.mock.num.brokers",
         "test.mock.broker.rtt",
     }
@@ -120,6 +122,11 @@ class ClientSettings:
             raise ConfigError(f"transaction_timeout_ms is {self.transaction_timeout_ms}, must be 1000 or more")
 
     @property
+    def access(self) -> Access:
+        """How the brokers' rules see these clients."""
+        return access_of(self.bootstrap_servers, self.properties)
+
+    @property
     def delivery_timeout_ms(self) -> int:
         """Below the transaction's time-out: a record has its delivery report while its transaction can be ended."""
         return self.transaction_timeout_ms * 8 // 10
@@ -180,6 +187,9 @@ class ClientSettings:
             **defaults,
             **self.properties,
             "bootstrap.servers": self.bootstrap_servers,
+            # A producer's or an administrator's question would make a topic, with the cluster's defaults, where brokers
+            # have auto.create.topics.enable.
+            "allow.auto.create.topics": False,
             "retry.backoff.ms": RETRY_BACKOFF_MS,
             "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
         }

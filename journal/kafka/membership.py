@@ -17,6 +17,7 @@ import threading
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from journal.kafka.access import on_group, on_topic
 from journal.kafka.client_errors import error_of
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
 
@@ -45,6 +46,7 @@ class Membership:
             self._consumer = Consumer({**config, **ClientEvents(settings).callbacks()})
         except KafkaException as error:
             raise config_error(error) from error
+        self._asks = settings.access.asks(on_group(group, "Read"), on_topic(topic, "Describe"))
         self._topic = topic
         self._stop = threading.Event()
         self._granted = False
@@ -92,7 +94,8 @@ class Membership:
             while not self._stop.is_set():
                 message = consumer.poll(_POLL_S)
                 if message is not None and (error := message.error()) is not None:
-                    self._meet(f"{error.str()} ({error.name()})")
+                    lacking = self._asks.lacking(error.code())
+                    self._meet(": ".join(filter(None, (f"{error.str()} ({error.name()})", lacking))))
                 self._member = consumer.memberid() is not None
                 self._joined |= self._member
         except KafkaException as error:

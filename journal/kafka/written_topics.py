@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from journal.config import Settings
 from journal.errors import KafkaRefusedError
+from journal.kafka.access import access_of, on_topic
 from journal.kafka.ports import TopicState
 
 TIMESTAMP_BEFORE_MS_MIN = 60_000
@@ -64,8 +65,5 @@ def hidden_topic(settings: Settings, topic: str, error: KafkaRefusedError) -> st
 
 
 def _allow(settings: Settings, topic: str, *operations: str) -> str:
-    what = " ".join(f"--operation {operation}" for operation in operations)
-    return (
-        f"kafka-acls --bootstrap-server {settings.bootstrap_servers} --add --allow-principal User:NAME "
-        f"{what} --topic {topic}"
-    )
+    access = access_of(settings.bootstrap_servers, settings.client_properties)
+    return access.command(on_topic(topic, *operations))

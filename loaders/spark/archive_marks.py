@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 from journal.errors import ArchiveError
 from journal.v1.journal_pb2 import Archive
-from loaders.spark.failures import journal_errors
 from loaders.spark.manifest import Manifest
+from loaders.spark.sending import send
 from loaders.spark.source import Control, JournalSource, control
 from loaders.spark.wire import table_of
 
@@ -66,9 +66,7 @@ class ArchiveMarks:
             for shard, part in sorted(manifest.parts.items())
         ]
         table = table_of(self._spark, "key binary, value binary", rows)
-        options = self._source.options() | {"topic": self._source.control, "kafka.acks": "all"}
-        with journal_errors(self._source.journal):
-            table.write.format("kafka").options(**options).save()
+        send(table, self._source, self._source.control)
         self._displaced = frozenset()
         return found
 

@@ -224,6 +224,8 @@ def _reading(
         **which,
         "startingOffsets": "earliest" if starting is None else _offsets({topic: starting}),
         "failOnDataLoss": "true",
+        # else a consumer's question would make a topic where brokers have auto.create.topics.enable
+        "kafka.allow.auto.create.topics": "false",
         "kafka.isolation.level": "read_committed",
     }
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, KafkaUnavailableError, TopicError
-from loaders.spark.failures import journal_errors
+from loaders.spark.sending import send
 from loaders.spark.source import JournalSource
 from loaders.spark.table_stores import Files
 
@@ -75,8 +75,7 @@ def to_topic(source: JournalSource, topic: str) -> Sink:
         value = F.to_json(F.struct(*windows.columns))
         records = windows.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
         try:
-            with journal_errors(source.journal):
-                records.write.format("kafka").options(**source.options()).option("topic", topic).save()
+            send(records, source, topic)
         except TopicError as error:
             raise TopicError(f"topic {topic}, which the windows are to go to, is not there: make it first") from error
         except KafkaUnavailableError as error:

@@ -31,6 +31,20 @@ def bootstrap(kafka: EmbeddedKafka) -> str:
     return kafka.bootstrap_servers
 
 
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker that lets everybody do what no ACL is about, and makes the topics that clients ask for, as Kafka's
+    default is."""
+    properties = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "true",
+        "auto.create.topics.enable": "true",
+    }
+    directory = tmp_path_factory.mktemp("guarded")
+    with EmbeddedKafka(directory, attached=True, jvm_options=JVM_OPTIONS, properties=properties) as running:
+        yield running.bootstrap_servers
+
+
 @pytest.fixture
 def brokers(tmp_path: Path) -> Iterator[EmbeddedKafka]:
     """For what kills them: three in the long form of a test, otherwise one."""

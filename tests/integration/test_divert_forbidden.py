@@ -4,7 +4,7 @@ sources."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from journal.config import Settings
 from journal.connecting import kafka_of
-from journal.errors import TopicError
+from journal.errors import JournalError, TopicError
+from journal.kafka.client_readers import GROUP_OF_READERS
+from journal.kafka.clients import KafkaClients
 from journal.kafka.control import read_control
-from journal.kafka.embedded import EmbeddedKafka
+from journal.kafka.ports import Sent
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
 from tests.integration.test_divert import values
-from tests.support.brokers import JVM_OPTIONS
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import DEADLINE_S, bodies, create_topic, new_name, produce, taking, wait_until
 from tests.support.stream_apps import active_store
@@ -34,35 +35,24 @@ from tests.support.stream_apps import active_store
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 EVERYBODY = "User:*"
-AUTHORIZER = {
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
-}
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that lets everybody do what no ACL is about."""
-    directory = tmp_path_factory.mktemp("guarded")
-    with EmbeddedKafka(directory, attached=True, jvm_options=JVM_OPTIONS, properties=AUTHORIZER) as running:
-        yield running.bootstrap_servers
 
 
 class Acls:
-    """What everybody may do with a topic."""
+    """What everybody may do with a topic, or another resource."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, bootstrap: str, name: str, kind: ResourceType = ResourceType.TOPIC) -> None:
         self._client = AdminClient({"bootstrap.servers": bootstrap})
-        self._topic = topic
+        self._name = name
+        self._kind = kind
 
     def say(self, operation: AclOperation, permission: AclPermissionType) -> None:
-        place = (ResourceType.TOPIC, self._topic, ResourcePatternType.LITERAL, EVERYBODY, "*")
+        place = (self._kind, self._name, ResourcePatternType.LITERAL, EVERYBODY, "*")
         for made in self._client.create_acls([AclBinding(*place, operation, permission)]).values():
             made.result(DEADLINE_S)
 
     def forget(self) -> None:
-        topic, literal = ResourceType.TOPIC, ResourcePatternType.LITERAL
-        wanted = AclBindingFilter(topic, self._topic, literal, EVERYBODY, "*", AclOperation.ANY, AclPermissionType.ANY)
+        kind, literal = self._kind, ResourcePatternType.LITERAL
+        wanted = AclBindingFilter(kind, self._name, literal, EVERYBODY, "*", AclOperation.ANY, AclPermissionType.ANY)
         for deleted in self._client.delete_acls([wanted]).values():
             deleted.result(DEADLINE_S)
 
@@ -143,3 +133,80 @@ def test_sources_need_to_see_and_read_their_topics_and_one_that_may_not_stops_al
         node.wait_for(shut, 2)
         assert bodies(node.store, shut) == [b"1", b"2"]
         assert node.source(open_)["error"] == ""
+
+
+def _describe_brokers(clients: KafkaClients, name: str) -> None:
+    clients.cluster().broker_config("num.io.threads", DEADLINE_S)
+
+
+def _describe_topic(clients: KafkaClients, name: str) -> None:
+    clients.cluster().describe([name], DEADLINE_S)
+
+
+def _list_offsets(clients: KafkaClients, name: str) -> None:
+    clients.cluster().group_offsets(name, "t", DEADLINE_S)
+
+
+def _init(clients: KafkaClients, name: str) -> None:
+    clients.transactional_producer(name).init(DEADLINE_S)
+
+
+def _produce(clients: KafkaClients, name: str) -> None:
+    clients.plain_producer().send([Sent(name, 0, b"k", b"v")], DEADLINE_S)
+
+
+def _read(clients: KafkaClients, name: str) -> None:
+    clients.reader(name).start_and_end(0, DEADLINE_S)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask", "says"),
+    [
+        (ResourceType.BROKER, _describe_brokers, "DescribeConfigs cluster: {} --operation DescribeConfigs --cluster"),
+        (ResourceType.TOPIC, _describe_topic, "Describe topic {name}: {} --operation Describe --topic {name}"),
+        (ResourceType.TOPIC, _produce, "Write topic {name}: {} --operation Write --topic {name}"),
+        (ResourceType.TOPIC, _read, "Read topic {name}: {} --operation Read --topic {name}"),
+        (ResourceType.GROUP, _list_offsets, "Describe group {name}: {} --operation Describe --group {name}"),
+        (
+            ResourceType.TRANSACTIONAL_ID,
+            _init,
+            "Write transactional-id {name}: {} --operation Write --transactional-id {name}",
+        ),
+    ],
+)
+def test_what_is_forbidden_says_who_may_not_do_what_and_what_allows_it(
+    guarded: str, kind: ResourceType, ask: Callable[[KafkaClients, str], None], says: str
+) -> None:
+    name = "kafka-cluster" if kind is ResourceType.BROKER else create_topic(guarded, new_name())
+    acls = Acls(guarded, name, kind)
+    if kind is ResourceType.BROKER:
+        acls.say(AclOperation.ALL, AclPermissionType.ALLOW)  # the broker itself uses it
+    acls.say(AclOperation.DESCRIBE_CONFIGS if kind is ResourceType.BROKER else AclOperation.ALL, AclPermissionType.DENY)
+
+    def told() -> str:
+        try:
+            ask(KafkaClients(guarded), name)
+        except JournalError as error:
+            return str(error)
+        return ""
+
+    allow = f"kafka-acls --bootstrap-server {guarded} --add --allow-principal User:ANONYMOUS"
+    try:  # the rule is a broker's a moment after it was made
+        wait_until(lambda: f"User:ANONYMOUS may not {says.format(allow, name=name)}" in told(), told)
+    finally:
+        acls.forget()
+
+
+def test_a_reader_needs_no_group(guarded: str) -> None:
+    topic = create_topic(guarded, new_name())
+    produce(guarded, topic, [b"1"])
+    acls = Acls(guarded, GROUP_OF_READERS, ResourceType.GROUP)
+    acls.say(AclOperation.ALL, AclPermissionType.DENY)
+    try:
+        reader = KafkaClients(guarded).reader(topic)
+        reader.seek({0: 0})
+        found: list[bytes | None] = []
+        wait_until(lambda: bool(found.extend(record.value for record in reader.poll(0.5)) or found))
+    finally:
+        acls.forget()
+    assert found == [b"1"]

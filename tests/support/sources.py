@@ -46,6 +46,11 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(DEADLINE_S)
 
 
+def topics(bootstrap: str) -> set[str]:
+    """The topics that there are."""
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=DEADLINE_S).topics)
+
+
 def trim_topic(bootstrap: str, topic: str, before: int) -> None:
     """Delete the records of its first partition before an offset."""
     below = TopicPartition(topic, 0, before)

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.cli.spark_analytics import to_json
-from journal.errors import ArchiveError, ConfigError, OperatingError
+from journal.errors import ArchiveError, ConfigError, TopicError
 from journal.kafka.marks import records_between
 from journal.runtime import kafka_of
 from journal.v1.journal_pb2 import Operation
@@ -394,9 +394,8 @@ def test_a_topic_gets_each_window_of_the_stream_once(spark: SparkSession, histor
 
     with pytest.raises(ConfigError, match="is the journal's own"):
         to_topic(history.source, history.source.table)
-    impatient = replace(history.source, properties={"kafka.max.block.ms": "1000"})
-    with pytest.raises(OperatingError, match="to topic nowhere"):
-        to_topic(impatient, "nowhere")(spark.sql("select 'q' as queue"), WHOLE)
+    with pytest.raises(TopicError, match="topic nowhere, which the windows are to go to, is not there"):
+        to_topic(history.source, "nowhere")(spark.sql("select 'q' as queue"), WHOLE)
     told = []
     stream = ("--follow", "--once", "--window", "0.05", "--lateness", "0", "--state", str(tmp_path / "state"))
     for _ in range(2):

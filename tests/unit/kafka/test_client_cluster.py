@@ -226,6 +226,6 @@ def test_nobody_is_asked_for_longer_than_was_said() -> None:
     ticks, client = count(step=0.1), Dying(10**6)
     cluster = KafkaCluster(ClientSettings("127.0.0.1:1", {}), clock=lambda: next(ticks))
     cluster._client = client  # type: ignore[assignment]
-    with pytest.raises(KafkaUnavailableError, match="settings of 3"):
+    with pytest.raises(KafkaUnavailableError, match="settings of broker 3"):
         cluster.broker_config("a", 1.0)
     assert 1 < client.asked.count("3") < 10

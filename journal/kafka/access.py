@@ -1,0 +1,86 @@
+"""Who may do what: an error of authorisation says who may not do what with which resource, and what allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from confluent_kafka import KafkaError
+
+TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"
+
+_DENIED: Mapping[int, str] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: TOPIC,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: GROUP,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TRANSACTIONAL_ID,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: CLUSTER,
+}
+"""Kinds of resources by what Kafka says of a client that may not use one."""
+
+
+class Need(NamedTuple):
+    """What a request asks to be allowed: operations, by their names in Kafka, with a resource."""
+
+    kind: str
+    name: str
+    operations: tuple[str, ...]
+
+
+def on_topic(name: str, *operations: str) -> Need:
+    return Need(TOPIC, name, operations)
+
+
+def on_group(name: str, *operations: str) -> Need:
+    return Need(GROUP, name, operations)
+
+
+def on_transactional_id(name: str, *operations: str) -> Need:
+    return Need(TRANSACTIONAL_ID, name, operations)
+
+
+def on_cluster(*operations: str) -> Need:
+    return Need(CLUSTER, "", operations)
+
+
+class Access(NamedTuple):
+    """A client as the brokers' rules see it."""
+
+    bootstrap_servers: str
+    principal: str
+
+    def asks(self, *needs: Need) -> Request:
+        return Request(self, needs)
+
+    def command(self, need: Need) -> str:
+        """What allows it."""
+        what = " ".join(f"--operation {operation}" for operation in need.operations)
+        where = f"--{need.kind} {need.name}".rstrip()
+        return (
+            f"kafka-acls --bootstrap-server {self.bootstrap_servers} --add --allow-principal {self.principal} "
+            f"{what} {where}"
+        )
+
+
+class Request(NamedTuple):
+    """A client's request, and all that it needs."""
+
+    access: Access
+    needs: tuple[Need, ...]
+
+    def lacking(self, code: int) -> str:
+        """What it lacks, as its error's code says, and the commands that allow it; empty: it is no such error."""
+        kind, access = _DENIED.get(code), self.access
+        return "; ".join(
+            f"{access.principal} may not {' or '.join(need.operations)} {need.kind} {need.name}".rstrip()
+            + f": {access.command(need)}"
+            for need in self.needs
+            if need.kind == kind
+        )
+
+
+def access_of(bootstrap_servers: str, properties: Mapping[str, str]) -> Access:
+    """By a client's properties, which name its user, or say that there is none. What else names it (a certificate, a
+    ticket) is known to the brokers alone."""
+    user = properties.get("sasl.username", "")
+    protocol = properties.get("security.protocol", "plaintext").lower()
+    return Access(bootstrap_servers, f"User:{user or ('ANONYMOUS' if protocol == 'plaintext' else 'NAME')}")

@@ -1,0 +1,26 @@
+"""Spark makes no topic, also where brokers make those that clients ask for."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from journal.errors import TopicError
+from loaders.spark.failures import journal_errors
+from loaders.spark.source import JournalSource, batch
+from loaders.spark.window_sinks import WHOLE, to_topic
+from tests.support.sources import new_name, topics
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_neither_a_source_nor_a_sink_of_sparks_makes_the_topic_that_it_asks_for(
+    guarded: str, spark: SparkSession
+) -> None:
+    topic = new_name()
+    source = JournalSource(guarded, topic)
+    with pytest.raises(TopicError):
+        to_topic(source, topic)(spark.sql("select 'q' as queue"), WHOLE)
+    with pytest.raises(TopicError), journal_errors(topic):
+        batch(spark, source, topic, starting={0: 0}, ending={0: 1}, shards=[0]).count()
+    assert topic not in topics(guarded)
