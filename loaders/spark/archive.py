@@ -7,22 +7,19 @@ A batch first writes its records, where no other batch's are, and checks them; t
 count; then the archive's mark per shard into the control rows, which lets `trim` delete (`archive_marks`). A job that
 starts reads the newest manifest and nothing else to know where to go on: it has no state of its own, Spark's checkpoint
 is thrown away with each run. Killed before the manifest, it leaves files that nobody reads, and the next run writes
-that part again (a batch that is in a Delta table gets its manifest from the next run); killed behind it, the next run
-writes the marks.
+that part again (batches that are in a Delta table get their manifests from the next run); killed behind it, the next
+run writes the marks.
 """
 
 from __future__ import annotations
 
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
@@ -32,15 +29,14 @@ from loaders.spark.archive_marks import ArchiveMarks
 from loaders.spark.archive_numbers import checked_part
 from loaders.spark.archive_result import ArchiveResult
 from loaders.spark.archived import read_archive
-from loaders.spark.failures import journal_errors, translated
 from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
+from loaders.spark.micro_batches import run_micro_batches
 from loaders.spark.readers import readable_start, skipped_places
 from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, control, identity, stream
 from loaders.spark.table_stores import TableFormat
 
 BATCH_OFFSETS_MAX = 200_000
 """Of all shards, in one batch: a batch that is cut off is written again."""
-_LOOK_EVERY_S = 1
 
 
 def archive(
@@ -76,7 +72,7 @@ def archive(
 
 
 class _Job:
-    """One run. Spark calls `_batch` for each micro-batch, one at a time."""
+    """One run. Micro-batches come one at a time."""
 
     def __init__(
         self,
@@ -96,7 +92,6 @@ class _Job:
         self._told = told
         self._stop = stop
         self._log = ManifestLog(spark, self._path, source.journal)
-        self._error: Exception | None = None
         self.result = ArchiveResult(self._path, source.journal, damaged=0 if check_operations else None)
 
     # ---- where to go on --------------------------------------------------------------------------------------------
@@ -114,9 +109,9 @@ class _Job:
         uuid = self._identity.uuid
         self._frames = open_frames(self._spark, self._path, self._source.journal, uuid, self._kept_as)
         self._from_trimmed = from_trimmed
-        left_over = self._frames.left_over(self._manifest.number + 1)
-        if left_over is not None:
-            self._keep(*left_over, left_over=True)
+        standing = self._manifest
+        while (left_over := self._frames.left_over(self._manifest.number + 1)) is not None:
+            self._keep(left_over.number, left_over.batch, left_over.written, left_over=True)
         newest = self._manifest
         unread = EARLIEST if from_trimmed else 0
         starting: Mapping[int, int] = {shard: end or unread for shard, end in newest.ends().items()}
@@ -125,7 +120,7 @@ class _Job:
             starting = _readable_start(self._spark, self._source, self._identity, asked, self._path, begun=begun)
         self._starting = starting
         self.result.ends = newest.ends()
-        if left_over is None:
+        if newest is standing:
             if self._marks.are_behind(newest):
                 self._marks.write(newest)
             self._note_skipped(found_control.skip_requests)
@@ -138,43 +133,17 @@ class _Job:
     # ---- the query -------------------------------------------------------------------------------------------------
 
     def run(self, *, once: bool, every_s: float, max_offsets: int) -> ArchiveResult:
-        """With a checkpoint for this run alone, whatever a session's settings say of checkpoints: a later run that
-        found it would go on where that ends, and not where the manifests do. Only the driver reads it."""
-        with tempfile.TemporaryDirectory(prefix="kafka-journal-archive-", ignore_cleanup_errors=True) as directory:
-            return self._run(Path(directory).as_uri(), once=once, every_s=every_s, max_offsets=max_offsets)
-
-    def _run(self, checkpoint: str, *, once: bool, every_s: float, max_offsets: int) -> ArchiveResult:
-        records = stream(self._spark, self._source, self._source.wal, starting=self._starting, max_offsets=max_offsets)
-        writer = records.writeStream.queryName(f"archive {self._source.journal}").foreachBatch(self._batch)
-        writer = writer.option("checkpointLocation", checkpoint)
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
-        query = writer.start()
-        try:
-            while not query.awaitTermination(_LOOK_EVERY_S):
-                if self._error is not None or (self._stop.is_set() and not query.status["isTriggerActive"]):
-                    break
-        except StreamingQueryException as error:
-            # what came of an error is not what the user wants to know
-            if self._error is None:
-                raise translated(error, self._source.journal) or error from error
-        finally:
-            query.stop()
-        if self._error is not None:
-            raise self._error
+        run_micro_batches(
+            stream(self._spark, self._source, self._source.wal, starting=self._starting, max_offsets=max_offsets),
+            "archive",
+            self._source.journal,
+            self._archive,
+            once=once,
+            every_s=every_s,
+            stop=self._stop,
+        )
         self.result.skipped = len(self._manifest.skipped_and_archived())
         return self.result
-
-    def _batch(self, records: DataFrame, _spark_number: int) -> None:
-        """One micro-batch. Behind an error, or when told to stop, it lets them pass: what Spark takes for done does not
-        count, and what it is told of an error comes back as a page of Java.
-        """
-        if self._error is not None or self._stop.is_set():
-            return
-        try:
-            with journal_errors(self._source.journal):
-                self._archive(records)
-        except Exception as error:  # noqa: BLE001  # whoever waits for the query raises it
-            self._error = error
 
     def _archive(self, records: DataFrame) -> None:
         number = self._manifest.number + 1
@@ -183,11 +152,11 @@ class _Job:
         if written is None:
             return
         try:
-            self._keep(batch, written)
+            self._keep(number, batch, written)
         finally:
             self._frames.forget(written)
 
-    def _keep(self, batch: str, written: Written, *, left_over: bool = False) -> None:
+    def _keep(self, number: int, batch: str, written: Written, *, left_over: bool = False) -> None:
         """A batch that is written is checked, gets its manifest, and counts."""
         before = self._manifest
         seen = self._seen(written.rows)
@@ -202,7 +171,7 @@ class _Job:
         parts = self._checked_numbers(written.rows, parts)
         # a shard of which nothing came goes on where it was
         parts = {shard: parts.get(shard) or part.nothing_more() for shard, part in before.parts.items()}
-        number, written_ms = before.number + 1, int(time.time() * 1000)
+        written_ms = int(time.time() * 1000)
         if not left_over:
             self._frames.commit(number, batch, written)
         manifest = replace(before, number=number, batch=batch, written=written_ms, parts=parts)

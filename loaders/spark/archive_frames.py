@@ -7,8 +7,8 @@ columns, and in both only batches that a manifest names count for our readers.
 Files of a batch that was cut off lie in directories that nobody reads. Of a Delta table there are other readers, who
 know of no manifests: so a batch is checked before it is in the table, and the commit that adds it carries its number as
 Delta's own transaction of the journal (`txnAppId`, `txnVersion`): there can be no second one. If the job is killed
-between that commit and the manifest, the next one finds the batch (`left_over`) and writes the manifest that it lacks,
-instead of the batch again.
+between that commit and the manifest, or if older manifests are put back from a backup, the next one finds the batches
+(`left_over`) and writes the manifests that they lack, instead of the batches again.
 """
 
 from __future__ import annotations
@@ -66,6 +66,14 @@ class Written(NamedTuple):
     records: int | None = None
 
 
+class LeftOver(NamedTuple):
+    """A batch without its manifest: a job was killed before it, or older manifests were put back from a backup."""
+
+    number: int
+    batch: str
+    written: Written
+
+
 class ArchiveFrames(ABC):
     """The records of one journal in one archive."""
 
@@ -92,8 +100,8 @@ class ArchiveFrames(ABC):
         """Whatever became of the batch, nobody reads these rows any more."""
 
     @abstractmethod
-    def left_over(self, number: int) -> tuple[str, Written] | None:
-        """The batch of that number, if it is there for good though no manifest names it."""
+    def left_over(self, number: int) -> LeftOver | None:
+        """The first batch from that number on that is there for good, though no manifest names it."""
 
     @abstractmethod
     def files(self) -> Column:
@@ -142,7 +150,7 @@ class ParquetFrames(ArchiveFrames):
     def forget(self, written: Written) -> None:
         """They are files."""
 
-    def left_over(self, number: int) -> tuple[str, Written] | None:
+    def left_over(self, number: int) -> LeftOver | None:
         """Files without a manifest may be half a batch: it is written again."""
         return None
 
@@ -160,9 +168,11 @@ class DeltaFrames(ArchiveFrames):
     def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
         super().__init__(spark, path, journal, uuid)
         self._table = f"{path}/{_TABLE}"
+        self._token = uuid.hex()[:8]
+        """In the names of batches; a journal that was made anew has another."""
 
     def new_batch(self, number: int) -> str:
-        return f"{self._beginning(number)}{secrets.token_hex(4)}"
+        return f"{number:012d}-{self._token}{secrets.token_hex(4)}"
 
     def write(self, records: DataFrame, batch: str) -> Written | None:
         """Beside the table: they are looked at, then added, and read from Kafka once. They are as much as a batch has,
@@ -201,12 +211,16 @@ class DeltaFrames(ArchiveFrames):
     def forget(self, written: Written) -> None:
         written.rows.unpersist()
 
-    def left_over(self, number: int) -> tuple[str, Written] | None:
+    def left_over(self, number: int) -> LeftOver | None:
         if not _is_delta(self._spark, self._path):
             return None
-        of_number = self._all().where((F.col("journal") == self._journal) & self._is_of(number))
-        found = of_number.select("batch").limit(1).collect()
-        return (found[0]["batch"], Written(self._written(found[0]["batch"]))) if found else None
+        # by a bound, as Delta knows the least and the greatest name in each file
+        from_number = F.col("batch") >= f"{number:012d}"
+        own = F.substring("batch", len(f"{number:012d}-") + 1, len(self._token)) == self._token
+        of_journal = self._all().where((F.col("journal") == self._journal) & from_number & own)
+        (found,) = of_journal.agg(F.min("batch").alias("batch")).collect()
+        batch = found["batch"]
+        return None if batch is None else LeftOver(int(batch.partition("-")[0]), batch, Written(self._written(batch)))
 
     def files(self) -> Column:
         """Delta's log has them, and may put them together."""
@@ -217,15 +231,6 @@ class DeltaFrames(ArchiveFrames):
 
     def _all(self) -> DataFrame:
         return self._spark.read.format("delta").load(self._table).select(*_COLUMNS)
-
-    def _beginning(self, number: int) -> str:
-        """Of a batch's name; a journal that was made anew has others."""
-        return f"{number:012d}-{self._uuid.hex()[:8]}"
-
-    def _is_of(self, number: int) -> Column:
-        # by bounds, as Delta knows the least and the greatest name in each file
-        beginning = self._beginning(number)
-        return (F.col("batch") >= beginning) & (F.col("batch") < f"{beginning}~")
 
 
 def open_frames(spark: SparkSession, path: str, journal: str, uuid: bytes, kept_as: TableFormat) -> ArchiveFrames:

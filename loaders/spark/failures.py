@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 
 from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, TopicError
 
@@ -31,10 +31,6 @@ class Cause(NamedTuple):
     message: str
     thrown_in: str
     """The class that threw it."""
-
-
-class StoppedError(Exception):
-    """Raised inside a micro-batch that is not begun, as its job is told to stop. No caller sees it."""
 
 
 @contextmanager
@@ -84,11 +80,6 @@ def in_words(error: Exception) -> str:
     name, told = (causes[-1].name, causes[-1].message) if causes else (type(error).__name__, str(error))
     first = next((line.strip() for line in told.splitlines() if line.strip()), "")
     return f"{name.rpartition('.')[2]}: {first}"
-
-
-def is_of_two_queries(error: StreamingQueryException) -> bool:
-    """Whether Spark has met another query in its log of batches."""
-    return any("Multiple streaming jobs detected" in cause.message for cause in java_causes(error))
 
 
 def _is_data_loss(cause: Cause) -> bool:

@@ -43,6 +43,10 @@ _FORMAT_ID_MAX = 2**31 - 1
 _OWNER_BYTES = 9
 """Of a key: what all rows of one record, or of one transaction, have in common."""
 
+MOMENTS_END_MS = 253_402_214_400_000
+"""The last day of the year 9999, in UTC: readers in any time zone have every time before it. A client's "never" is
+often far behind, where no timestamp is."""
+
 UPDATE_SCHEMA = (
     "struct<position: struct<offset: bigint, index: int, ordinal: int>, kind: int, data: binary, replaceable: boolean, "
     "subject: bigint>"
@@ -253,9 +257,9 @@ def _update(of: Column) -> Column:
 
 
 def moment(ms: Column) -> Column:
-    """Of milliseconds since 1970; null for none."""
-    seconds = ms.cast("decimal(20, 0)") * F.lit(Decimal("0.001"))
-    return F.when(ms > 0, F.timestamp_seconds(seconds))
+    """The time of milliseconds since 1970; null for none, and for one from `MOMENTS_END_MS` on."""
+    known = F.when((ms > 0) & (ms < MOMENTS_END_MS), ms)
+    return F.timestamp_seconds(known.cast("decimal(20, 0)") * F.lit(Decimal("0.001")))
 
 
 def _transaction(of: Column) -> Column:

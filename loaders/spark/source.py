@@ -109,11 +109,29 @@ def batch(
     `shards` are the partitions to read; all without it. `starting` and `ending` are {partition: offset}, the first
     included, the other not; they name all that are read (Spark refuses anything else), `EARLIEST` and `LATEST` too.
     """
-    reader = spark.read.format("kafka").options(**_reading(source, topic, starting, shards))
+    which = {"subscribe": topic} if shards is None else {"assign": json.dumps({topic: sorted(shards)})}
+    begin = None if starting is None else {topic: starting}
+    reader = spark.read.format("kafka").options(**_reading(source, which, begin))
     if ending is not None:
         reader = reader.option("endingOffsets", _offsets({topic: ending}))
     with journal_errors(source.journal):
         return _columns(reader.load())
+
+
+def batch_topics(
+    spark: SparkSession,
+    source: JournalSource,
+    starting: Mapping[str, Mapping[int, int]],
+    ending: Mapping[str, Mapping[int, int]],
+) -> DataFrame:
+    """Several topics' records, as `batch`; of the partitions where `ending` is beyond `starting`."""
+    found = ((topic, {s: end for s, end in ends.items() if end > starting[topic][s]}) for topic, ends in ending.items())
+    end = {topic: of for topic, of in found if of}
+    begin = {topic: {shard: starting[topic][shard] for shard in of} for topic, of in end.items()}
+    which = {"assign": json.dumps({topic: sorted(of) for topic, of in end.items()})}
+    options = _reading(source, which, begin) | {"endingOffsets": _offsets(end)}
+    with journal_errors(source.journal):
+        return _columns(spark.read.format("kafka").options(**options).load())
 
 
 def stream(
@@ -125,7 +143,8 @@ def stream(
     max_offsets: int | None = None,
 ) -> DataFrame:
     """The same as a stream. `starting` counts where the query has no checkpoint; `max_offsets` bounds a micro-batch."""
-    return _streamed(spark, _reading(source, topic, starting, None), max_offsets)
+    begin = None if starting is None else {topic: starting}
+    return _streamed(spark, _reading(source, {"subscribe": topic}, begin), max_offsets)
 
 
 def stream_topics(
@@ -136,8 +155,7 @@ def stream_topics(
     max_offsets: int | None = None,
 ) -> DataFrame:
     """Several topics as one stream: those of `starting`, which has the offsets of all partitions of each."""
-    options = _reading(source, ",".join(starting), None, None) | {"startingOffsets": _offsets(starting)}
-    return _streamed(spark, options, max_offsets)
+    return _streamed(spark, _reading(source, {"subscribe": ",".join(starting)}, starting), max_offsets)
 
 
 def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
@@ -211,9 +229,8 @@ def _identity(source: JournalSource, row: Row) -> JournalIdentity:
 
 
 def _reading(
-    source: JournalSource, topic: str, starting: Mapping[int, int] | None, shards: Collection[int] | None
+    source: JournalSource, which: Mapping[str, str], starting: Mapping[str, Mapping[int, int]] | None
 ) -> dict[str, str]:
-    which = {"subscribe": topic} if shards is None else {"assign": json.dumps({topic: sorted(shards)})}
     return {
         # three tries: an unreachable broker is known in a minute, a slow one is waited for; the user's may replace it
         "kafka.default.api.timeout.ms": "20000",
@@ -222,7 +239,7 @@ def _reading(
         "kafka.fetch.max.wait.ms": "10",
         **source.options(),
         **which,
-        "startingOffsets": "earliest" if starting is None else _offsets({topic: starting}),
+        "startingOffsets": "earliest" if starting is None else _offsets(starting),
         "failOnDataLoss": "true",
         # else a consumer's question would make a topic where brokers have auto.create.topics.enable
         "kafka.allow.auto.create.topics": "false",

@@ -4,9 +4,9 @@ nothing, and what a batch replaces of a table appears at once.
 Delta Lake, `<path>/<table>`: each change is one commit of that table, with the batch's number as Delta's transaction
 (`txnAppId`, `txnVersion`): what a later batch has changed is not changed back.
 
-Parquet, `<path>/<table>/<batch>`: a table that a batch changes is written anew, and `<path>/batches/<number>.json`,
-which appears whole or not at all, names the directory of every table: all tables change together. The newest and the
-one before it are kept, for readers.
+Parquet, `<path>/<table>/<batch>`: a table that a batch changes is written anew, and the file that says that the batch
+is done (`table_batches`) names the directory of every table: all tables change together. Those of the newest batch and
+of the one before it are kept, for readers.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from functools import reduce
 from typing import Any
@@ -24,13 +25,14 @@ from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
 from loaders.spark.failures import java_causes
+from loaders.spark.table_batches import Batch, BatchLog, ends_text
 
 _GONE = "_gone"
 _MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
 _DELTA_APP = "kafka-journal tables"
 _DELTA_WRITE = "spark.databricks.delta.write"
 _DELTA_CONFLICT = "io.delta.exceptions."
-_KEPT_BATCHES = 2
+_DELTA_LOG = "_delta_log"
 
 
 class TableFormat(Enum):
@@ -43,13 +45,18 @@ class TableFormat(Enum):
 class TableStore(ABC):
     """The tables below a path. A batch changes each of them at most once."""
 
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.batches = BatchLog(files)
+
     @abstractmethod
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
         """A table as it is, within a batch as that has left it; None if there is none yet."""
 
-    @abstractmethod
-    def begin(self, batch: int) -> bool:
-        """Whether a batch has anything left to do."""
+    def begin(self, batch: Batch) -> None:
+        """From now on changes are the batch's."""
+        self.batches.begin(batch)
+        self._batch = batch
 
     @abstractmethod
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
@@ -59,9 +66,26 @@ class TableStore(ABC):
     def overwrite(self, table: str, fresh: DataFrame) -> None:
         """`fresh` takes the place of all that the table has."""
 
-    @abstractmethod
-    def commit(self, batch: int) -> None:
+    def commit(self) -> None:
         """The batch is over."""
+        self.batches.commit(self._batch)
+
+    @abstractmethod
+    def newest_change(self, table: str) -> int:
+        """The number of the newest batch that has changed a table, as the table itself says; -1 if it says of none."""
+
+    def require_known(self, tables: Sequence[str]) -> None:
+        """Raises ConfigError if a table has a batch that was never begun, as far as `batches` goes: that was put back
+        from a backup, and the table was not."""
+        changed = {table: self.newest_change(table) for table in tables}
+        newest = self.batches.cut_off() or self.batches.newest()
+        ahead, number = max(changed, key=lambda table: changed[table]), -1 if newest is None else newest.number
+        if changed[ahead] > number:
+            known = "the beginning" if newest is None else f"batch {number}, which ends at {ends_text(newest.end)}"
+            raise ConfigError(
+                f"{self._files.place(ahead)} has batch {changed[ahead]}, and {self._files.place('batches')} ends with "
+                f"{known}: put back all that belongs to one moment, or keep the tables anew elsewhere"
+            )
 
 
 def superseded(stored: DataFrame | None, scope: DataFrame, fresh: DataFrame, keys: Sequence[str]) -> DataFrame | None:
@@ -76,8 +100,7 @@ class DeltaStore(TableStore):
     """Tables of Delta Lake."""
 
     def __init__(self, files: Files) -> None:
-        self._files = files
-        self._batch = -1
+        super().__init__(files)
         self._changed: set[str] = set()
 
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
@@ -85,10 +108,9 @@ class DeltaStore(TableStore):
             return None
         return spark.read.format("delta").load(self._files.place(table))
 
-    def begin(self, batch: int) -> bool:
-        self._batch = batch
+    def begin(self, batch: Batch) -> None:
+        super().begin(batch)
         self._changed.clear()
-        return True
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
         if not self._is_there(table):
@@ -104,21 +126,30 @@ class DeltaStore(TableStore):
     def overwrite(self, table: str, fresh: DataFrame) -> None:
         self._write(table, fresh, "overwrite")
 
-    def commit(self, batch: int) -> None:
-        """Every table has it already."""
+    def newest_change(self, table: str) -> int:
+        for name in reversed(self._commits(table)):
+            for line in self._files.text(f"{table}/{_DELTA_LOG}/{name}").splitlines():
+                if (told := json.loads(line).get("txn")) and told["appId"] == _DELTA_APP:
+                    return int(told["version"])
+        return -1
 
     def _is_there(self, table: str) -> bool:
         """Whether the table's log has a commit: the log's folder alone is of a job that was killed at the first one."""
-        return any(name.endswith(".json") for name in self._files.names(f"{table}/_delta_log"))
+        return bool(self._commits(table))
+
+    def _commits(self, table: str) -> list[str]:
+        return sorted(name for name in self._files.names(f"{table}/{_DELTA_LOG}") if name.endswith(".json"))
 
     def _write(self, table: str, fresh: DataFrame, mode: str) -> None:
         fresh.write.format("delta").mode(mode).options(**self._once(table)).save(self._files.place(table))
 
     def _once(self, table: str) -> Mapping[str, str]:
         """Of a number that it has, or an older one, Delta leaves a change out and says nothing."""
-        assert table not in self._changed, f"batch {self._batch} changes {table} twice: the second one would be lost"
+        assert table not in self._changed, (
+            f"batch {self._batch.number} changes {table} twice: the second one would be lost"
+        )
         self._changed.add(table)
-        return {"txnAppId": _DELTA_APP, "txnVersion": str(self._batch)}
+        return {"txnAppId": _DELTA_APP, "txnVersion": str(self._batch.number)}
 
     def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
         place = self._files.place(table).replace("`", "``")
@@ -142,19 +173,17 @@ class ParquetStore(TableStore):
     """A snapshot of each table, and a file that says which ones go together."""
 
     def __init__(self, files: Files) -> None:
-        self._files = files
-        self._batch = -1
-        self._places: dict[str, str] = {}
+        super().__init__(files)
         self._reload()
 
     def read(self, spark: SparkSession, table: str) -> DataFrame | None:
         place = self._places.get(table)
         return None if place is None else spark.read.parquet(self._files.place(place))
 
-    def begin(self, batch: int) -> bool:
+    def begin(self, batch: Batch) -> None:
+        super().begin(batch)
         self._reload()
-        self._directory = f"{batch:012d}-{secrets.token_hex(4)}"
-        return batch > self._batch
+        self._directory = f"{batch.number:012d}-{secrets.token_hex(4)}"
 
     def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
         stored = self.read(fresh.sparkSession, table)
@@ -172,37 +201,21 @@ class ParquetStore(TableStore):
         fresh.write.parquet(self._files.place(place))
         self._places[table] = place
 
-    def commit(self, batch: int) -> None:
-        """Raises ConfigError if another job has gone on meanwhile: nothing of what that has is forgotten then."""
-        name = f"{batch:012d}.json"
-        self._files.write_new(f"batches/{name}", json.dumps({"batch": batch, "tables": self._places}))
-        if self._batches()[-1] != name:
-            self._files.delete(f"batches/{name}")
-            raise ConfigError(f"another job has gone on with the tables below {self._files.place('')}")
-        self._batch = batch
+    def commit(self) -> None:
+        self._batch = replace(self._batch, tables=self._places)
+        super().commit()
         self._forget()
 
-    def _reload(self) -> None:
-        names = self._batches()
-        if not names:
-            self._batch, self._places = -1, {}
-            return
-        found: Mapping[str, Any] = json.loads(self._files.text(f"batches/{names[-1]}"))
-        self._batch, self._places = found["batch"], dict(found["tables"])
+    def newest_change(self, table: str) -> int:
+        return max((int(name.partition("-")[0]) for name in self._files.names(table) if name[0] != "."), default=-1)
 
-    def _batches(self) -> list[str]:
-        return sorted(name for name in self._files.names("batches") if name.endswith(".json") and name[0] != ".")
+    def _reload(self) -> None:
+        newest = self.batches.newest()
+        self._places = {} if newest is None else dict(newest.tables)
 
     def _forget(self) -> None:
         """Delete what neither this batch nor the one before it names; also what batches that were cut off left."""
-        names = self._batches()
-        kept = {
-            place
-            for name in names[-_KEPT_BATCHES:]
-            for place in json.loads(self._files.text(f"batches/{name}"))["tables"].values()
-        }
-        for name in names[:-_KEPT_BATCHES]:
-            self._files.delete(f"batches/{name}")
+        kept = {place for batch in self.batches.kept() for place in batch.tables.values()}
         for table in self._places:
             for directory in self._files.names(table):
                 if f"{table}/{directory}" not in kept:

@@ -4,10 +4,10 @@
     WAL         ──▶ progress, lives                 what became of each message, also of one that never had a row
     neither     ──▶ dead_letters
 
-One query reads both topics; `foreachBatch` merges a batch into the tables. Spark's checkpoint, `<path>/checkpoint`,
-says which offsets the next batch has. One that was cut off comes again with the same offsets, and applying it again
-changes nothing: rows go by their offsets, a life is made of firsts and lasts by WAL position; and where each shard of
-the WAL stands is written with the operations that wait for their transaction, in one step, last (`progress`).
+One query reads both topics; `foreachBatch` merges a batch into the tables. Where the next one begins is said beside the
+tables (`table_batches`). One that was cut off comes again with the same offsets, and applying it again changes nothing:
+rows go by their offsets, a life is made of firsts and lasts by WAL position; and where each shard of the WAL stands is
+written with the operations that wait for their transaction, in one step, last (`progress`).
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError
 from loaders.spark import frames, live_tables, lives, rows
-from loaders.spark.failures import StoppedError, is_of_two_queries, journal_errors, translated
+from loaders.spark.failures import journal_errors
 from loaders.spark.fold import is_skipped
+from loaders.spark.micro_batches import run_micro_batches
 from loaders.spark.readers import readable_start
-from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, identity, stream_topics
+from loaders.spark.source import EARLIEST, JournalIdentity, JournalSource, batch_topics, identity, stream_topics
+from loaders.spark.table_batches import Batch, Ends
 from loaders.spark.table_stores import (
     Files,
     TableFormat,
@@ -37,13 +38,12 @@ from loaders.spark.table_stores import (
     read_tables_of,
     superseded,
 )
-from loaders.spark.tables_place import TABLES, TablesPlace
+from loaders.spark.tables_place import ALL_TABLES, TABLES, TablesPlace
 from loaders.spark.wire import with_frame
 
 BATCH_OFFSETS_MAX = 200_000
 """Of both topics and all shards, in one batch."""
 _DEAD_LETTER_KEYS = ("topic", "partition", "offset")
-_LOOK_EVERY_S = 1
 _SEEN_EVERY_S = 60.0
 
 
@@ -97,8 +97,8 @@ def keep_tables(
     `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
 
     Raises TopicError for a journal that does not exist, GapError for a WAL that has been trimmed, at its beginning or
-    behind where a run ended, and ConfigError for a path that has another journal's tables, has lost its checkpoint, was
-    away too long, or is another job's since.
+    behind where a run ended, and ConfigError for a path that has another journal's tables, whose files do not go
+    together, that was away too long, or is another job's since.
     """
     found = identity(spark, source)
     files = Files(spark, path)
@@ -106,12 +106,13 @@ def keep_tables(
     start: Mapping[int, int] = dict.fromkeys(range(found.shards), EARLIEST)
     if not place.open(source.journal, found, kept_as, retention_ms) and not from_trimmed:
         start = readable_start(spark, source, found, mend="--from-trimmed keeps tables of what is left")
-    job = _Job(source, found, place, opened(files, kept_as), told or (lambda _batch: None), stop or threading.Event())
+    store = opened(files, kept_as)
+    job = _Job(source, found, place, store, told or (lambda _batch: None), stop or threading.Event())
     job.skip = is_skipped(spark, source)
     place.take()
+    store.require_known(ALL_TABLES)
     job.result = TablesResult(path.rstrip("/"), source.journal)
-    job.run(spark, files.place("checkpoint"), start, once=once, every_s=every_s, max_offsets=max_offsets)
-    store = open_store(files, kept_as)
+    job.run(spark, start, once=once, every_s=every_s, max_offsets=max_offsets)
     for table in TABLES:
         kept = store.read(spark, table)
         job.result.rows[table] = 0 if kept is None else kept.count()
@@ -132,7 +133,7 @@ class _Read(NamedTuple):
 
 
 class _Job:
-    """One run. Spark calls `_batch` for each micro-batch, one at a time."""
+    """One run. Micro-batches come one at a time."""
 
     result: TablesResult
     skip: Column
@@ -153,75 +154,75 @@ class _Job:
         self._store = store
         self._told = told
         self._stop = stop
-        self._error: Exception | None = None
         self._newest_ms: dict[int, int] = {}
         """By partition of the table topic."""
+        self._seen = time.monotonic()
+        """When the place was looked at."""
+        self._number = 0
+        """Of the batch that comes next."""
+        self._ends: Ends = {}
+        """Where that begins."""
 
     def run(
-        self,
-        spark: SparkSession,
-        checkpoint: str,
-        start: Mapping[int, int],
-        *,
-        once: bool,
-        every_s: float,
-        max_offsets: int,
+        self, spark: SparkSession, start: Mapping[int, int], *, once: bool, every_s: float, max_offsets: int
     ) -> None:
-        """`start` is of the WAL, where there is no checkpoint yet."""
-        source = self._source
-        starting = {source.wal: start, source.table: dict.fromkeys(start, EARLIEST)}
-        records = stream_topics(spark, source, starting, max_offsets=max_offsets)
-        writer = records.writeStream.queryName(f"tables {source.journal}").foreachBatch(self._batch)
-        writer = writer.option("checkpointLocation", checkpoint)
-        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
+        """`start` is of the WAL, where no batch has begun yet."""
+        source, batches = self._source, self._store.batches
         began_ms = _now_ms()
-        query = writer.start()
-        seen = time.monotonic()
         try:
-            while not query.awaitTermination(_LOOK_EVERY_S):
-                status = query.status
-                if self._stop.is_set() and not status["isTriggerActive"]:
-                    break
-                idle = not status["isTriggerActive"] and not status["isDataAvailable"]
-                if idle and time.monotonic() - seen > _SEEN_EVERY_S:
-                    self._place.require()
-                    # nothing was left at the last trigger
-                    self._place.has_all_until(_now_ms() - int(every_s * 1000))
-                    seen = time.monotonic()
-            if once and not self._stop.is_set():
-                self._place.has_all_until(began_ms)
-        except StreamingQueryException as error:
-            self._raise(error)
-        finally:
-            query.stop()
-
-    def _raise(self, error: StreamingQueryException) -> None:
-        if isinstance(self._error, StoppedError):
-            return
-        # two jobs fail in many ways: on files that the other one has deleted, on Spark's own log of batches
-        cause = self._error or error
-        if self._place.is_taken():
-            raise ConfigError(self._place.taken()) from cause
-        if is_delta_conflict(cause) or is_of_two_queries(error):
-            raise ConfigError(self._place.disturbed()) from cause
-        raise self._error or translated(error, self._source.journal) or error from error
-
-    def _batch(self, records: DataFrame, number: int) -> None:
-        """One micro-batch. What it raises ends the query, and the batch comes again with the next run."""
-        try:
-            if self._stop.is_set():
-                raise StoppedError
-            with journal_errors(self._source.journal):
-                self._apply(records, number)
-        except Exception as error:
-            self._error = error  # as Spark gives it back, it is a page of Java
+            if (cut_off := batches.cut_off()) is not None:
+                with journal_errors(source.journal):
+                    self._apply(batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint(), cut_off)
+            newest = batches.newest()
+            self._number = 0 if newest is None else newest.number + 1
+            self._ends = {source.wal: start, source.table: dict.fromkeys(start, EARLIEST)}
+            if newest is not None:
+                self._ends = newest.end
+            run_micro_batches(
+                stream_topics(spark, source, self._ends, max_offsets=max_offsets),
+                "tables",
+                source.journal,
+                self._take,
+                once=once,
+                every_s=every_s,
+                stop=self._stop,
+                look=lambda idle: self._look(every_s, idle=idle),
+            )
+        except ConfigError:
             raise
+        except Exception as error:
+            # two jobs fail in many ways, as on files that the other one has deleted
+            if self._place.is_taken():
+                raise ConfigError(self._place.taken()) from error
+            if is_delta_conflict(error):
+                raise ConfigError(self._place.disturbed()) from error
+            raise
+        if once and not self._stop.is_set():
+            self._place.has_all_until(began_ms)
 
-    def _apply(self, records: DataFrame, number: int) -> None:
-        self._place.require()
-        if not self._store.begin(number):
-            return
+    def _look(self, every_s: float, *, idle: bool) -> None:
+        """Now and then, while nothing is to do."""
+        if idle and time.monotonic() - self._seen > _SEEN_EVERY_S:
+            self._place.require()
+            # nothing was left at the last trigger
+            self._place.has_all_until(_now_ms() - int(every_s * 1000))
+            self._seen = time.monotonic()
+
+    def _take(self, records: DataFrame) -> None:
+        """A micro-batch, behind the newest batch."""
         records = records.localCheckpoint()
+        newest = records.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
+        end = {topic: dict(of) for topic, of in self._ends.items()}
+        for row in newest:
+            end[row["topic"]][row["partition"]] = row["offset"] + 1
+        if end == self._ends:
+            return
+        self._apply(records, Batch(self._number, self._ends, end))
+        self._number, self._ends = self._number + 1, end
+
+    def _apply(self, records: DataFrame, batch: Batch) -> None:
+        self._place.require()
+        self._store.begin(batch)
         of_table = records.where(F.col("topic") == self._source.table)
         of_wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
         wal = with_frame(of_wal).localCheckpoint()
@@ -230,7 +231,7 @@ class _Job:
         gaps, skipped = self._keep_lives(wal), wal.where("skip").count()
         read, result = self._read(records), self.result
         self._place.require()
-        self._store.commit(number)
+        self._store.commit()
         if read.until_ms is not None:
             self._place.has_all_until(read.until_ms)
         count = read.records
@@ -239,7 +240,7 @@ class _Job:
         result.dead_letters += letters
         result.gaps += gaps
         result.skipped += skipped
-        self._told(TablesBatch(number, count, letters, gaps, skipped))
+        self._told(TablesBatch(batch.number, count, letters, gaps, skipped))
 
     def _read(self, records: DataFrame) -> _Read:
         """The partition that is furthest behind counts; one of which this run has seen nothing may be that."""

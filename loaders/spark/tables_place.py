@@ -2,7 +2,8 @@
 
     <path>/journal.json        of which journal they are, and in which format
     <path>/writers/…           the job that keeps them: `claim`
-    <path>/until/MS-TOKEN      ms since 1970: rows that were written before are read, or nothing had been read by then
+    <path>/until/MS-N-TOKEN    ms since 1970: rows that were written before are read, or nothing had been read by then;
+                               and the number of batches that the tables had
 
 A row of the table topic that was deleted is gone for good once its tombstone is (`delete.retention.ms`): a job that did
 not read that would keep the row for ever. The tombstone of a row that was read stays at least so long behind the moment
@@ -13,24 +14,19 @@ newest rows that it has, nor its beginning, whichever is later, is older than th
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 
 from journal.errors import ConfigError
 from loaders.spark.claim import Claim, appear, names_of
 from loaders.spark.source import JournalIdentity
+from loaders.spark.table_batches import BATCHES, BatchLog
 from loaders.spark.table_stores import Files, TableFormat
 
-OFFSETS, COMMITS = "checkpoint/offsets", "checkpoint/commits"
-"""Spark's: a file of a batch's number for each that was begun, and for each that was done."""
 TABLES = ("messages", "in_doubt", "lives", "dead_letters")
-"""For people; the rest is what the job goes on from."""
-_GOES_ON_FROM: Mapping[TableFormat, Sequence[str]] = {
-    TableFormat.DELTA: ("rows", "progress"),
-    TableFormat.PARQUET: ("rows", "progress", "batches"),
-}
-"""The first batch makes them, as it does the others."""
+"""For people."""
+ALL_TABLES = (*TABLES, "rows", "progress")
+"""With those that the job goes on from. The first batch makes all of them."""
 _DESCRIPTION, _UNTIL = "journal.json", "until"
-_FORMAT = 1
+_FORMAT = 2
 
 
 class TablesPlace:
@@ -40,6 +36,7 @@ class TablesPlace:
         self._files = files
         self._path = path
         self._now_ms = now_ms
+        self._batches = BatchLog(files)
         self._claim = Claim(files)
         self._until_ms = -1
 
@@ -56,13 +53,12 @@ class TablesPlace:
             told = {"format": _FORMAT, "journal": name, "uuid": journal.uuid.hex(), "tables": kept_as.value}
             files.write_new(_DESCRIPTION, json.dumps(told))
         self._check_description(journal, kept_as)
-        begun = any(found.isdigit() for found in files.names(OFFSETS))
-        self._check_whole(kept_as, begun=begun)
+        begun = self._batches.is_begun()
+        self._check_whole(begun=begun)
         if not begun:
             self.has_all_until(self._now_ms)
         elif until := names_of(files, _UNTIL):
-            self._until_ms = int(until[-1].partition("-")[0])
-            self._check_away(retention_ms)
+            self._check_until(until[-1], retention_ms)
         elif retention_ms is not None:
             raise ConfigError(
                 f"{self._path} does not say up to when it has everything, as an earlier kafka-journal left it: "
@@ -94,13 +90,17 @@ class TablesPlace:
     def has_all_until(self, ms: int) -> None:
         """All rows that were written before were read."""
         if ms > self._until_ms:
-            appear(self._files, _UNTIL, f"{ms:015d}-{self._claim.token}", names_of(self._files, _UNTIL))
+            name = f"{ms:015d}-{self._batches.count():012d}-{self._claim.token}"
+            appear(self._files, _UNTIL, name, names_of(self._files, _UNTIL))
             self._until_ms = ms
 
     def _check_description(self, journal: JournalIdentity, kept_as: TableFormat) -> None:
         path, found = self._path, json.loads(self._files.text(_DESCRIPTION))
         if found["format"] != _FORMAT:
-            raise ConfigError(f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}")
+            raise ConfigError(
+                f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}: keep the tables "
+                "anew elsewhere"
+            )
         if found["uuid"] != journal.uuid.hex():
             raise ConfigError(
                 f"{path} has the tables of journal {found['journal']} with uuid {found['uuid']}: "
@@ -109,19 +109,27 @@ class TablesPlace:
         if found["tables"] != kept_as.value:
             raise ConfigError(f"{path} has tables in format {found['tables']}: go on with --format {found['tables']}")
 
-    def _check_whole(self, kept_as: TableFormat, *, begun: bool) -> None:
+    def _check_whole(self, *, begun: bool) -> None:
         """A batch that was cut off, as the first one, may have left some of the tables."""
-        tables = (*TABLES, *_GOES_ON_FROM[kept_as])
-        missing = [table for table in tables if not self._files.exists(table)]
-        if not begun and len(missing) < len(tables):
-            raise ConfigError(f"{self._path} has tables and no checkpoint to go on from: delete it and keep them anew")
-        if missing and any(found.isdigit() for found in self._files.names(COMMITS)):
+        missing = [table for table in ALL_TABLES if not self._files.exists(table)]
+        if not begun and len(missing) < len(ALL_TABLES):
             raise ConfigError(
-                f"{self._path} has a checkpoint, and what belongs to it is gone ({', '.join(missing)}): delete it and "
-                "keep the tables anew"
+                f"{self._path} has tables, and no {BATCHES} that say where to go on: delete it and keep them anew"
+            )
+        if missing and self._batches.newest() is not None:
+            raise ConfigError(
+                f"{self._path} has {BATCHES}, and tables that belong to them are gone ({', '.join(missing)}): delete "
+                "it and keep the tables anew"
             )
 
-    def _check_away(self, retention_ms: int | None) -> None:
+    def _check_until(self, name: str, retention_ms: int | None) -> None:
+        until, then, _ = name.split("-", 2)
+        self._until_ms = int(until)
+        if (batches := self._batches.count()) < int(then):
+            raise ConfigError(
+                f"{self._path}/{_UNTIL} is of {int(then)} batches, and {self._path}/{BATCHES} has {batches}: put back "
+                "all that belongs to one moment, or keep the tables anew elsewhere"
+            )
         away_ms = self._now_ms - self._until_ms
         if retention_ms is not None and away_ms > retention_ms - retention_ms // 10:
             raise ConfigError(

@@ -4,6 +4,10 @@ Files and a table have the windows of one place only, a stream's state or the ne
 be there twice. A file beside them says whose they are, which no reader of either sees:
 
     <path>/_windows-of-STATE    or _windows-of-whole, of batch runs
+    <path>/_told-NUMBER         the first window of the state that is not here yet
+
+Windows have numbers, and those of a state come in their order. So a sink knows what it has: windows that come again, as
+from a state that was put back from a backup, are left out, and if some are missing, it says so.
 """
 
 from __future__ import annotations
@@ -19,49 +23,48 @@ from loaders.spark.sending import send
 from loaders.spark.source import JournalSource
 from loaders.spark.table_stores import Files
 
-_WHOSE = "_windows-of-"
+_WHOSE, _TOLD = "_windows-of-", "_told-"
 
 
 class Told(NamedTuple):
-    """Which windows a sink takes: of which state, and of which of its micro-batches."""
+    """Which windows a sink takes: of which state, and the windows `first` to before `following`."""
 
     state: str
-    number: int
+    first: int
+    following: int
 
 
-WHOLE = Told("whole", 0)
+WHOLE = Told("whole", 0, 0)
 """All windows, as of now: they take the place of those that a run before has told."""
 Sink = Callable[[DataFrame, Told], None]
-"""Takes the windows of a micro-batch, perhaps more than once: `Told` says which it has."""
+"""Takes windows, perhaps more than once: `Told` says which they are."""
 
 
 def to_files(path: str) -> Sink:
-    """Parquet, a directory `batch=N` for each micro-batch: one that comes again replaces its own.
+    """Parquet, a directory `batch=N` for what is told at once, N its first window.
 
-    Raises ConfigError for a place of other windows, or of other things."""
+    Raises ConfigError for a place of other windows, or of other things, or one that lacks windows before these."""
     root = path.rstrip("/")
 
     def write(windows: DataFrame, told: Told) -> None:
-        _require_own(Files(windows.sparkSession, root), root, told)
-        windows.coalesce(1).write.mode("overwrite").parquet(f"{root}/batch={told.number}")
+        windows.coalesce(1).write.mode("overwrite").parquet(f"{root}/batch={told.first}")
 
-    return write
+    return lambda windows, told: _write_what_is_new(root, windows, told, write)
 
 
 def to_delta(path: str) -> Sink:
-    """A Delta table; of a micro-batch that comes again Delta knows that it has it. Raises as `to_files`."""
+    """A Delta table; of windows that come again Delta knows that it has them. Raises as `to_files`."""
     root = path.rstrip("/")
 
     def write(windows: DataFrame, told: Told) -> None:
-        _require_own(Files(windows.sparkSession, root), root, told)
         writer = windows.coalesce(1).write.format("delta")
         if told == WHOLE:
             writer.mode("overwrite").save(root)
         else:
-            once = {"txnAppId": f"kafka-journal analytics {told.state}", "txnVersion": str(told.number)}
+            once = {"txnAppId": f"kafka-journal analytics {told.state}", "txnVersion": str(told.following)}
             writer.mode("append").options(**once).save(root)
 
-    return write
+    return lambda windows, told: _write_what_is_new(root, windows, told, write)
 
 
 def to_topic(source: JournalSource, topic: str) -> Sink:
@@ -82,6 +85,34 @@ def to_topic(source: JournalSource, topic: str) -> Sink:
             raise KafkaUnavailableError(f"the windows cannot be sent to topic {topic}: {error}") from error
 
     return write
+
+
+def _write_what_is_new(root: str, windows: DataFrame, told: Told, write: Sink) -> None:
+    files = Files(windows.sparkSession, root)
+    _require_own(files, root, told)
+    if told == WHOLE:
+        write(windows, told)
+        return
+    names = sorted((name for name in files.names("") if name.startswith(_TOLD)), key=_told)
+    reached = _told(names[-1]) if names else told.first
+    if told.first > reached:
+        raise ConfigError(
+            f"{root} has the windows before {reached}, and the state goes on with {told.first}: put back the state and "
+            "the windows that belong to one moment, or begin both anew"
+        )
+    if told.following <= reached:
+        return
+    if told.first < reached:
+        width = "(unix_millis(window_end) - unix_millis(window_start))"
+        windows = windows.where(f"unix_millis(window_start) >= {width} * {reached}")
+    write(windows, told._replace(first=reached))
+    files.write_new(f"{_TOLD}{told.following}", "")
+    for older in names:
+        files.delete(older)
+
+
+def _told(name: str) -> int:
+    return int(name.removeprefix(_TOLD))
 
 
 def _require_own(files: Files, path: str, told: Told) -> None:

@@ -11,6 +11,7 @@ class FilesInMemory(Files):
     """By name below the path."""
 
     def __init__(self, *names: str) -> None:
+        self._root = "/tables"
         self.texts = dict.fromkeys(names, "")
 
     def exists(self, name: str) -> bool:

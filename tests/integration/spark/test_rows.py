@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from journal.v1.journal_pb2 import Transaction
 from journal.v1.store_pb2 import Xid
 from journal.wire.keys import transaction_key
 from loaders.spark import live_tables, rows
+from loaders.spark.wire import table_of
 from tests.support.fold import fold_entries, never
 from tests.support.golden import Json, cases, expected_outcome
 from tests.support.spark_frames import TopicRecord, record_table
@@ -55,6 +59,25 @@ def test_what_a_prepare_carried_is_an_xid_or_none(spark: SparkSession) -> None:
     kept = live_tables.in_doubt(state, state.select("tx"))
     assert {row["tx"]: row["xid"] is not None for row in kept.collect()} == {1: True, 2: False}
     assert kept.columns == rows.transactions(state).drop("prepared").columns
+
+
+def test_a_time_that_no_timestamp_holds_is_null_in_every_zone(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client's "never" may be any number; and the driver's zone is fourteen hours ahead of UTC."""
+    year_10000 = 253_402_300_800_000
+    known = [1, rows.MOMENTS_END_MS - 1]
+    beyond = [rows.MOMENTS_END_MS, year_10000 - 1, year_10000, 2**63 // 1000, 2**63 - 1]
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    time.tzset()
+    try:
+        told = [{"ms": ms} for ms in (*known, *beyond, 0, -1)]
+        found = table_of(spark, "ms bigint", told).select("ms", rows.moment(F.col("ms")).alias("at")).collect()
+        assert [round(row["at"].timestamp() * 1000) for row in found if row["at"] is not None] == known
+        assert [row["ms"] for row in found if row["at"] is None] == [*beyond, 0, -1]
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_golden_cases_have_the_records_updates_and_marks_that_they_say(spark: SparkSession) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -35,8 +36,10 @@ from journal.wire.keys import skipped_key
 from loaders.spark.readers import read_table, read_transactions
 from loaders.spark.source import JournalSource
 from loaders.spark.store_columns import messages
+from loaders.spark.table_batches import Batch
 from loaders.spark.table_stores import DeltaStore, Files, TableFormat, TableStore, open_store
 from loaders.spark.tables import TablesBatch, TablesResult, keep_tables, read_kept
+from loaders.spark.tables_place import ALL_TABLES
 from loaders.spark.wire import table_of
 from tests.support.build import skipped
 from tests.support.in_process import made_journal
@@ -297,15 +300,15 @@ def test_a_batch_changes_nothing_back_that_a_later_one_has_changed(spark: SparkS
         assert found is not None
         return sorted(map(tuple, found.collect()))
 
-    asleep.begin(5)
+    asleep.begin(Batch(5, {}, {}))
     for batch, said in ((5, "five"), (6, "six")):
-        awake.begin(batch)
+        awake.begin(Batch(batch, {}, {}))
         awake.replace("merged", ["key"], rows((1, said), (2, said)))
         awake.overwrite("whole", rows((1, said)))
     asleep.replace("merged", ["key"], rows((1, "five")), rows((2, "")).select("key"))
     asleep.overwrite("whole", rows((1, "five")))
     assert (kept("merged"), kept("whole")) == ([(1, "six"), (2, "six")], [(1, "six")])
-    asleep.begin(7)
+    asleep.begin(Batch(7, {}, {}))
     asleep.replace("merged", ["key"], rows((1, "seven")), rows((2, "")).select("key"))
     assert kept("merged") == [(1, "seven")]
 
@@ -343,7 +346,7 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
         keep(every_s=0.1, told=another_job_begins)
     assert until[0] <= before[0], "it has nothing that was written since it began"
     files.delete(f"until/{newest('until')}")
-    files.write_new(f"until/{0:015d}-anybody", "")
+    files.write_new(f"until/{0:015d}-{1:012d}-anybody", "")
     result = keep(once=True, told=lambda _batch: until.append(until_ms()))
     assert (result.dead_letters, result.rows["dead_letters"]) == (1, 3)
     millis = F.expr("unix_millis(timestamp)").alias("ms")
@@ -355,6 +358,32 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
     }
     assert until[1] == max(row["ms"] for row in letters), "what it had read by then"
     assert until_ms() >= before[1]
+
+
+@pytest.mark.parametrize("kept_as", TableFormat, ids=lambda each: each.value)
+def test_files_beside_tables_that_come_from_a_backup_lose_no_row_in_silence(
+    spark: SparkSession, bootstrap: str, tmp_path: Path, kept_as: TableFormat
+) -> None:
+    """All of it put back is gone on with; what does not go together is refused, with both positions."""
+    settings = made_journal(bootstrap, tmp_path, shards=1)
+    source, path, aside = JournalSource.from_settings(settings), tmp_path / "tables", tmp_path / "aside"
+
+    def keep(letters: int) -> int:
+        write_values(settings, source.wal, [(0, None, b"no frame")] * letters)
+        return keep_tables(spark, source, str(path), kept_as=kept_as, once=True).rows["dead_letters"]
+
+    assert keep(5) == 5
+    shutil.copytree(path, aside)
+    assert keep(3) == 8
+    beside = {each.name for each in path.iterdir() if each.is_dir()} - {*ALL_TABLES, "pending", "writers"}
+    for name in beside:
+        shutil.rmtree(path / name)
+        shutil.copytree(aside / name, path / name)
+    with pytest.raises(ConfigError, match=rf"has batch 1, .* ends with batch 0, which ends at {source.wal}\[0\]@5"):
+        keep(4)
+    shutil.rmtree(path)
+    shutil.copytree(aside, path)
+    assert keep(0) == 12
 
 
 def test_what_operators_had_skipped_is_counted(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
@@ -383,7 +412,6 @@ def test_what_is_wrong_with_a_program_that_is_told_of_batches_ends_the_job_as_it
 def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_begins(
     spark: SparkSession, bootstrap: str, tmp_path: Path
 ) -> None:
-    """Spark makes the directory of its offsets before it writes any."""
     settings = made_journal(bootstrap, tmp_path, shards=1)
     source, path, uuid = JournalSource.from_settings(settings), tmp_path / "tables", uuid_of(settings)
     producer = kafka_of(settings).plain_producer()
@@ -391,15 +419,12 @@ def test_a_job_that_was_killed_before_its_first_batch_looks_again_where_the_wal_
     producer.close()
     write_values(settings, source.wal, [(0, None, b"one"), (0, None, b"two")])
     trim(settings, {0: 1})
-    (path / "checkpoint" / "offsets").mkdir(parents=True)
-    described = {"format": 1, "journal": settings.journal, "uuid": uuid.hex(), "tables": "parquet"}
+    path.mkdir()
+    described = {"format": 2, "journal": settings.journal, "uuid": uuid.hex(), "tables": "parquet"}
     (path / "journal.json").write_text(json.dumps(described))
 
-    def opened(_files: Files, _kept_as: TableFormat) -> TableStore:
-        raise AssertionError("it begins with what is left")
-
     with pytest.raises(GapError, match="shard 0: the WAL begins at offset 1"):
-        keep_tables(spark, source, str(path), kept_as=TableFormat.PARQUET, once=True, opened=opened)
+        keep_tables(spark, source, str(path), kept_as=TableFormat.PARQUET, once=True)
 
 
 def test_a_place_of_other_things_is_refused(spark: SparkSession, history: History, tmp_path: Path) -> None:

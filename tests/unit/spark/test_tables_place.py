@@ -9,14 +9,16 @@ import pytest
 from journal.errors import ConfigError
 from loaders.spark.source import JournalIdentity
 from loaders.spark.table_stores import Files, TableFormat
-from loaders.spark.tables_place import TABLES, TablesPlace
+from loaders.spark.tables_place import ALL_TABLES, TablesPlace
 from tests.support.spark_files import FilesInMemory
 
 JOURNAL = JournalIdentity(b"j" * 16, 3)
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
 RETENTION_MS = 7 * DAY_MS
-BEGUN = "checkpoint/offsets/0"
+BEGUN = "batches/000000000000.begun"
+DONE = "batches/000000000000.json"
+FIRST = json.dumps({"batch": 0, "begin": {}, "end": {}, "tables": {}})
 
 
 def place(files: Files, now_ms: int = NOW_MS) -> TablesPlace:
@@ -54,41 +56,36 @@ def test_a_place_of_other_things_another_journal_or_format_is_refused() -> None:
 
 
 def test_what_a_job_leaves_that_was_killed_in_its_first_moment_is_gone_on_with() -> None:
-    """Before the description had its name; before Spark had written which offsets the first batch has."""
+    """Before the description had its name; before it was written which offsets the first batch has."""
     files = FilesInMemory(".journal.json.0a1b2c3d")
     assert place(files).open("orders", JOURNAL, TableFormat.DELTA, RETENTION_MS) is False
-    files.texts |= {"checkpoint/metadata": "", "checkpoint/offsets/.0.tmp": ""}
+    files.texts |= {"batches/.0.begun.tmp": ""}
     assert place(files).open("orders", JOURNAL, TableFormat.DELTA, RETENTION_MS) is False
     files.texts[BEGUN] = ""
     assert place(files).open("orders", JOURNAL, TableFormat.DELTA, RETENTION_MS) is True
 
 
-def test_tables_without_their_checkpoint_are_not_gone_on_with() -> None:
+def test_tables_that_do_not_say_where_to_go_on_are_not_gone_on_with() -> None:
     files = begun()
     del files.texts[BEGUN]
-    files.texts |= {"progress/0": "", "checkpoint/offsets/.0.tmp": ""}
-    with pytest.raises(ConfigError, match="no checkpoint to go on from"):
+    files.texts |= {"progress/0": "", "batches/.0.begun.tmp": ""}
+    with pytest.raises(ConfigError, match="no batches that say where to go on"):
         opened(files)
 
 
-@pytest.mark.parametrize("kept_as", TableFormat)
-def test_a_checkpoint_without_its_tables_is_not_gone_on_with(kept_as: TableFormat) -> None:
+def test_batches_without_their_tables_are_not_gone_on_with() -> None:
     """They would be begun anew in the middle of the journal. Of a first batch that was cut off some may be there."""
     files = FilesInMemory()
-    opened(files, kept_as=kept_as)
-    tables = [*TABLES, "rows", "progress", *(["batches"] if kept_as is TableFormat.PARQUET else [])]
-    files.texts |= {BEGUN: "", f"{tables[0]}/0": ""}
-    opened(files, kept_as=kept_as)
-    files.texts |= {f"{table}/0": "" for table in tables} | {"checkpoint/commits/0": ""}
-    opened(files, kept_as=kept_as)
-    for table in tables:
+    opened(files)
+    files.texts |= {BEGUN: "", f"{ALL_TABLES[0]}/0": ""}
+    opened(files)
+    files.texts |= {f"{table}/0": "" for table in ALL_TABLES} | {DONE: FIRST}
+    opened(files)
+    for table in ALL_TABLES:
         del files.texts[f"{table}/0"]
-        with pytest.raises(ConfigError, match=rf"has a checkpoint, .* is gone \({table}\)"):
-            opened(files, kept_as=kept_as)
+        with pytest.raises(ConfigError, match=rf"has batches, and .* are gone \({table}\)"):
+            opened(files)
         files.texts[f"{table}/0"] = ""
-    del files.texts[BEGUN], files.texts["progress/0"]
-    with pytest.raises(ConfigError, match="no checkpoint to go on from"):
-        opened(files, kept_as=kept_as)
 
 
 # ---- up to when it has everything --------------------------------------------------------------------------
@@ -118,7 +115,7 @@ def test_what_a_kill_leaves_behind_of_a_new_moment_changes_nothing() -> None:
     job = opened(files, NOW_MS + 6 * DAY_MS)
     files.texts["until/.000009999999999-x.1a"] = ""
     job.has_all_until(NOW_MS + DAY_MS)
-    files.texts[f"until/{NOW_MS:015d}-older"] = ""
+    files.texts[f"until/{NOW_MS:015d}-000000000000-older"] = ""
     opened(files, NOW_MS + 7 * DAY_MS)
 
 
@@ -138,6 +135,18 @@ def test_tables_of_which_nothing_was_read_are_not_away() -> None:
     opened(files, NOW_MS + 100 * DAY_MS)
     files.texts[BEGUN] = ""
     opened(files, NOW_MS + 106 * DAY_MS)
+
+
+def test_tables_that_are_older_than_what_they_are_said_to_have_are_refused() -> None:
+    """They were put back from a backup, and up to when they have everything was not."""
+    files = begun()
+    job = opened(files, NOW_MS)
+    files.texts |= {DONE: FIRST} | {f"{table}/0": "" for table in ALL_TABLES}
+    job.has_all_until(NOW_MS + 1)
+    opened(files)
+    del files.texts[DONE]
+    with pytest.raises(ConfigError, match="until is of 1 batches, and /tables/batches has 0"):
+        opened(files)
 
 
 # ---- who keeps it ------------------------------------------------------------------------------------------
