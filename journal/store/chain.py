@@ -150,27 +150,28 @@ class MessageStoreChain(ChainStreaming):
                 self._steps.follow(Pending(delivery.message), [delivery.message], queue, acquire)
             return delivery
 
-    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
+    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
         its_id, its_tx = chained_id(message_id), chained_id(tx)
 
         def release(store: ChainedStore) -> Pending:
             try:
-                return store.release(its_id, queue, holder, its_tx)
+                return store.release(its_id, queue, holder, its_tx, counts=counts)
             except MessageHeldError:
-                references = store.explain(its_id)
-                if not any(each.queue == queue and each.state in _GIVEN_BACK for each in references):
-                    raise
-                return Pending(its_id)  # the time of those who do not come back was over earlier there
+                for each in store.explain(its_id):
+                    if each.queue == queue and each.state in _GIVEN_BACK:
+                        # the time of those who do not come back was over earlier there
+                        return store.deliveries(its_id, queue, each.deliveries + counts, its_tx)
+                raise
 
         with self._lock:
-            first = self._steps.ask_first(lambda store: store.release(message_id, queue, holder, tx))
+            first = self._steps.ask_first(lambda store: store.release(message_id, queue, holder, tx, counts=counts))
             self._steps.await_arrival(message_id)
             joined = self._steps.join(first, release)
             self._note_touched([message_id], tx)
             return Pending(first.id, joined.completion)
 
-    def release_holder(self, name: str) -> Pending:
-        return self._same(0, lambda store, _: store.release_holder(name))
+    def release_holder(self, name: str, *, counts: bool = True) -> Pending:
+        return self._same(0, lambda store, _: store.release_holder(name, counts=counts))
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         """What the first store says that `holder` holds."""

@@ -54,8 +54,7 @@ class Consuming(Acknowledging):
                     data = encode_reference(Reference.ACQUIRED, holder, deliveries)
                     self._journal.update(message_id, REFERENCE, data, replaceable=True, subject=queue_id)
                 except JournalError:
-                    state.release(message_id, queue_id, holder)
-                    state.deliveries(message_id, queue_id, deliveries)
+                    state.release(message_id, queue_id, holder, counts=False)
                     raise
             return delivery
 
@@ -83,8 +82,7 @@ class Consuming(Acknowledging):
             try:
                 return self._note(Reference.ACQUIRED, message_id, target, holder, delivery.deliveries, 0)
             except JournalError:
-                state.release(message_id, queue_id, holder)
-                state.deliveries(message_id, queue_id, delivery.deliveries)
+                state.release(message_id, queue_id, holder, counts=False)
                 raise
 
     def _acquire_in(
@@ -99,15 +97,16 @@ class Consuming(Acknowledging):
         pending = self._change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due
         )
-        txn.unclaimed.discard((message_id, queue.record_id))
+        txn.unclaimed.pop((message_id, queue.record_id), None)
         state.claim(message_id, queue.record_id, holder)
         return pending
 
-    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        """Give a message back: it is ready in its place again, and counts one delivery more.
+    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
+        """Give a message back: it is ready in its place again, in one step with what that counts.
 
-        Without `holder`: whoever has it. Raises QueueMissingError, MessageMissingError, MessageHeldError (nobody holds
-        it, or another does, or a transaction has locked it).
+        `counts`: it was delivered once more; false for one that its client never saw. Without `holder`: whoever has it.
+        Raises QueueMissingError, MessageMissingError, MessageHeldError (nobody holds it, or another does, or a
+        transaction has locked it).
         """
         with self._lock:
             state = Changing._enter(self)  # what its holder's time is over for is given back by this as well
@@ -118,13 +117,13 @@ class Consuming(Acknowledging):
                 raise MessageHeldError(
                     f"message {message_id} is {info.state.value} in {queue}, by {info.holder!r}", message_id
                 )
-            count, due = info.deliveries + 1, info.due
+            count, due = info.deliveries + counts, info.due
             if txn is not None:
                 return self._change_in(
                     state, txn, Reference.RELEASED, info, target, holder="", deliveries=count, due=due
                 )
             pending = self._note(Reference.RELEASED, message_id, target, "", count, due)
-            state.release(message_id, target.record_id, holder)
+            state.release(message_id, target.record_id, holder, counts=counts)
             return pending
 
     # ---- what a reference says -------------------------------------------------------------------------------------

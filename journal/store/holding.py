@@ -27,44 +27,46 @@ class Holding(Changing):
             self._let_go_in_passing()
         return state
 
-    def release_holder(self, name: str) -> Pending:
-        """Give back everything that a holder holds, in bounded groups; done when the last of them is.
+    def release_holder(self, name: str, *, counts: bool = True) -> Pending:
+        """Give back everything that a holder holds now, in bounded groups; done when the last of them is.
 
-        After a FullError the rest is still held: call it again.
+        `counts`: each counts one delivery more; false for what its client never saw. Others are let in between the
+        groups. After a FullError the rest is still held: call it again.
         """
-        with self._lock:
-            state = self._enter()
-            pending = self._release_in_batches(state, state.held_by(name))
-            self._absent.discard(name)
-            state.hold_over_locked(name)
-            for txn in (*self._transactions.values(), *self._settling):
-                txn.unclaimed |= txn.acquired_for(name)
-            return pending
-
-    def _release_in_batches(self, state: QueueState, held: list[tuple[int, int]], *, wait: bool = True) -> Pending:
         pending = Pending(0)
+        with self._lock:
+            rows = self._enter().rows_of(name)
         batch = self._released_at_once
-        for start in range(0, len(held), batch):
-            pending = self._release_all(state, held[start : start + batch], wait=wait) or pending
+        for start in range(0, len(rows), batch):
+            with self._lock:
+                state = self._enter()
+                held = state.let_go(name, rows[start : start + batch], counts=counts)
+                pending = self._release_all(state, held, counts=counts) or pending
+        with self._lock:
+            self._absent.discard(name)
+            for txn in (*self._transactions.values(), *self._settling):
+                txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
         return pending
 
     @property
     def _released_at_once(self) -> int:
         return self._settings.operations_at_once(self._settings.release_operations_max, self._journal.limits)
 
-    def _release_all(self, state: QueueState, held: list[tuple[int, int]], *, wait: bool = True) -> Pending | None:
+    def _release_all(
+        self, state: QueueState, held: list[tuple[int, int]], *, counts: bool, wait: bool = True
+    ) -> Pending | None:
         operations: list[PlainOperation] = []
         for message_id, queue_id in held:
             queue = state.queue_of(queue_id)
             if queue.config.durable and message_id not in self._volatile:
                 info = self._reference(message_id, queue)
-                data = encode_reference(Reference.RELEASED, "", info.deliveries + 1, info.due)
+                data = encode_reference(Reference.RELEASED, "", info.deliveries + counts, info.due)
                 operations.append((UPDATE, message_id, REFERENCE, data, True, queue_id))
         pending = None
         if operations:
             pending = Pending(0, self._journal.append_all(operations, wait=wait))
         for message_id, queue_id in held:
-            state.release(message_id, queue_id)
+            state.release(message_id, queue_id, counts=counts)
         return pending
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
@@ -74,7 +76,8 @@ class Holding(Changing):
             self._let_go_of_absent()
             self._absent.discard(holder)
             for txn in (*self._transactions.values(), *self._settling):
-                txn.unclaimed -= txn.acquired_for(holder)
+                for key in txn.acquired_for(holder):
+                    txn.unclaimed.pop(key, None)
             return [(message, state.queue_of(queue).config.name) for message, queue in state.reattach(holder)]
 
     def _collect(self) -> None:
@@ -86,20 +89,29 @@ class Holding(Changing):
         if not self._let_go:
             return
         batch = list(islice(self._let_go, self._released_at_once))
+        left: dict[bool, list[tuple[int, int]]] = {True: [], False: []}
+        for held in batch:
+            counts = self._left_counts(*held)
+            if counts is not None:
+                left[counts].append(held)
         try:
-            self._release_all(self._state, [held for held in batch if self._is_left(*held)])
+            for counts, each in left.items():
+                self._release_all(self._state, each, counts=counts)
         except FullError:
             return  # the next one who enters tries again
         for held in batch:
             del self._let_go[held]
 
-    def _is_left(self, message_id: int, queue_id: int) -> bool:
-        """Nobody has come back for it, nor has it anew; it may be settled, or locked again, by now."""
+    def _left_counts(self, message_id: int, queue_id: int) -> bool | None:
+        """Whether it counts that it is given back; None if somebody has come back for it or has it anew, or if it is
+        settled, or locked again, by now."""
         try:
             info = self._reference(message_id, self._state.queue_of(queue_id))
         except (QueueMissingError, MessageMissingError):
-            return False
-        return info.state is ReferenceState.HELD and self._state.is_held_over(message_id, queue_id)
+            return None
+        if info.state is not ReferenceState.HELD:
+            return None
+        return self._state.held_over_counts(message_id, queue_id)
 
     def holders(self) -> list[str]:
         """Those who hold messages."""
@@ -107,14 +119,20 @@ class Holding(Changing):
             return self._enter().holders()
 
     def _let_go_of_absent(self, *, wait: bool = True) -> None:
-        """Give back what is held over by those who have not come back within their time.
+        """Give back some of what is held over by those who have not come back within their time; `next_due` has passed
+        while there is more. It does not count: nobody knows whether it was handed out.
 
         What a transaction has locked of it goes when that leaves it: `_come_back`.
         """
         if not self._absent or self._elapsed_ms() < self._grace_until_ms:
             return
+        left = self._released_at_once
         for holder in sorted(self._absent):
-            self._release_in_batches(self._state, self._state.held_over(holder), wait=wait)
+            held = self._state.held_over(holder, left)
+            self._release_all(self._state, held, counts=False, wait=wait)
+            left -= len(held)
+            if not left:
+                return  # there may be more
             self._absent.discard(holder)
 
     def _let_go_in_passing(self) -> None:

@@ -3,7 +3,8 @@ load, which nobody has come back for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class Holds:
@@ -13,8 +14,9 @@ class Holds:
 
     def __init__(self) -> None:
         self._holder: dict[int, str] = {}
-        self._over: dict[str, dict[int, None]] = {}
-        """Rows held over, by holder; all others that it holds are in `_rows`."""
+        self._over: dict[str, dict[int, bool]] = {}
+        """Rows held over, by holder, and whether it counts that they are given back; all others that it holds are in
+        `_rows`."""
         self._rows: dict[str, dict[int, None]] = {}
 
     def __bool__(self) -> bool:
@@ -35,7 +37,7 @@ class Holds:
             self._take_out(row, holder)
 
     def _take_out(self, row: int, holder: str) -> None:
-        table = self._over if row in self._over.get(holder, ()) else self._rows
+        table: dict[str, dict[int, Any]] = self._over if row in self._over.get(holder, ()) else self._rows
         rows = table[holder]
         del rows[row]
         if not rows:
@@ -45,7 +47,7 @@ class Holds:
         """Its holder; empty: nobody."""
         return self._holder.get(row, "")
 
-    def rows(self, holder: str) -> Iterable[int]:
+    def rows(self, holder: str) -> Sequence[int]:
         """In order of acquisition."""
         return [*self._over.get(holder, ()), *self._rows.get(holder, ())]
 
@@ -55,14 +57,15 @@ class Holds:
     # ---- held over -------------------------------------------------------------------------------------------------
 
     def hold_all_over(self) -> None:
-        """After a load: all that is held was acquired before it."""
-        self._over, self._rows = self._rows, {}
+        """After a load: all that is held was acquired before it. Nobody knows whether it was handed out."""
+        self._over = {holder: dict.fromkeys(rows, False) for holder, rows in self._rows.items()}
+        self._rows = {}
 
-    def hold_over(self, row: int) -> None:
-        """One that is held was acquired before the load."""
+    def hold_over(self, row: int, *, counts: bool) -> None:
+        """Its holder has let go of one that is held, or was there before the load."""
         holder = self._holder[row]
         self._take_out(row, holder)
-        self._over.setdefault(holder, {})[row] = None
+        self._over.setdefault(holder, {})[row] = counts
 
     def claim(self, row: int) -> None:
         """The holder of a row that is held has come back for it."""
@@ -75,11 +78,12 @@ class Holds:
         """A holder has come back for all that it holds."""
         over = self._over.pop(holder, None)
         if over is not None:
-            self._rows[holder] = over | self._rows.get(holder, {})
+            self._rows[holder] = dict.fromkeys(over) | self._rows.get(holder, {})
 
     def over(self, holder: str) -> Iterable[int]:
         """Rows that a holder has held over, in order of acquisition."""
         return self._over.get(holder, ())
 
-    def is_over(self, row: int) -> bool:
-        return row in self._over.get(self._holder.get(row, ""), ())
+    def over_counts(self, row: int) -> bool | None:
+        """Whether it counts that it is given back; None: it is not held over."""
+        return self._over.get(self._holder.get(row, ""), {}).get(row)

@@ -187,7 +187,7 @@ class Lockstep:
                 try:
                     return call(store, messages)
                 except MessageHeldError as error:
-                    store.release(error.message, queue)
+                    store.release(error.message, queue, counts=False)
             return call(store, messages)
 
         return self.join(first, follow)

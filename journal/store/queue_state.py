@@ -16,6 +16,7 @@ and runs of messages column by column (`journal.store.queue_runs`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from journal.errors import MessageHeldError, QueueInDoubtError
 from journal.store.browsing import explain, in_order, of_row
@@ -216,8 +217,9 @@ class QueueState(QueueFollowing):
             tables.holds.claim(row)
         return Delivery(message_id, table.deliveries[row])
 
-    def release(self, message_id: int, queue_id: int, holder: str = "") -> int:
-        """A HELD one becomes READY in its place (SCHEDULED if `schedule` said so meanwhile): deliveries, one more.
+    def release(self, message_id: int, queue_id: int, holder: str = "", *, counts: bool = True) -> int:
+        """A HELD one becomes READY in its place (SCHEDULED if `schedule` said so meanwhile): its deliveries, one more
+        if that counts.
 
         Without `holder`: whoever holds it. Raises QueueMissingError, MessageMissingError, MessageHeldError (another
         holds it, nobody does, or a transaction locks it).
@@ -232,7 +234,7 @@ class QueueState(QueueFollowing):
         if holder:
             self._check_holder(message_id, row, holder)
         tables.holds.remove(row)
-        count = table.deliveries[row] = table.deliveries[row] + 1
+        count = table.deliveries[row] = table.deliveries[row] + counts
         tables.come_back(entry, row)
         return count
 
@@ -245,6 +247,19 @@ class QueueState(QueueFollowing):
         """(message, queue) that it holds, in order of acquisition; those that a transaction has locked are not."""
         return self._held_of(self._tables.holds.rows(holder))
 
+    def rows_of(self, holder: str) -> Sequence[int]:
+        """Of all that it holds, for `let_go`: what that costs is little for each."""
+        return self._tables.holds.rows(holder)
+
+    def let_go(self, holder: str, rows: Iterable[int], *, counts: bool) -> list[tuple[int, int]]:
+        """(message, queue) of these that it still holds, to be released. What transactions have locked is held over."""
+        tables, flags = self._tables, self._references.flags
+        own = [row for row in rows if tables.holds.holder(row) == holder]
+        for row in own:
+            if flags[row] & STATE == LOCKED:
+                tables.holds.hold_over(row, counts=counts)
+        return self._held_of(own)
+
     def _held_of(self, rows: Iterable[int]) -> list[tuple[int, int]]:
         table = self._references
         return [(table.id[table.message[row]], table.queue[row]) for row in rows if table.flags[row] & STATE == HELD]
@@ -253,28 +268,24 @@ class QueueState(QueueFollowing):
         """After a load: all that is held, locked ones included, is held over until its holder comes back for it."""
         self._tables.holds.hold_all_over()
 
-    def hold_over(self, message_id: int, queue_id: int) -> None:
+    def hold_over(self, message_id: int, queue_id: int, *, counts: bool) -> None:
         """The same of one that is held. Raises QueueMissingError, MessageMissingError."""
         _, row = self._present(message_id, queue_id)
-        self._tables.holds.hold_over(row)
+        self._tables.holds.hold_over(row, counts=counts)
 
-    def hold_over_locked(self, holder: str) -> None:
-        """The same of what transactions have locked of all that it holds."""
-        tables, flags = self._tables, self._references.flags
-        for row in tables.holds.rows(holder):
-            if flags[row] & STATE == LOCKED:
-                tables.holds.hold_over(row)
+    def held_over(self, holder: str, limit: int) -> list[tuple[int, int]]:
+        """The first (message, queue) that it has held over, as `held_by`."""
+        table = self._references
+        held = (row for row in self._tables.holds.over(holder) if table.flags[row] & STATE == HELD)
+        return self._held_of(islice(held, limit))
 
-    def held_over(self, holder: str) -> list[tuple[int, int]]:
-        """(message, queue) that it has held over, as `held_by`."""
-        return self._held_of(self._tables.holds.over(holder))
-
-    def is_held_over(self, message_id: int, queue_id: int) -> bool:
-        """Of a queue that is gone nothing is. Raises MessageMissingError."""
+    def held_over_counts(self, message_id: int, queue_id: int) -> bool | None:
+        """Whether it counts that one that is held over is given back; None: it is not held over, as nothing is of a
+        queue that is gone. Raises MessageMissingError."""
         if queue_id not in self._queues:
-            return False
+            return None
         _, row = self._present(message_id, queue_id)
-        return self._tables.holds.is_over(row)
+        return self._tables.holds.over_counts(row)
 
     def reattach(self, holder: str) -> list[tuple[int, int]]:
         """A holder is back for all that it holds, which stays held; as `held_by`, of queues that are listed."""

@@ -69,8 +69,8 @@ class StoreSettings(BaseModel):
     collect_operations_max: int = Field(default=1000, ge=1)
     """Records deleted in one go, of messages of a queue that was destroyed or without references after a load."""
 
-    release_operations_max: int = Field(default=1000, ge=1)
-    """Messages given back in one go, of a holder that let go of all it held."""
+    release_operations_max: int = Field(default=50, ge=1)
+    """Messages given back in one go, while others wait for the store: of a holder that let go of all it held."""
 
     transaction_bodies_bytes_max: int = Field(default=4 * 1024 * 1024, ge=0)
     """Bodies of one open transaction kept in memory; others are read from the local copy once they are in it."""

@@ -156,12 +156,12 @@ class Settling(StoreBase):
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
         if holder and key in txn.unclaimed:
-            state.hold_over(*key)
+            state.hold_over(*key, counts=txn.unclaimed[key])
         self._come_back(key, holder)
 
     def _come_back(self, key: tuple[int, int], holder: str) -> None:
         """A reference is no longer locked: it is given back if its holder has let go of it meanwhile."""
-        if holder not in self._absent and self._state.is_held_over(*key):
+        if holder not in self._absent and self._state.held_over_counts(*key) is not None:
             self._let_go[key] = None
 
     def _commit_declared(self, txn: StoreTransaction) -> None:

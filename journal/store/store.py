@@ -89,7 +89,7 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
             self._absent = set(state.holders())
             for txn in self._transactions.values():
                 acquired = {key: changed.holder for key, changed in txn.changed.items() if changed.holder}
-                txn.unclaimed.update(acquired)
+                txn.unclaimed.update(dict.fromkeys(acquired, False))
                 self._absent.update(acquired.values())
             self._grace_until_ms = self._elapsed_ms() + self._settings.acquire_grace_ms
             self._garbage.extend(loaded.orphans)

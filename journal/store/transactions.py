@@ -108,9 +108,9 @@ class StoreTransaction:
     changed: dict[tuple[int, int], Changed] = field(default_factory=dict)
     """By message and queue."""
     declared: Declarations = field(default_factory=Declarations)
-    unclaimed: set[tuple[int, int]] = field(default_factory=set)
+    unclaimed: dict[tuple[int, int], bool] = field(default_factory=dict)
     """(message, queue) that it acquires for a holder who has let go of everything since, or who has not come back since
-    the load."""
+    the load; and whether it counts that they are given back."""
     reservations: list[Reservation] = field(default_factory=list)
     bodies: dict[int, bytes] = field(default_factory=dict)
     """Bodies of durable messages, for the cache once it is committed."""

@@ -54,6 +54,8 @@ class Reference:
     holder: str = ""
     held_over: bool = False
     """From before the activation, and its holder has not come back for it."""
+    left_counts: bool = False
+    """Held over, its holder has said that it counts when it is given back."""
     tx: int = 0
     """Which has it locked."""
 
@@ -270,7 +272,7 @@ class PlainStore:
     def _give_back_overdue(self, references: Iterable[Reference]) -> None:
         for reference in references:
             if reference.state == "held" and reference.held_over and reference.holder not in self.absent:
-                self._give_back(reference)
+                self._give_back(reference, counts=reference.left_counts)
 
     def take(self, queue: str, holder: str, now_ms: int) -> tuple[int, int] | None:
         """Message and deliveries."""
@@ -311,28 +313,28 @@ class PlainStore:
             if each.holder == holder:
                 each.held_over = False
 
-    def release(self, message: int, queue: str, holder: str, tx: int) -> None:
+    def release(self, message: int, queue: str, holder: str, tx: int, *, counts: bool) -> None:
         if queue not in self.queues:
             raise Refusal(QueueMissingError)
         reference = self._seen(message, queue, self._open(tx))
         if reference.state != "held" or holder not in ("", reference.holder):
             raise Refusal(MessageHeldError)
-        self._give_back(self._changed(message, queue, tx))
+        self._give_back(self._changed(message, queue, tx), counts=counts)
 
-    def _give_back(self, reference: Reference) -> None:
+    def _give_back(self, reference: Reference, *, counts: bool) -> None:
         reference.holder = ""
-        reference.deliveries += 1
+        reference.deliveries += counts
         reference.written_due = reference.due
         reference.waits = bool(reference.due)
 
-    def release_holder(self, holder: str) -> None:
+    def release_holder(self, holder: str, *, counts: bool) -> None:
         for reference in self.references.values():
             if reference.state == "held" and reference.holder == holder:
-                self._give_back(reference)
+                self._give_back(reference, counts=counts)
         self.absent.discard(holder)
         for reference in self._all_references():
             if reference.holder == holder:
-                reference.held_over = True
+                reference.held_over, reference.left_counts = True, counts
 
     def reattach(self, holder: str, now_ms: int) -> set[Key]:
         self.let_go_of_absent(now_ms)
@@ -566,7 +568,7 @@ class PlainStore:
             reference.waits = bool(reference.due) and not reference.holder
         held = [each for each in self._all_references() if each.holder]
         for reference in held:
-            reference.held_over = True
+            reference.held_over, reference.left_counts = True, False
         self.absent = {each.holder for each in held}
         self.grace_until_ms = now_ms + self._grace_ms
         return orphans

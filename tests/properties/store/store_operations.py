@@ -55,7 +55,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "route": {"pick": _picks, "queue": _queue_names, "due": st.sampled_from([0, 0, 700]), "transacted": _inside},
     "take": {"queue": _queue_names, "holder": _holders},
     "acquire": {**_reference, "holder": _holders},
-    "release": {**_reference, "holder": _owners},
+    "release": {**_reference, "holder": _owners, "counts": st.booleans()},
     "acknowledge": {**_reference, "holder": _owners},
     "acknowledge_all": {
         "picks": st.lists(_picks, min_size=1, max_size=5),
@@ -75,7 +75,7 @@ ARGUMENTS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "schedule": {**_reference, "due": st.sampled_from([0, 300, 3000])},
     "move": _reference,
     "dispose": {**_reference, "expires": st.booleans()},
-    "release_holder": {"holder": _holders},
+    "release_holder": {"holder": _holders, "counts": st.booleans()},
     "reattach": {"holder": _holders},
     "prepare": {"pick": _picks},
     "commit": {"pick": _picks},

@@ -236,12 +236,12 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
     @rule(**ARGUMENTS["release"])
-    def release(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int) -> None:
+    def release(self, pick: int, queue: str, holder: str, transacted: bool, tx_pick: int, counts: bool = True) -> None:
         message, queue = key = self.reference(pick, queue)
         holder, tx = self.holder(key, holder), self.tx(tx_pick, transacted)
         self.both(
-            lambda: self.plain.release(message, queue, holder, tx),
-            lambda: self.node.store.release(message, queue, holder, tx),
+            lambda: self.plain.release(message, queue, holder, tx, counts=counts),
+            lambda: self.node.store.release(message, queue, holder, tx, counts=counts),
             lets_go=False,
         )
 
@@ -345,8 +345,11 @@ class StoreMachine(RuleBasedStateMachine):
         assert set(self.node.store.expired()) == self.plain.expired(self.node.clock())
 
     @rule(**ARGUMENTS["release_holder"])
-    def release_holder(self, holder: str) -> None:
-        self.both(lambda: self.plain.release_holder(holder), lambda: self.node.store.release_holder(holder))
+    def release_holder(self, holder: str, counts: bool) -> None:
+        self.both(
+            lambda: self.plain.release_holder(holder, counts=counts),
+            lambda: self.node.store.release_holder(holder, counts=counts),
+        )
 
     @rule(**ARGUMENTS["reattach"])
     def reattach(self, holder: str) -> None:

@@ -137,11 +137,11 @@ class StoreFake:
         self._do("take", queue, holder)
         return self.deliveries_to_come.pop(0) if self.deliveries_to_come else None
 
-    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
-        return self._do("release", message_id, queue, holder, tx)
+    def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
+        return self._do("release", message_id, queue, holder, tx, counts)
 
-    def release_holder(self, name: str) -> Pending:
-        return self._do("release_holder", name)
+    def release_holder(self, name: str, *, counts: bool = True) -> Pending:
+        return self._do("release_holder", name, counts)
 
     def reattach(self, holder: str) -> list[tuple[int, str]]:
         self._do("reattach", holder)
@@ -329,7 +329,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("route", stored, "q", 7, tx),
         ("acquire", stored, "q", "h", tx, False),
         ("deliveries", stored, "q", 3, tx),
-        ("release", stored, "q", "h", tx),
+        ("release", stored, "q", "h", tx, True),
         ("schedule", stored, "q", 9, tx),
         ("move", stored, "q", "other", ("o",), "why", tx, copy),
         ("expire", sent, "q", tx, expiry.queues, expired),
@@ -337,7 +337,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("acknowledge", copy, "o", "h", tx),
         ("acknowledge_all", "q", "h", tx, *several),
         ("reattach", "h"),
-        ("release_holder", "h"),
+        ("release_holder", "h", True),
         ("unbind", binding, tx),
         ("destroy_queue", "q", tx),
         ("destroy_address", "orders", tx),
@@ -850,7 +850,7 @@ def test_a_holder_that_only_another_store_still_knows_lets_go() -> None:
     theirs = chained_id(5 << 10)
     second.refusals.append(MessageHeldError("held by someone", theirs))
     chain.acquire(5 << 10, "q", "h")
-    assert second.calls == [("release", theirs, "q", "", 0), ("acquire", theirs, "q", "h", 0, True)]
+    assert second.calls == [("release", theirs, "q", "", 0, False), ("acquire", theirs, "q", "h", 0, True)]
     assert chain.error is None
 
 
@@ -861,7 +861,7 @@ def test_holders_that_only_another_store_still_knows_let_go_of_many(monkeypatch:
     second.refusals += [MessageHeldError("held by someone", each) for each in reversed(theirs)]
     released: list[int] = []
 
-    def release(message_id: int, queue: str) -> Pending:
+    def release(message_id: int, queue: str, *, counts: bool) -> Pending:
         released.append(message_id)
         return Pending(message_id)
 

@@ -371,7 +371,7 @@ def test_what_a_holder_has_in_a_queue_that_is_not_listed_is_its_own_and_not_name
     state.unlist_queue(state.queue("orders"))
     assert state.reattach("one") == []
     state.add_queue(ORDERS, config)
-    assert (state.reattach("one"), state.is_held_over(1, ORDERS)) == ([(1, ORDERS)], False)
+    assert (state.reattach("one"), state.held_over_counts(1, ORDERS)) == ([(1, ORDERS)], None)
 
 
 # ---- runs --------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_what_is_held_stays_its_holders_over_an_activation(
     node.clock.now_ms += node.settings.acquire_grace_ms - 1
     assert store.take("q", "c") is None
     node.clock.now_ms += 1
-    assert store.take("q", "c") == Delivery(sent[0], 2)
+    assert store.take("q", "c") == Delivery(sent[0], 1)
     assert sorted(store.holders()) == ["a", "c", "h"]
     store.acknowledge(sent[1], "q", "a").wait()
 
@@ -104,7 +104,7 @@ def test_what_a_holder_takes_after_the_load_is_not_given_back_with_what_it_held_
     assert store.take("q", "h") == Delivery(taken_later, 0)
     assert store.take("q", "h") == Delivery(again, 1)
     node.clock.now_ms += node.settings.acquire_grace_ms
-    assert store.take("q", "other") == Delivery(forgotten, 1)
+    assert store.take("q", "other") == Delivery(forgotten, 0)
     assert store.take("q", "other") is None
     assert store.reattach("h") == [(claimed, "q"), (taken_later, "q"), (again, "q")]
     store.release_holder("h").wait()
@@ -134,7 +134,7 @@ def test_a_rollback_after_the_grace_gives_back_what_was_held_over(
     assert store.take("q", "other") is None
     store.rollback(in_doubt).wait()
     store.rollback(later).wait()
-    assert [store.take("q", "other") for _ in range(5)] == [*(Delivery(each, 1) for each in sent[:4]), None]
+    assert [store.take("q", "other") for _ in range(5)] == [*(Delivery(each, 0) for each in sent[:4]), None]
     assert sorted(store.reattach("h")) == [(sent[4], "q"), (sent[5], "q")]
 
 
@@ -156,7 +156,7 @@ def test_what_a_transaction_in_doubt_acquires_is_held_over(
         assert store.tick() == 0
     store.commit(tx).wait()
     node.clock.now_ms += node.settings.acquire_grace_ms
-    assert store.take("q", "other") == (None if comes_back else Delivery(sent, 1))
+    assert store.take("q", "other") == (None if comes_back else Delivery(sent, 0))
 
 
 @BOTH
@@ -256,7 +256,7 @@ def test_who_comes_back_before_it_is_given_back_keeps_it(tmp_path: Path, lets_go
             assert [info.holder for info in infos(store)] == ["", *["h"] * 5]
             store.acknowledge(sent[1], "q", "h")
             store.release(sent[2], "q", "h")
-            assert store.take("q", "other") == Delivery(sent[0], 1)
+            assert store.take("q", "other") == Delivery(sent[0], 0 if lets_go == "grace" else 1)
             assert store.take("q", "other") == Delivery(sent[2], 1)
             again = store.begin()
             store.acknowledge(sent[3], "q", "h", again)
@@ -375,3 +375,32 @@ def test_an_expired_message_is_not_delivered_and_is_told(
     assert store.expired() == []
     with pytest.raises(MessageMissingError):
         store.message(gone)
+
+
+def test_whoever_gives_back_says_whether_it_counts(node: StoreNode, store: MessageStore) -> None:
+    """A client that connects again and again, and never reads what was sent ahead, is delivered nothing."""
+    sent = [send(store, b"%d" % number) for number in range(4)]
+    for _ in range(3):
+        assert len(taken(store, "q", "client")) == 4
+        tx = store.begin()
+        store.release(sent[0], "q", "client", counts=False)
+        store.release(sent[1], "q", "client")
+        store.release(sent[2], "q", "client", tx, counts=False)
+        store.commit(tx)
+        store.release_holder("client", counts=False).wait()
+    for living in (store, node.crash()):
+        assert [(info.deliveries, info.holder) for info in infos(living)] == [(0, ""), (3, ""), (0, ""), (0, "")]
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_what_a_transaction_gives_back_counts_as_its_holder_has_said(store: MessageStore, counts: bool) -> None:
+    acknowledged, acquired = send(store, b"one"), send(store, b"two")
+    store.acquire(acknowledged, "q", "h").wait()
+    back, forth = store.begin(), store.begin()
+    store.acknowledge(acknowledged, "q", "h", back)
+    store.acquire(acquired, "q", "h", forth)
+    store.release_holder("h", counts=counts)
+    store.rollback(back).wait()
+    store.commit(forth).wait()
+    store.flush().wait()
+    assert [(info.deliveries, info.holder) for info in infos(store)] == [(int(counts), "")] * 2
