@@ -22,7 +22,7 @@ from typing import NamedTuple, NoReturn
 from journal.errors import OperatingError, TopicError
 from journal.ingress.batch import Batch, Converter
 from journal.ingress.consumer import SourceConsumer
-from journal.ingress.identities import TopicIds
+from journal.ingress.identities import TopicIds, made_anew
 from journal.ingress.lags import asked_lag, known_lag
 from journal.ingress.positions import Partition, Positions, positions_of
 from journal.ingress.renewal import COMMIT_AGAIN_S, Renewal
@@ -30,7 +30,7 @@ from journal.ingress.starts import start_of
 from journal.ingress.status import IngressStatus
 from journal.ingress.stops import Place, Resumption, Stops
 from journal.ingress.taking import Again, Flight, Taking
-from journal.kafka.ports import Cluster
+from journal.kafka.ports import Cluster, Position
 from journal.routing.config import RoutingConfig, SourceConfig
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.store.store import MessageStore
@@ -91,10 +91,17 @@ class IngressLoop:
         self._status = status
         self._stop = threading.Event()
         self._stops = stops
-        self._taking = Taking(
-            store, takes, converter, status, self._stop, group=config.group, batch_records=config.batch_records
-        )
         self._ids = TopicIds()
+        self._taking = Taking(
+            store,
+            takes,
+            converter,
+            status,
+            self._stop,
+            ids=self._ids,
+            group=config.group,
+            batch_records=config.batch_records,
+        )
         self._topics: dict[str, int] = {}
         self._sources: dict[str, SourceConfig] = {}
         self._faults: dict[str, str] = {}
@@ -144,13 +151,15 @@ class IngressLoop:
         config = self._config
         self._topics = consumer.topics(config.request_s)
         self._sources = self._ingress.topics(self._topics)
-        committed = self._committed = self._stable_offsets(cluster)
+        positions = self._stable_positions(cluster)
+        committed = self._committed = {part: position.offset for part, position in positions.items()}
         changed = self._converter.letters.look(cluster, config.request_s)
         self._meet_refusal(changed)
         self._compare_ids(cluster)
+        self._stop_of_topics({topic for topic, _ in self._ids.outlived(positions)})
         stopped = self._stops.reasons()
         found = self._positions(self._topics, self._sources, committed)
-        self._begin_partitions(consumer, found)
+        self._begin_partitions(consumer, cluster, found)
         for name in (source.name for source in self._routing.sources):
             self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""), waits=name not in stopped)
         self._faults = found.stopped
@@ -159,10 +168,10 @@ class IngressLoop:
         self._begun |= {source.name for source in self._routing.sources} - {*found.stopped, *stopped}
         self._status.fail("")
 
-    def _stable_offsets(self, cluster: Cluster) -> dict[Partition, int]:
+    def _stable_positions(self, cluster: Cluster) -> dict[Partition, Position]:
         """Of all sources, stopped ones too."""
         partitions = [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
-        return cluster.stable_offsets(self._config.group, partitions, self._config.request_s)
+        return cluster.stable_positions(self._config.group, partitions, self._config.request_s)
 
     def _positions(
         self, topics: Mapping[str, int], sources: Mapping[str, SourceConfig], committed: Mapping[Partition, int]
@@ -181,7 +190,7 @@ class IngressLoop:
         else:
             self._converter.letters.refused[letter.place] = fault
 
-    def _begin_partitions(self, consumer: SourceConsumer, found: Positions) -> None:
+    def _begin_partitions(self, consumer: SourceConsumer, cluster: Cluster, found: Positions) -> None:
         """Commit where partitions begin that have no offset yet, source by source: one for which Kafka does not take or
         tell it is stopped until the next look, and no other.
         """
@@ -192,6 +201,7 @@ class IngressLoop:
         for name, starts in of_sources.items():
             try:
                 begun = {part: start_of(consumer, part, start, request_s) for part, start in starts.items()}
+                self._require_same(cluster, {topic for topic, _ in begun}, None)
                 self._taking.land(self._taking.submit(Batch(offsets=begun)))
             except OperatingError as error:
                 topics = ", ".join(sorted({topic for topic, _ in starts}))
@@ -234,6 +244,7 @@ class IngressLoop:
             if not records:
                 if self._taking.offsets:
                     records = consumer.poll(0 if flight else _POLL_S, self._config.batch_records)
+                    self._require_same(cluster, {record.topic for record in records}, flight)
                 else:
                     self._stop.wait(_POLL_S)
             if flight is not None and self._converter.has_replies(records):
@@ -251,6 +262,7 @@ class IngressLoop:
                 if batch.stopped:
                     self._stop_sources(batch.stopped, batch.stopped_at, flight)
             if stopped := consumer.stopped():
+                self._require_same(cluster, {topic for topic, _ in stopped}, flight)
                 if any(isinstance(error, TopicError) for error in stopped.values()):
                     if flight is not None:
                         self._taking.land(flight)
@@ -267,9 +279,9 @@ class IngressLoop:
                 if flight is not None:
                     self._taking.land(flight)
                     flight = None
-                self._give_up(consumer, {(record.topic, record.partition) for record in records})
+                self._give_up(consumer, cluster, {(record.topic, record.partition) for record in records})
                 self._look(consumer, cluster)
-                self._renewal.renew(lambda: self._stable_offsets(cluster), self._source_of)
+                self._renewal.renew(lambda: self._stable_positions(cluster), self._source_of)
 
     def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, Place], flight: Flight | None) -> NoReturn:
         """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
@@ -289,6 +301,8 @@ class IngressLoop:
         if asked.skip is not None:
             topic, number, offset = asked.skip
             partition = (topic, number)
+            if self._stop_of_topics(self._ids.look(cluster, [topic], self._config.request_s)[0]):
+                raise Again
             committed = cluster.stable_offsets(self._config.group, [partition], self._config.request_s)
             if committed.get(partition, 0) <= offset:
                 self._taking.land(self._taking.submit(Batch(offsets={partition: offset + 1})))
@@ -305,7 +319,7 @@ class IngressLoop:
         topics = consumer.topics(self._config.request_s)
         sources = self._ingress.topics(topics)
         if self._faults:  # which may be of offsets that have been deleted since
-            self._committed = self._stable_offsets(cluster)
+            self._committed = {part: position.offset for part, position in self._stable_positions(cluster).items()}
         committed = self._committed | self._taking.offsets
         faults = self._positions(topics, sources, committed).stopped
         before = {topic: self._topics[topic] for topic in self._sources}
@@ -317,12 +331,31 @@ class IngressLoop:
     def _compare_ids(self, cluster: Cluster) -> bool:
         """Stop the sources of topics that are not those of before under their names; whether there are such."""
         stopped = self._stops.reasons()
-        wanted = {topic: source for topic, source in self._sources.items() if source.name not in stopped}
-        anew = self._ids.anew(cluster, wanted, self._config.request_s)
-        self._stops.add(anew, {})
-        return bool(anew)
+        wanted = [topic for topic, source in self._sources.items() if source.name not in stopped]
+        anew, _ = self._ids.look(cluster, wanted, self._config.request_s)
+        return self._stop_of_topics(anew)
 
-    def _give_up(self, consumer: SourceConsumer, pending: Collection[Partition]) -> None:
+    def _require_same(self, cluster: Cluster, topics: Collection[str], flight: Flight | None) -> None:
+        """That what was just read of topics is of those that are consumed. Raises Again if it is not, once their
+        sources are stopped and what was read before is taken in."""
+        anew, gone = self._ids.look(cluster, topics, self._config.request_s)
+        if not anew and not gone:
+            return
+        if flight is not None:
+            self._taking.land(flight)
+        self._stop_of_topics(anew)
+        raise Again
+
+    def _stop_of_topics(self, anew: Collection[str]) -> bool:
+        """Stop the sources of topics that were deleted and made anew; whether there are such."""
+        of_sources: dict[str, set[str]] = {}
+        for topic in anew:
+            if topic in self._sources:
+                of_sources.setdefault(self._sources[topic].name, set()).add(topic)
+        self._stops.add({name: made_anew(topics) for name, topics in of_sources.items()}, {})
+        return bool(of_sources)
+
+    def _give_up(self, consumer: SourceConsumer, cluster: Cluster, pending: Collection[Partition]) -> None:
         """Requests that have waited too long, of sources that have consumed all that had come when that was seen.
 
         `pending` are partitions of records that wait here. Raises Again if a source is stopped.
@@ -341,6 +374,7 @@ class IngressLoop:
                 self._ends[name] = ends
             reached = {part: at if part in pending else max(at, consumer.reached(part)) for part, at in mine.items()}
             if all(reached[part] >= end for part, end in ends.offsets.items()):
+                self._require_same(cluster, {topic for topic, _ in mine}, None)
                 del self._ends[name]
                 self._give_up_of(name, ends.asked_ms, dict([next(iter(mine.items()))]))
 

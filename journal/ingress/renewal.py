@@ -10,6 +10,7 @@ from journal.errors import NotTakenInError
 from journal.ingress.batch import Batch
 from journal.ingress.positions import Partition
 from journal.ingress.taking import Taking
+from journal.kafka.ports import Position
 
 log = logging.getLogger(__name__)
 
@@ -28,22 +29,24 @@ class Renewal:
         self._every_s = every_s
         self._due_at = 0.0
 
-    def renew(self, committed: Callable[[], Mapping[Partition, int]], name_of: Callable[[Partition], str]) -> None:
+    def renew(self, committed: Callable[[], Mapping[Partition, Position]], name_of: Callable[[Partition], str]) -> None:
         """If it is time, of stopped sources too; `name_of` gives a partition's source, empty if it has none.
 
-        Those of stopped sources are as Kafka has them now, which is asked for: it forgets them with their topics.
+        They are as Kafka has them now, which is asked for: it forgets them with their topics.
         """
         if time.monotonic() < self._due_at:
             return
         self._due_at = time.monotonic() + _COMMIT_SOONER_S  # unless all are committed below
-        of_sources: dict[str, dict[Partition, int]] = {}
-        for partition, offset in {**committed(), **self._taking.offsets}.items():
+        of_sources: dict[str, dict[Partition, Position]] = {}
+        for partition, position in committed().items():
             if name := name_of(partition):
-                of_sources.setdefault(name, {})[partition] = offset
+                of_sources.setdefault(name, {})[partition] = position
         refused = 0
-        for name, offsets in of_sources.items():
+        for name, positions in of_sources.items():
+            offsets = {partition: position.offset for partition, position in positions.items()}
+            ids = {partition: position.topic_id for partition, position in positions.items()}
             try:
-                self._taking.land(self._taking.submit(Batch(offsets=offsets)))
+                self._taking.land(self._taking.submit(Batch(offsets=offsets), ids))
             except NotTakenInError as error:
                 log.warning("the offsets of source %s cannot be committed again now: %s", name, error)
                 refused += 1

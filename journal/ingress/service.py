@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from journal.config import Settings
@@ -21,6 +22,7 @@ from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknow
 from journal.ingress.batch import Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.filters import Filters
+from journal.ingress.identities import require_none_outlived
 from journal.ingress.letters import LetterTopics
 from journal.ingress.loop import IngressLoop, LoopConfig
 from journal.ingress.reporting import Reporter
@@ -108,10 +110,22 @@ class IngressService:
     def resume(self, source: str, *, skip: bool) -> str:
         """Have a stopped source go on soon; with `skip` without the record that has stopped it, which is returned.
 
-        Raises InvalidOperationError for a source that is not stopped by a record or a partition, or has no such record.
+        Raises InvalidOperationError for a source that is not stopped by a record or a partition, has no such record, or
+        has positions in a topic that another one has taken the name of; OperatingError.
         """
+        self._stops.require(source)
+        self._require_none_outlived(source)
         place = self._stops.ask(source, skip=skip).skip
         return "" if place is None else str(place)
+
+    def _require_none_outlived(self, source: str) -> None:
+        settings, timeout_s = self._settings, self._settings.request_timeout_ms / 1000
+        config = next(each for each in settings.routing.sources if each.name == source)
+        with closing(kafka_of(settings).cluster()) as cluster:
+            found = cluster.stable_positions(self._group, [], timeout_s)
+            positions = {part: position for part, position in found.items() if config.takes(part[0])}
+            ids = cluster.topic_ids({topic for topic, _ in positions}, timeout_s)
+        require_none_outlived(positions, ids, group=self._group, bootstrap_servers=settings.bootstrap_servers)
 
     def status(self) -> dict[str, Any]:
         """How the sources stand, in values that JSON can say."""

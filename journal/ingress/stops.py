@@ -43,6 +43,8 @@ class Stops:
         """Stop sources; `places` has the records that did it, of those that a record stopped."""
         with self._lock:
             self._reasons.update(reasons)
+            for source in reasons:
+                self._places.pop(source, None)
             self._places.update(places)
 
     def reasons(self) -> dict[str, str]:
@@ -50,13 +52,21 @@ class Stops:
         with self._lock:
             return dict(self._reasons)
 
+    def require(self, source: str) -> None:
+        """Raises InvalidOperationError if a source is not stopped."""
+        with self._lock:
+            self._require(source)
+
+    def _require(self, source: str) -> None:
+        if source not in self._reasons:
+            raise InvalidOperationError(
+                f"source {source} is not stopped by a record or a partition: there is nothing to resume"
+            )
+
     def ask(self, source: str, *, skip: bool) -> Resumption:
         """Have a source go on soon. Raises InvalidOperationError if it is not stopped, or `skip` has no record."""
         with self._lock:
-            if source not in self._reasons:
-                raise InvalidOperationError(
-                    f"source {source} is not stopped by a record or a partition: there is nothing to resume"
-                )
+            self._require(source)
             place = self._places.get(source)
             if skip and place is None:
                 raise InvalidOperationError(

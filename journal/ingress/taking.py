@@ -25,6 +25,7 @@ from journal.errors import (
     QueueMissingError,
 )
 from journal.ingress.batch import Batch, Converter
+from journal.ingress.identities import TopicIds
 from journal.ingress.letters import Letter
 from journal.ingress.positions import Partition
 from journal.ingress.sizing import Sizing
@@ -65,6 +66,7 @@ class Taking:
         status: IngressStatus,
         stop: threading.Event,
         *,
+        ids: TopicIds,
         group: str,
         batch_records: int,
     ) -> None:
@@ -77,6 +79,7 @@ class Taking:
         self._converter = converter
         self._status = status
         self._stop = stop
+        self._ids = ids
         self._group = group
         self._sizing = Sizing(batch_records)
         self._suspected: Sequence[Letter] = ()
@@ -109,9 +112,13 @@ class Taking:
                     batch = self._converter.refused(records, RefusedError(Reason.TOO_LARGE, str(error)))
         return batch, None
 
-    def submit(self, batch: Batch) -> Flight:
-        """Have the journal take a batch, when it has room. Raises InvalidOperationError for more than it ever takes."""
-        consumed = Consumed(self._group, batch.offsets)
+    def submit(self, batch: Batch, topic_ids: Mapping[Partition, str] | None = None) -> Flight:
+        """Have the journal take a batch, when it has room; with the ids of the topics that are consumed, or these.
+
+        Raises InvalidOperationError for more than it ever takes.
+        """
+        ids = self._ids.of(batch.offsets) if topic_ids is None else topic_ids
+        consumed = Consumed(self._group, batch.offsets, ids)
         while not self._stop.is_set():
             try:
                 taken = self._store.take_in(batch.messages, consumed, batch.beside, self._takes, batch.settles)

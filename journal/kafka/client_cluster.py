@@ -31,7 +31,7 @@ from journal.kafka.access import on_cluster, on_topic
 from journal.kafka.client_errors import error_of, operating_error
 from journal.kafka.client_groups import GroupsClient
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
-from journal.kafka.ports import Clock, GroupMember, TopicState
+from journal.kafka.ports import Clock, GroupMember, Position, TopicState
 
 T = TypeVar("T")
 
@@ -132,11 +132,20 @@ class KafkaCluster:
     def stable_offsets(
         self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
     ) -> dict[tuple[str, int], int]:
+        found = self.stable_positions(group, partitions, timeout_s)
+        return {partition: position.offset for partition, position in found.items()}
+
+    def stable_positions(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], Position]:
         deadline = self._clock() + timeout_s
         # who asks for all of them is told neither of those whose first commit is open, nor that it is
-        asked = {*partitions, *(self._patiently(timeout_s, partial(self._groups().stable_offsets, group, None)) or {})}
+        asked = {
+            *partitions,
+            *(self._patiently(timeout_s, partial(self._groups().stable_positions, group, None)) or {}),
+        }
         while asked:
-            found = self._patiently(deadline - self._clock(), partial(self._groups().stable_offsets, group, asked))
+            found = self._patiently(deadline - self._clock(), partial(self._groups().stable_positions, group, asked))
             if found is not None:
                 return found
             if self._clock() + _LOOK_EVERY_S >= deadline:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription  # type:
 from journal.errors import KafkaUnavailableError, OperatingError
 from journal.kafka.access import Access, on_group, on_topic
 from journal.kafka.client_errors import error_of, operating_error
-from journal.kafka.ports import GroupMember
+from journal.kafka.ports import GroupMember, Position
 
 T = TypeVar("T")
 
@@ -65,13 +65,14 @@ class GroupsClient:
     def offsets(self, group: str, timeout_s: float) -> dict[tuple[str, int], int]:
         """Committed ones by (topic, partition); of an open transaction's partitions those before it."""
         try:
-            return self._list(group, None, timeout_s, stable=False)
+            found = self._list(group, None, timeout_s, stable=False)
+            return {partition: position.offset for partition, position in found.items()}
         except KafkaException as error:
             raise self._error(f"offsets of group {group}", error, group) from error
 
-    def stable_offsets(
+    def stable_positions(
         self, group: str, partitions: Collection[tuple[str, int]] | None, timeout_s: float
-    ) -> dict[tuple[str, int], int] | None:
+    ) -> dict[tuple[str, int], Position] | None:
         """Of these partitions, or of all that have any; None while a transaction with some is open."""
         parts = None if partitions is None else [TopicPartition(topic, part) for topic, part in sorted(partitions)]
         try:
@@ -101,7 +102,7 @@ class GroupsClient:
 
     def _list(
         self, group: str, partitions: list[TopicPartition] | None, timeout_s: float, *, stable: bool
-    ) -> dict[tuple[str, int], int]:
+    ) -> dict[tuple[str, int], Position]:
         deadline = time.monotonic() + timeout_s
         self._describe(group, timeout_s)
         request = ConsumerGroupTopicPartitions(group, partitions)
@@ -111,12 +112,12 @@ class GroupsClient:
             if error_of(error).code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return {}
             raise
-        found = {}
+        found: dict[tuple[str, int], Position] = {}
         for part in answer.topic_partitions or []:
             if part.error is not None:
                 raise KafkaException(part.error)
             if part.offset >= 0:
-                found[part.topic, part.partition] = part.offset
+                found[part.topic, part.partition] = Position(part.offset, part.metadata or "")
         return found
 
     def _ask(self, ask: Callable[[AdminClient], Future[T]], timeout_s: float) -> T:

@@ -333,7 +333,8 @@ class KafkaTransactionalProducer:
 
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
         began = self._clock()
-        offsets = [TopicPartition(topic, part, offset) for (topic, part), offset in consumed.offsets.items()]
+        ids = consumed.topic_ids
+        offsets = [TopicPartition(*part, offset, ids.get(part, "")) for part, offset in consumed.offsets.items()]
         group = self._groups.get(consumed.group)
         if group is None:
             group = self._groups[consumed.group] = group_without_members(self._settings, consumed.group)

@@ -68,6 +68,16 @@ class Consumed(NamedTuple):
 
     group: str
     offsets: Mapping[tuple[str, int], int]
+    topic_ids: Mapping[tuple[str, int], str] = {}
+    """The id of the topic that each was read from, which is kept with the offset: another topic may get its name."""
+
+
+class Position(NamedTuple):
+    """Where a group has consumed a partition up to, and the id of the topic that it is a position of; empty: whoever
+    committed it did not say."""
+
+    offset: int
+    topic_id: str
 
 
 class ProducerError(JournalError):
@@ -247,6 +257,11 @@ class Cluster(Protocol):
     ) -> dict[tuple[str, int], int]:
         """Committed offsets of a group by (topic, partition), of these partitions and of all others that have any, once
         no transaction with some of these is open. Raises DeadlineError while one is."""
+
+    def stable_positions(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], Position]:
+        """`stable_offsets`, with the topics' ids."""
 
     def delete_records(self, topic: str, offsets: Mapping[int, int], timeout_s: float) -> None:
         """Delete each partition's records below its offset, for good: the log then starts there."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, cimpl
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition, cimpl
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # it re-exports them
 
 from journal.config import Settings
@@ -17,7 +17,7 @@ from journal.connecting import kafka_of
 from journal.errors import FullError, InvalidOperationError
 from journal.ingress.consumer import SourceConsumer
 from journal.kafka.client_settings import ClientSettings
-from journal.kafka.control import read_control
+from journal.kafka.control import ingress_group, read_control
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig, Routing
@@ -423,6 +423,37 @@ def test_a_topic_that_was_deleted_and_made_anew_stops_its_source_until_it_is_to_
         node.ingress.resume("in", skip=False)
         node.wait_for("anew", 5)
         assert bodies(node.store, "anew") == [*numbers(0, 3), *numbers(10, 2)]
+
+
+def test_nothing_is_taken_of_a_topic_that_was_made_anew_between_two_looks(bootstrap: str, journal: Settings) -> None:
+    topic = create_topic(bootstrap, new_name())
+    produce(bootstrap, topic, numbers(0, 3))
+    settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "again"})
+    group, place = ingress_group(settings.journal), (topic, 0)
+    with taking(settings, [queue("again")], list_every_s=1000) as node:
+        node.wait_for("again", 3)
+        wait_until(lambda: committed(settings).get(place) == 3)
+        old = kafka_of(settings).cluster().stable_positions(group, [place], DEADLINE_S)[place]
+        delete_topic(bootstrap, topic)
+        create_anew(bootstrap, topic)
+        produce(bootstrap, topic, numbers(10, 5))
+        assert "made anew" in node.wait_stopped("in")
+        assert bodies(node.store, "again") == numbers(0, 3)
+        wait_until(lambda: place not in committed(settings))  # Kafka deletes them with the topic, in its own time
+        set_offset(bootstrap, group, TopicPartition(topic, 0, 3, old.topic_id))
+        with pytest.raises(InvalidOperationError, match=rf"{topic}\[0\]@3\), .* nothing was taken"):
+            node.ingress.resume("in", skip=False)
+        set_offset(bootstrap, group, TopicPartition(topic, 0, 1))
+        node.ingress.resume("in", skip=False)
+        node.wait_for("again", 7)
+        assert bodies(node.store, "again") == [*numbers(0, 3), *numbers(11, 4)]
+
+
+def set_offset(bootstrap: str, group: str, place: TopicPartition) -> None:
+    """As tools do it."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    asked = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, [place])])
+    asked[group].result(DEADLINE_S)
 
 
 def create_anew(bootstrap: str, topic: str) -> None:

@@ -14,7 +14,7 @@ from journal.errors import (
     KafkaUnavailableError,
     TopicError,
 )
-from journal.kafka.ports import GroupMember, LogRecord, RecordRun, TopicState
+from journal.kafka.ports import GroupMember, LogRecord, Position, RecordRun, TopicState
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.partition import PartitionLog
 from tests.simulation.requests import Requests
@@ -193,6 +193,12 @@ class SimulatedCluster:
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
         offsets = self._asked(timeout_s).group_offsets.get(group, {})
         return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
+
+    def stable_positions(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], Position]:
+        found = self.stable_offsets(group, partitions, timeout_s)
+        return {partition: Position(offset, "") for partition, offset in found.items()}
 
     def stable_offsets(
         self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float

@@ -23,7 +23,7 @@ from journal.ingress.requests import Waiting
 from journal.ingress.service import ingress_of
 from journal.ingress.status import IngressStatus, SourceStatus
 from journal.ingress.stops import Stops
-from journal.kafka.ports import Cluster, Consumed, FatalProducerError, Sent, TopicState
+from journal.kafka.ports import Cluster, Consumed, FatalProducerError, Position, Sent, TopicState
 from journal.limits import Limits
 from journal.local_journal import LocalJournal
 from journal.routing.config import RoutingConfig
@@ -62,6 +62,8 @@ class Broker:
 
     topics: dict[str, Topic] = field(default_factory=dict)
     committed: dict[Partition, int] = field(default_factory=dict)
+    committed_ids: dict[Partition, str] = field(default_factory=dict)
+    """The ids of topics that were committed with offsets."""
     commits: list[dict[Partition, int]] = field(default_factory=list)
     letters: list[Sent] = field(default_factory=list)
     refuses: Callable[[Mapping[Partition, int], Sequence[Sent]], str] = lambda offsets, beside: ""
@@ -103,6 +105,8 @@ class Broker:
 
     def commit(self, consumed: Consumed, beside: Sequence[Sent]) -> None:
         self.committed |= consumed.offsets
+        for partition in consumed.offsets:
+            self.committed_ids[partition] = consumed.topic_ids.get(partition, "")
         self.commits.append(dict(consumed.offsets))
         self.letters += beside
 
@@ -186,6 +190,12 @@ class BrokerCluster:
 
     def stable_offsets(self, group: str, partitions: Collection[Partition], timeout_s: float) -> dict[Partition, int]:
         return dict(self._broker.committed)
+
+    def stable_positions(
+        self, group: str, partitions: Collection[Partition], timeout_s: float
+    ) -> dict[Partition, Position]:
+        ids = self._broker.committed_ids
+        return {part: Position(offset, ids.get(part, "")) for part, offset in self._broker.committed.items()}
 
     def describe(self, topics: Iterable[str], timeout_s: float) -> dict[str, TopicState]:
         there, topics = self._broker.topics, list(topics)

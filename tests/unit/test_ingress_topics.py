@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.errors import InvalidOperationError
+from journal.ingress.identities import require_none_outlived
+from journal.kafka.ports import Position
 from journal.store.model import QueueConfig
 from tests.unit.ingress_scene import Scene
 
@@ -98,3 +101,79 @@ def test_a_source_that_is_stopped_is_behind_all_the_same(scene: Scene) -> None:
         scene.stops.ask("in", skip=True)
         scene.wait_committed("t", 4)
         scene.wait_until(lambda: scene.source("in")["lag"] == 0)
+
+
+# ---- topics that are deleted and made anew --------------------------------------------------------------------------
+
+REPLIES = {"name": "in", "topics": ["t"], "replies": True}
+TO_A = [("jms.string.JMSDestination", b"a")]
+
+
+@pytest.mark.parametrize("source", [IN, IN | {"start": "latest"}, {**IN, "pattern": "", "topics": ["t"]}, REPLIES])
+def test_nothing_is_taken_of_a_topic_that_was_made_anew_until_the_old_ones_positions_are_gone(
+    scene: Scene, source: dict[str, object]
+) -> None:
+    with scene.taking(source, OTHER, list_every_s=1000):
+        scene.wait_committed("t", 0)
+        scene.wait_until(lambda: ("t", 0) in scene.broker.committed)
+        scene.broker.produce("t", b"1", b"2", headers=TO_A)
+        scene.wait_committed("t", 2)
+        old = scene.broker.topics["t"].topic_id
+        scene.broker.topic("t")
+        scene.broker.produce("t", b"3", b"4", b"5", headers=TO_A)
+        assert "topic t was deleted and made anew" in scene.wait_stopped("in")
+        assert (scene.broker.committed["t", 0], scene.broker.committed_ids["t", 0]) == (2, old)
+        scene.stops.ask("in", skip=False)
+        scene.broker.produce("u", b"6")
+        scene.wait_committed("u", 1)
+        scene.wait_until(lambda: scene.stops.asked() is None)
+        assert "topic t was deleted and made anew" in scene.wait_stopped("in")
+        assert scene.bodies("a") == [b"1", b"2", b"6"]
+        del scene.broker.committed["t", 0]
+        scene.stops.ask("in", skip=False)
+        scene.wait_committed("t", 3)
+        assert scene.bodies("a") == [b"1", b"2", b"6", b"3", b"4", b"5"]
+        assert scene.broker.committed_ids["t", 0] == scene.broker.topics["t"].topic_id
+
+
+def test_positions_of_a_topic_that_was_exchanged_while_no_node_was_active_stop_its_source(scene: Scene) -> None:
+    scene.broker.committed["t", 0], scene.broker.committed_ids["t", 0] = 1, "another"
+    scene.broker.produce("t", b"1", b"2")
+    with scene.taking(IN):
+        assert "topic t was deleted and made anew" in scene.wait_stopped("in")
+        scene.broker.committed_ids["t", 0] = ""  # as a tool sets offsets
+        scene.stops.ask("in", skip=False)
+        scene.wait_committed("t", 2)
+    assert scene.bodies("a") == [b"2"]
+
+
+def test_a_record_of_a_topic_that_was_made_anew_since_is_not_skipped_in_the_new_one(scene: Scene) -> None:
+    scene.broker.produce("t", b"\xff", b"2")
+    with scene.taking(IN | {"value": "text"}, list_every_s=1000):
+        scene.wait_stopped("in")
+        scene.broker.topic("t")
+        scene.broker.produce("t", b"3")
+        scene.stops.ask("in", skip=True)
+        scene.wait_until(lambda: "made anew" in scene.source("in")["error"])
+        assert scene.broker.committed["t", 0] == 0
+        with pytest.raises(InvalidOperationError, match="no record has stopped"):
+            scene.stops.ask("in", skip=True)
+
+
+def test_offsets_that_are_committed_again_stay_those_of_their_topic(scene: Scene) -> None:
+    scene.broker.produce("t", b"\xff")
+    with scene.taking(IN | {"value": "text"}, commit_again_s=0.0):
+        scene.wait_stopped("in")
+        old = scene.broker.topics["t"].topic_id
+        scene.broker.topic("t")
+        before = len(scene.broker.commits)
+        scene.wait_until(lambda: len(scene.broker.commits) > before + 2)
+    assert scene.broker.committed_ids["t", 0] == old
+
+
+def test_positions_that_outlived_their_topic_are_named_with_the_command_that_deletes_them() -> None:
+    positions = {("t", 0): Position(7, "old"), ("t", 1): Position(3, "new"), ("u", 0): Position(5, "")}
+    with pytest.raises(InvalidOperationError, match=r"stand \(t\[0\]@7\), .* nothing was taken") as caught:
+        require_none_outlived(positions, {"t": "new", "u": "any"}, group="g", bootstrap_servers="b:1")
+    assert "kafka-consumer-groups --bootstrap-server b:1 --delete-offsets --group g --topic t" in str(caught.value)
+    require_none_outlived({("t", 1): Position(3, "new")}, {"t": "new"}, group="g", bootstrap_servers="b:1")

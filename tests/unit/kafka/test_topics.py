@@ -9,7 +9,7 @@ import pytest
 from journal.config import Settings
 from journal.errors import TopicError
 from journal.kafka.control import ControlRows, read_control
-from journal.kafka.ports import FatalProducerError, GroupMember, TopicState
+from journal.kafka.ports import FatalProducerError, GroupMember, Position, TopicState
 from journal.kafka.topics import check_journal, init_journal, topic_configs
 from journal.v1.journal_pb2 import Identity
 from tests.simulation.broker import SimulatedBroker
@@ -52,6 +52,11 @@ class FakeCluster:
     def stable_offsets(
         self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
     ) -> dict[tuple[str, int], int]:
+        raise NotImplementedError
+
+    def stable_positions(
+        self, group: str, partitions: Collection[tuple[str, int]], timeout_s: float
+    ) -> dict[tuple[str, int], Position]:
         raise NotImplementedError
 
     def group_offsets(self, group: str, topic: str, timeout_s: float) -> dict[int, int]:
