@@ -6,5 +6,5 @@ must hold), explorer (the search), removals (the steps it can go without), cases
 `python -m tests.model` runs it at length. two_producers is a smaller model of its own, for two transactional ids.
 
 What is left out, and why nothing is lost: operations, ids and locks (the model's groups are whole frames), the worker
-(a mark may stand at any committed prefix), clocks (whatever a clock decides may happen at any time).
+(a mark may stand at any committed prefix; none is lost), clocks (whatever a clock decides may happen at any time).
 """

@@ -45,6 +45,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         parser.add_argument(f"--{bound.replace('_', '-')}", type=int, metavar="N")
     parser.add_argument("--nobody-active", action="store_true", help="begin without an active node")
     parser.add_argument("--same-name", action="store_true", help="all processes run under one node name")
+    parser.add_argument("--two-steps", action="store_true", help="read the counter in two steps")
     parser.add_argument("--without", choices=[removal.name for removal in Removal], help="the step to remove")
     parser.add_argument("--liveness", action="store_true", help="check also that every node alone becomes active")
     parser.add_argument("--states-max", type=int, default=5_000_000, metavar="N")
@@ -57,8 +58,15 @@ def chosen_run(options: argparse.Namespace) -> Run | None:
     given = {name: value for name, value in vars(options).items() if value is not None}
     faults = {name: given[name] for name in Faults._fields if name in given}
     sizes = {name: given[name] for name in ("nodes", "shards", "groups", "activations") if name in given}
-    flags = {"starts_active": not options.nobody_active, "same_name": options.same_name}
-    if not faults and not sizes and not options.nobody_active and not options.same_name and not options.without:
+    flags = {"starts_active": not options.nobody_active, "same_name": options.same_name, "two_steps": options.two_steps}
+    if (
+        not faults
+        and not sizes
+        and not options.nobody_active
+        and not options.same_name
+        and not options.two_steps
+        and not options.without
+    ):
         return None
     removed = Removal[options.without] if options.without else None
     config = Config(**sizes, **flags, faults=Faults(**faults), removed=removed)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
-from .coordinator import control_row, visible, wal_as_of_now
+from .coordinator import control_rows, highest_epoch, visible, wal_as_of_now
 from .removals import Removal
 from .requests import Answer, end_transaction, init, produce
-from .state import READY_SHARD, At, Config, Frame, Kind, Log, Node, Request, Steps, World
+from .state import READY_SHARD, At, Config, Frame, Kind, Log, Node, Outcome, Request, Row, Steps, World
 
 
 def become_leader(config: Config, world: World, n: int) -> Steps:
@@ -17,7 +18,7 @@ def become_leader(config: Config, world: World, n: int) -> Steps:
         return
     changes: dict[str, object] = {"at": At.INIT, "activation": node.activation + 1}
     if config.lacks(Removal.CONTROL_AFTER_INIT):
-        changes["epoch"] = (broker.foreign or broker.control).epoch + 1
+        changes["epoch"] = broker.control[(broker.foreign or len(broker.control)) - 1].epoch + 1
     if config.lacks(Removal.TAILS_AFTER_INIT):
         changes["numbers"] = last_numbers(visible(broker))
     yield f"node {n}: starts activation {node.activation + 1}", world.node(n, **changes)
@@ -29,17 +30,42 @@ def first_init(config: Config, world: World, n: int) -> Steps:
         yield f"node {n}: init{how}", after.node(n, at=At.READ) if answer is Answer.DONE else after
 
 
+def counters(config: Config, world: World, n: int) -> Iterator[tuple[str, World, Row | None]]:
+    """Reads of the counter: asked how far, and then read to there, or to what has come since. Without a row, the read
+    is not over, or starts over as what it was to come to is gone."""
+    broker, node = world.broker, world.nodes[n]
+    asked = node.asked
+    if asked is None:
+        asked = control_rows(broker, to_high_watermark=not config.lacks(Removal.HIGH_WATERMARK))
+        if asked is None:
+            return
+        if config.two_steps:
+            yield "asks how far the control rows go", world.node(n, asked=asked), None
+            return
+    visible_now = control_rows(broker, to_high_watermark=False) or 0
+    if asked > len(broker.control):
+        yield "finds less than there was", world.node(n, asked=None), None
+    for end in range(asked, visible_now + 1):
+        yield "reads the control rows", world.node(n, asked=None), broker.control[end - 1]
+
+
 def read_control_and_tails(config: Config, world: World, n: int) -> Steps:
-    """The counter gives the epoch to take, each shard's last frame the number to go on from."""
-    row = control_row(world.broker, to_high_watermark=not config.lacks(Removal.HIGH_WATERMARK))
+    """The counter gives the epoch to take, each shard's last frame the number to go on from; a counter that lacks what
+    the WAL knows of is lost."""
     wal = wal_as_of_now(world.broker, to_high_watermark=not config.lacks(Removal.TAILS_TO_HIGH_WATERMARK))
-    if row is None or wal is None:
+    if wal is None:
         return
     node = world.nodes[n]
-    epoch = node.epoch if config.lacks(Removal.CONTROL_AFTER_INIT) else row.epoch + 1
-    numbers = node.numbers if config.lacks(Removal.TAILS_AFTER_INIT) else last_numbers(wal)
-    after = world.node(n, at=At.COUNTER, epoch=epoch, numbers=numbers, produced=0)
-    yield f"node {n}: reads the control rows and tails, takes epoch {epoch}", after
+    for what, after, row in counters(config, world, n):
+        if row is None:
+            yield f"node {n}: {what}", after
+        elif row.epoch < highest_epoch(wal) and not config.lacks(Removal.CLAIM_ABOVE_TAILS):
+            yield f"node {n}: {what}: epoch {row.epoch} is not the newest", confirmed_lost(world, after, n)
+        else:
+            epoch = node.epoch if config.lacks(Removal.CONTROL_AFTER_INIT) else row.epoch + 1
+            numbers = node.numbers if config.lacks(Removal.TAILS_AFTER_INIT) else last_numbers(wal)
+            after = after.node(n, at=At.COUNTER, epoch=epoch, numbers=numbers, produced=0)
+            yield f"node {n}: {what} and tails, takes epoch {epoch}", after
 
 
 def produce_counter_and_markers(config: Config, world: World, n: int) -> Steps:
@@ -172,6 +198,22 @@ def after_doubt(config: Config) -> At:
 def idle(world: World, n: int) -> World:
     """The node has nothing any more, but for the number of its activations (the nonce is never used twice)."""
     return world.node(n, **Node(activation=world.nodes[n].activation)._asdict())
+
+
+def confirmed_lost(world: World, after: World, n: int) -> World:
+    """After a counter that lacks what is known: read again behind a write, it has that, or has lost it."""
+    rows = world.broker.control
+    pending = world.broker.transaction and world.broker.transaction.row
+    if pending or rows[-1].epoch >= max(highest_epoch(visible(world.broker)), world.nodes[n].epoch):
+        return after
+    return noticed(after, n)
+
+
+def noticed(world: World, n: int) -> World:
+    """The node says that the control rows have lost what was acknowledged, and goes on no more before a repair."""
+    group = world.nodes[n].group
+    after = idle(world, n).node(n, at=At.NOTICED)
+    return after if group is None else after.said(group, Outcome.UNKNOWN)
 
 
 def last_numbers(wal: tuple[Log, ...]) -> tuple[int, ...]:

@@ -36,9 +36,12 @@ BROKEN: dict[Removal, Shown] = {
     Removal.UNKNOWN_IS_NOT_FAILED: Shown(Config(nodes=1, faults=Faults(lost=1)), "outcome"),
     Removal.LAPSED_IS_NOT_FAILED: Shown(Config(nodes=1, faults=Faults(lost=1, lapses=1)), "outcome"),
     Removal.COUNTER_NOT_REWRITTEN: Shown(Config(nodes=1, starts_active=False, faults=Faults(lost=2)), "one epoch once"),
-    Removal.HIGH_WATERMARK: Shown(Config(faults=Faults(lost=1, foreign=1)), "one epoch once"),
+    Removal.HIGH_WATERMARK: Shown(Config(faults=Faults(lost=1, foreign=1)), "fenced"),
     Removal.TAILS_TO_HIGH_WATERMARK: Shown(Config(faults=Faults(foreign_wal=1)), "chain"),
     Removal.READ_BACK_TO_HIGH_WATERMARK: Shown(Config(nodes=1, faults=Faults(lost=1, foreign_wal=1)), "exactly once"),
+    Removal.END_AFTER_INIT: Shown(Config(two_steps=True, faults=Faults(lost=1)), "fenced"),
+    Removal.CLAIM_ABOVE_TAILS: Shown(Config(faults=Faults(tails=1)), "one epoch once"),
+    Removal.NEWER_MARKER: Shown(Config(faults=Faults(tails=1)), "fenced"),
     Removal.CHECK_AFTER_DOUBT: Shown(Config(nodes=1, shards=2, groups=2, faults=Faults(lost=1)), "atomic"),
 }
 
@@ -72,6 +75,11 @@ SHORT: dict[str, Config] = {
         faults=Faults(lost=1, timeouts=1, crashes=1, lapses=1, foreign_wal=1)
     ),
     "groups_span_two_shards_and_somebody_else_holds_one_open": Config(shards=2, faults=Faults(lost=1, foreign_wal=1)),
+    "the_counter_is_read_in_two_steps": Config(two_steps=True, faults=Faults(lost=1, timeouts=1, crashes=1)),
+    "the_counter_loses_its_newest_rows": Config(faults=Faults(lost=1, crashes=1, tails=2)),
+    "the_counter_loses_its_newest_row_while_it_is_read": Config(
+        two_steps=True, faults=Faults(lost=1, timeouts=1, tails=1)
+    ),
     "groups_span_two_shards": Config(shards=2, groups=2, faults=Faults(lost=1, timeouts=1)),
     "groups_span_two_shards_and_nodes_crash_or_step_down": Config(
         shards=2, faults=Faults(lost=1, timeouts=1, crashes=1, lapses=1)
@@ -89,6 +97,12 @@ LONG: dict[str, Config] = {
     "two nodes, twice each, a foreign transaction": Config(activations=2, faults=Faults(lost=1, timeouts=1, foreign=1)),
     "two nodes, twice each, a foreign transaction in the WAL": Config(
         activations=2, faults=Faults(lost=1, timeouts=1, foreign_wal=1)
+    ),
+    "two nodes, twice each, the counter in two steps": Config(
+        activations=2, two_steps=True, faults=Faults(lost=1, timeouts=1)
+    ),
+    "two nodes, twice each, the counter loses rows": Config(
+        activations=2, two_steps=True, faults=Faults(lost=1, timeouts=1, tails=2)
     ),
     "two shards, two groups, everything goes wrong once": Config(shards=2, groups=2, faults=Faults(2, 1, 1, 1, 1)),
     "two shards, twice each": Config(shards=2, activations=2, faults=Faults(lost=1, lapses=1)),

@@ -7,7 +7,7 @@ next produce or init waits; a produce is verified to belong to the open transact
 
 from __future__ import annotations
 
-from .state import Broker, Config, Hidden, Log, Request, Row, Steps, Transaction, World
+from .state import At, Broker, Config, Hidden, Log, Node, Request, Row, Steps, Transaction, World
 
 
 def is_open(broker: Broker) -> bool:
@@ -49,15 +49,20 @@ def committed(broker: Broker) -> tuple[Log, ...]:
     )
 
 
-def control_row(broker: Broker, to_high_watermark: bool) -> Row | None:
-    """The counter as a reader finds it; None while it has to wait.
+def control_rows(broker: Broker, to_high_watermark: bool) -> int | None:
+    """How many rows of control a reader finds; None while it has to wait.
 
     A read_committed reader sees what lies below the LSO, which anybody's open transaction holds back. One that wants
     to have read up to the high watermark waits until nothing is open.
     """
     if to_high_watermark and (broker.foreign is not None or (broker.transaction and broker.transaction.row)):
         return None
-    return broker.foreign or broker.control
+    return len(broker.control) if broker.foreign is None else broker.foreign
+
+
+def highest_epoch(wal: tuple[Log, ...]) -> int:
+    """The newest epoch that the WAL knows of."""
+    return max((log[-1].epoch for log in wal if log), default=0)
 
 
 def visible(broker: Broker) -> tuple[Log, ...]:
@@ -93,13 +98,29 @@ def broker_steps(config: Config, world: World) -> Steps:
             world.spend("timeouts").kafka(initialised(broker, None)),
         )
     if faults.foreign and broker.foreign is None:
-        stuck = broker._replace(foreign=broker.control)
+        stuck = broker._replace(foreign=len(broker.control))
         yield "kafka: somebody else opens a transaction in control", world.spend("foreign").kafka(stuck)
     if faults.foreign_wal and broker.hidden is None:
         for shard, log in enumerate(broker.wal):
             stuck = broker._replace(hidden=Hidden(shard, len(log)))
             yield f"kafka: somebody else opens a transaction in shard {shard}", world.spend("foreign_wal").kafka(stuck)
+    if faults.tails and len(broker.control) > 1 and broker.foreign is None:
+        lost = broker._replace(control=broker.control[:-1])
+        yield "kafka: the newest row of control is lost", world.spend("tails").kafka(lost)
     yield from foreign_steps(world)
+    yield from repair_steps(config, world)
+
+
+def repair_steps(config: Config, world: World) -> Steps:
+    """An operator writes the highest epoch of all anew, for nobody, where somebody has noticed that it is lost."""
+    highest = highest_epoch(committed(world.broker))
+    if world.broker.control[-1].epoch >= highest or all(node.at is not At.NOTICED for node in world.nodes):
+        return
+    repaired = world.kafka(world.broker._replace(control=(*world.broker.control, Row(highest, config.nodes, -1))))
+    for n, node in enumerate(world.nodes):
+        if node.at is At.NOTICED:
+            repaired = repaired.node(n, **Node(activation=node.activation)._asdict())
+    yield "operator: repairs the control rows", repaired
 
 
 def marker_steps(world: World) -> Steps:
@@ -111,7 +132,7 @@ def marker_steps(world: World) -> Steps:
         left = _left(transaction._replace(row=None))
         yield (
             "kafka: the counter becomes visible",
-            world.kafka(broker._replace(control=transaction.row, transaction=left)),
+            world.kafka(broker._replace(control=(*broker.control, transaction.row), transaction=left)),
         )
     for shard, frame in enumerate(transaction.frames):
         if frame is not None:

@@ -36,6 +36,7 @@ from .writing import (
     read_back,
     settle_fenced,
     take_group,
+    wait_for_repair,
 )
 
 NODE_STEPS: dict[At, Callable[[Config, World, int], Steps]] = {
@@ -56,6 +57,7 @@ NODE_STEPS: dict[At, Callable[[Config, World, int], Steps]] = {
     At.RECHECK: check_after_init,
     At.READ_BACK: read_back,
     At.FENCED: settle_fenced,
+    At.NOTICED: wait_for_repair,
 }
 
 

@@ -29,6 +29,13 @@ class Removal(Enum):
     HIGH_WATERMARK = "another writer's open transaction holds the LSO back: the counter read below it is old"
     TAILS_TO_HIGH_WATERMARK = "another writer's open transaction hides committed frames: tails below the LSO are old"
     READ_BACK_TO_HIGH_WATERMARK = "a group that such a transaction hides is not missing: resent, it is there twice"
+    END_AFTER_INIT = "until the init has returned, a successor may write the counter behind the end that was asked for"
+    CLAIM_ABOVE_TAILS = "the counter may have lost its newest rows: an epoch that the WAL knows is taken again"
+    NEWER_MARKER = "the counter may have lost its newest row: the marker that went with it, read back, is a successor's"
     CHECK_AFTER_DOUBT = "the first of two EndTxn may still arrive, and commit half of the next group"
     CHECK_BEFORE_INIT = "a node that finds itself replaced does not fence its successor"
     EVERY_MARKER = "a group is called failed only once the newer marker has been seen in every shard it touches"
+
+
+SHADOWED = frozenset({Removal.CHECK_AFTER_INIT, Removal.READY_AGAIN, Removal.HIGH_WATERMARK, Removal.END_AFTER_INIT})
+"""A newer marker that is read back makes up for these while the counter is whole: they are removed together with it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeAlias
 
-from .removals import Removal
+from .removals import SHADOWED, Removal
 
 READY_SHARD = 0
 """READY is one frame of one shard: what counts is its EndTxn."""
@@ -72,12 +72,12 @@ class Broker(NamedTuple):
 
     newest: int | None  # the node whose init is the newest; None once the coordinator or a late init bumped it
     wal: tuple[Log, ...]  # per shard what read_committed readers see, but for what is hidden
-    control: Row
+    control: tuple[Row, ...]  # the newest one last, but for what its partition has lost
     transaction: Transaction | None = None
     late_end: bool = False  # an EndTxn of the newest producer is still under way
     late_produce: Request | None = None
     late_inits: int = 0
-    foreign: Row | None = None  # what is below the LSO while somebody else's transaction stands open in control
+    foreign: int | None = None  # rows below the LSO while somebody else's transaction stands open in control
     hidden: Hidden | None = None  # what somebody else's transaction that stands open in the WAL holds back
 
 
@@ -101,6 +101,7 @@ class At(StrEnum):
     RECHECK = "recheck"
     READ_BACK = "read back"
     FENCED = "fenced"
+    NOTICED = "noticed"
 
 
 class Node(NamedTuple):
@@ -115,6 +116,7 @@ class Node(NamedTuple):
     loaded: tuple[frozenset[int], ...] | None = None
     ready: bool = False  # READY is known to be committed
     found: bool = False  # only where the read-back comes too early
+    asked: int | None = None  # rows of control that the read under way must have come to
 
     @property
     def is_active(self) -> bool:
@@ -141,6 +143,7 @@ class Faults(NamedTuple):
     lapses: int = 0  # an active node's membership lapses, or its replica shows a newer mark
     foreign: int = 0  # transactions that somebody else opens in the control partition
     foreign_wal: int = 0  # and in a shard of the WAL
+    tails: int = 0  # newest rows of the control partition that are lost
 
 
 NO_FAULTS = Faults()
@@ -187,11 +190,12 @@ class Config:
     faults: Faults = NO_FAULTS
     starts_active: bool = True  # node 0 is active in epoch 1, else nobody is
     same_name: bool = False  # two processes run under one node name
+    two_steps: bool = False  # the counter is read in two: how far, and then up to there
     removed: Removal | None = None
 
     def lacks(self, removal: Removal) -> bool:
         """Whether this step is removed."""
-        return self.removed is removal
+        return self.removed is removal or (removal is Removal.NEWER_MARKER and self.removed in SHADOWED)
 
     def row(self, node: Node, n: int) -> Row:
         """The counter row of the node's activation."""
@@ -203,10 +207,10 @@ class Config:
         outcomes = (Outcome.WAITING,) * (self.nodes * self.groups)
         if not self.starts_active:
             nobody = Row(0, self.nodes, self.nodes)
-            return World(Broker(None, ((),) * self.shards, nobody), (idle,) * self.nodes, outcomes, self.faults)
+            return World(Broker(None, ((),) * self.shards, (nobody,)), (idle,) * self.nodes, outcomes, self.faults)
         marker, ready = Frame(1, Kind.MARKER, None, 0), Frame(1, Kind.READY, None, 1)
         logs = tuple((marker, ready) if shard == READY_SHARD else (marker,) for shard in range(self.shards))
         numbers = tuple(map(len, logs))
         active = Node(At.ACTIVE, 1, 1, numbers=numbers, loaded=(frozenset(),) * self.shards, ready=True)
-        broker = Broker(0, logs, self.row(active, 0))
+        broker = Broker(0, logs, (Row(0, self.nodes, self.nodes), self.row(active, 0)))
         return World(broker, (active, *(idle,) * (self.nodes - 1)), outcomes, self.faults)

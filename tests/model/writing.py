@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from .activation import after_doubt, idle, look_for_ready, passed_counter, to_check
-from .coordinator import control_row, visible, wal_as_of_now
+from .activation import (
+    after_doubt,
+    confirmed_lost,
+    counters,
+    idle,
+    look_for_ready,
+    passed_counter,
+    to_check,
+)
+from .coordinator import highest_epoch, visible, wal_as_of_now
 from .removals import Removal
 from .requests import Answer, end_transaction, init, produce
 from .state import At, Config, Frame, Kind, Log, Node, Outcome, Request, Row, Steps, World
@@ -95,17 +103,19 @@ def finding(config: Config, node: Node, n: int, row: Row) -> Finding:
 
 def check_before_init(config: Config, world: World, n: int) -> Steps:
     """Courtesy: a node that a successor has replaced does not disturb it."""
-    row = control_row(world.broker, to_high_watermark=not config.lacks(Removal.HIGH_WATERMARK))
-    if row is None:
-        return
     node = world.nodes[n]
-    what = finding(config, node, n, row)
-    label = f"node {n}: checks before init: epoch {row.epoch}, {what}"
-    if what is Finding.NEWER:
-        yield f"{label}: FENCED", fenced(world, n)
-        return
-    found = config.lacks(Removal.READ_BACK_AFTER_INIT) and _is_written(visible(world.broker), node.group)
-    yield label, world.node(n, at=At.REINIT, found=found)
+    for how, after, row in counters(config, world, n):
+        if row is None:
+            yield f"node {n}: {how}", after
+            continue
+        what = finding(config, node, n, row)
+        label = f"node {n}: {how} before init: epoch {row.epoch}, {what}"
+        if what is Finding.NEWER:
+            yield f"{label}: FENCED", fenced(after, n)
+            continue
+        found = config.lacks(Removal.READ_BACK_AFTER_INIT) and _is_written(visible(world.broker), node.group)
+        asked = node.asked if config.lacks(Removal.END_AFTER_INIT) else None
+        yield label, after.node(n, at=At.REINIT, found=found, asked=asked)
 
 
 def init_again(config: Config, world: World, n: int) -> Steps:
@@ -118,33 +128,42 @@ def init_again(config: Config, world: World, n: int) -> Steps:
 
 def check_after_init(config: Config, world: World, n: int) -> Steps:
     """Safety: nothing is written before the counter, read after that init up to the high watermark, is seen as own."""
-    row = control_row(world.broker, to_high_watermark=not config.lacks(Removal.HIGH_WATERMARK))
-    if row is None:
-        return
     node = world.nodes[n]
-    what = finding(config, node, n, row)
-    label = f"node {n}: checks after init: epoch {row.epoch}, {what}"
-    if what is Finding.NEWER:
-        yield f"{label}: FENCED", fenced(world, n)
-    elif what is Finding.OWN:
-        yield label, passed_counter(world, n) if node.loaded is None else world.node(n, at=At.READ_BACK)
-    elif node.loaded is None:
-        again = config.lacks(Removal.TAILS_AGAIN) or config.lacks(Removal.COUNTER_NOT_REWRITTEN)
-        yield f"{label}: nothing was written", world.node(n, at=At.COUNTER if again else At.READ)
+    for how, after, row in counters(config, world, n):
+        if row is None:
+            yield f"node {n}: {how}", after
+            continue
+        what = finding(config, node, n, row)
+        label = f"node {n}: {how} after init: epoch {row.epoch}, {what}"
+        if what is Finding.NEWER:
+            yield f"{label}: FENCED", fenced(after, n)
+        elif what is Finding.OWN:
+            yield label, passed_counter(after, n) if node.loaded is None else after.node(n, at=At.READ_BACK)
+        elif node.loaded is None:
+            again = config.lacks(Removal.TAILS_AGAIN) or config.lacks(Removal.COUNTER_NOT_REWRITTEN)
+            yield f"{label}: nothing was written", after.node(n, at=At.COUNTER if again else At.READ)
+        else:
+            yield label, confirmed_lost(world, after, n)
 
 
 def read_back(config: Config, world: World, n: int) -> Steps:
     """Reads the committed WAL to the end of every shard; what is missing is resent, in the same epoch. Nobody was told
-    that a node is active which has not had READY confirmed: another one is committed."""
-    if not world.nodes[n].ready:
-        yield from look_for_ready(config, world, n)
-        return
-    group = world.nodes[n].group
-    if group is None:
-        yield f"node {n}: goes on", world.node(n, at=At.ACTIVE)
-        return
+    that a node is active which has not had READY confirmed: another one is committed.
+
+    A newer marker is seen there also where the counter has lost the row that goes with it."""
     wal = wal_as_of_now(world.broker, to_high_watermark=not config.lacks(Removal.READ_BACK_TO_HIGH_WATERMARK))
     if wal is None:
+        return
+    node = world.nodes[n]
+    if highest_epoch(wal) > node.epoch and not config.lacks(Removal.NEWER_MARKER):
+        yield f"node {n}: reads a newer marker: FENCED", fenced(world, n)
+        return
+    if not node.ready:
+        yield from look_for_ready(config, world, n)
+        return
+    group = node.group
+    if group is None:
+        yield f"node {n}: goes on", world.node(n, at=At.ACTIVE)
         return
     written = _is_written(wal, group)
     if config.lacks(Removal.READ_BACK):
@@ -183,6 +202,11 @@ def settle_fenced(config: Config, world: World, n: int) -> Steps:
         yield f"node {n}: finds the newer marker, no group {group}: failed", idle(world, n).said(group, Outcome.FAILED)
     else:
         yield f"node {n}: its deadline passes: group {group} unknown", idle(world, n).said(group, Outcome.UNKNOWN)
+
+
+def wait_for_repair(config: Config, world: World, n: int) -> Steps:
+    """Nothing more of its own will."""
+    yield from ()
 
 
 def _up_to_newer_marker(log: Log, epoch: int) -> Log:
