@@ -54,7 +54,8 @@ class Settings(BaseSettings):
     client_properties: dict[str, str] = Field(default_factory=dict)
 
     shards: int = Field(default=8, ge=1, le=VIRTUAL_SHARDS)
-    """P, the number of WAL partitions; `init` writes it into the control rows and it never changes."""
+    """P, the number of WAL partitions; `init` writes it into the control rows, and it never changes once the journal
+    has been written to."""
 
     replication: int = Field(default=1, ge=1)
     """Replication factor of the journal's topics. 3 for anything that must survive a broker."""

@@ -59,8 +59,11 @@ def made_journal(settings: Settings, shards: int | None) -> ControlRows:
             clock=time.monotonic,
             wall_ms=wall_ms,
             timeout_s=settings.request_timeout_ms / 1000,
+            change_shards=shards is not None,
         )
     identity = rows.require_identity(settings.journal)
     if shards is not None and shards != identity.shards:
-        raise ConfigError(f"journal {identity.name} has {identity.shards} shards, and that never changes")
+        raise ConfigError(
+            f"journal {identity.name} has {identity.shards} shards, and that never changes once it has been written to"
+        )
     return rows

@@ -6,7 +6,7 @@ with the command that mends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 
 from journal.config import Settings
@@ -21,7 +21,7 @@ from journal.kafka.control import (
     wal_topic,
     writer_id,
 )
-from journal.kafka.ports import Clock, Cluster, FatalProducerError, Kafka, TopicState
+from journal.kafka.ports import LOOK_MS, Clock, Cluster, FatalProducerError, Kafka, TopicState
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 
@@ -63,56 +63,100 @@ def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
 
 
 def init_journal(
-    kafka: Kafka, settings: Settings, uuid: Callable[[], bytes], *, clock: Clock, wall_ms: Clock, timeout_s: float
+    kafka: Kafka,
+    settings: Settings,
+    uuid: Callable[[], bytes],
+    *,
+    clock: Clock,
+    wall_ms: Clock,
+    timeout_s: float,
+    change_shards: bool = False,
 ) -> ControlRows:
     """Make what is missing of the journal, and check all of it. Killed in between, a second run completes it; all that
-    run at once give the same identity."""
+    run at once give the same identity. What is there already is checked before anything is written.
+
+    `change_shards`: an identity with another number of shards than the settings' gives way, while nothing has been
+    written to the journal."""
+    name = settings.journal
     configs = topic_configs(settings)
-    control = control_topic(settings.journal)
+    control = control_topic(name)
 
     def made() -> Identity:
         return Identity(
             magic=MAGIC,
             format=FORMAT,
             journal=uuid(),
-            name=settings.journal,
+            name=name,
             shards=settings.shards,
             created=int(wall_ms()),
         )
 
     with closing(kafka.cluster()) as cluster:
+
+        def is_due(rows: ControlRows) -> bool:
+            if rows.identity is None:
+                return True
+            if not change_shards or rows.identity.shards == settings.shards or rows.epoch.epoch:
+                return False
+            return not _has_records(kafka, cluster, (wal_topic(name), table_topic(name)), timeout_s)
+
+        is_there = control in cluster.describe([control], timeout_s)
+        rows = read_control(kafka, name, clock, timeout_s) if is_there else ControlRows()
+        wanted = settings.shards if is_due(rows) else rows.require_identity(name).shards
+        _check_topics(cluster, settings, wanted, timeout_s, all_made=False)
         cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
-        rows = _identified(kafka, settings.journal, made, clock, timeout_s)
-        identity = rows.require_identity(settings.journal)
+        rows = _identified(kafka, name, is_due, made, clock, timeout_s)
+        identity = rows.require_identity(name)
         for topic, config in configs.items():
             cluster.create(topic, identity.shards, settings.replication, config, timeout_s)
         check_journal(cluster, settings, identity, timeout_s)
     return rows
 
 
+def _has_records(kafka: Kafka, cluster: Cluster, topics: Iterable[str], timeout_s: float) -> bool:
+    """Whether those of the topics that there are ever had any."""
+    for topic, state in cluster.describe(topics, timeout_s).items():
+        with closing(kafka.reader(topic, committed=False, wait_ms=LOOK_MS)) as reader:
+            if any(reader.start_and_end(partition, timeout_s)[1] for partition in range(state.partitions)):
+                return True
+    return False
+
+
 def _identified(
-    kafka: Kafka, journal: str, made: Callable[[], Identity], clock: Clock, timeout_s: float
+    kafka: Kafka,
+    journal: str,
+    is_due: Callable[[ControlRows], bool],
+    made: Callable[[], Identity],
+    clock: Clock,
+    timeout_s: float,
 ) -> ControlRows:
-    """The control rows with an identity, for good: the one that is there, else the one `made`."""
+    """The control rows with an identity, for good: the one that is there, else, or if that is due, the one `made`."""
     until = clock() + timeout_s
     while True:
         rows = read_control(kafka, journal, clock, timeout_s)
-        if rows.identity is not None:
+        if not is_due(rows):
             return rows
         try:
-            _write_identity(kafka, journal, made, clock, timeout_s)
+            _write_identity(kafka, journal, is_due, made, clock, timeout_s)
         except FatalProducerError as error:
             if not error.fenced or clock() >= until:
                 raise
 
 
-def _write_identity(kafka: Kafka, journal: str, made: Callable[[], Identity], clock: Clock, timeout_s: float) -> None:
-    """Write the identity, unless there is one. Who wrote one before the init is seen by the check behind it; who would
-    later has fenced this producer first."""
+def _write_identity(
+    kafka: Kafka,
+    journal: str,
+    is_due: Callable[[ControlRows], bool],
+    made: Callable[[], Identity],
+    clock: Clock,
+    timeout_s: float,
+) -> None:
+    """Write the identity, if it is still due. Who wrote one before the init, or was active, is seen by the check behind
+    it; who would later has fenced this producer first."""
     producer = kafka.transactional_producer(writer_id(journal))
     try:
         producer.init(timeout_s)
-        if read_control(kafka, journal, clock, timeout_s).identity is None:
+        if is_due(read_control(kafka, journal, clock, timeout_s)):
             producer.send([control_row(journal, IDENTITY_KEY, made())], timeout_s)
             producer.commit_transaction(timeout_s)
     finally:
@@ -131,19 +175,21 @@ def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: f
 
 def check_journal(cluster: Cluster, settings: Settings, identity: Identity, timeout_s: float) -> None:
     """Raises TopicError for the first topic that is not as the journal needs it, with what mends it."""
+    _check_topics(cluster, settings, identity.shards, timeout_s, all_made=True)
+
+
+def _check_topics(cluster: Cluster, settings: Settings, shards: int, timeout_s: float, *, all_made: bool) -> None:
+    """The same of a journal that has, or, unless all of it is made, is to have so many shards."""
     name = settings.journal
     expected = topic_configs(settings)
     found = cluster.describe(expected, timeout_s)
     for topic, config in expected.items():
         state = found.get(topic)
         if state is None:
-            raise TopicError(f"topic {topic} is missing: run `kafka-journal init -j {name}`")
-        partitions = 1 if topic == control_topic(name) else identity.shards
-        if state.partitions != partitions:
-            raise TopicError(
-                f"topic {topic} has {state.partitions} partitions and its control rows say {partitions}: "
-                "it cannot be mended; make a new journal and replay this one into it"
-            )
+            if all_made:
+                raise TopicError(f"topic {topic} is missing: run `kafka-journal init -j {name}`")
+            continue
+        _check_partitions(topic, state, 1 if topic == control_topic(name) else shards, name, all_made=all_made)
         if state.replication < settings.replication:
             raise TopicError(
                 f"topic {topic} has {state.replication} replicas and {settings.replication} are configured: "
@@ -154,6 +200,22 @@ def check_journal(cluster: Cluster, settings: Settings, identity: Identity, time
         if value != "true":
             why = "is older than Kafka 3.6" if value is None else f"has {_VERIFICATION}={value}"
             raise TopicError(f"broker {broker} {why}: a late request could write into a transaction that has ended")
+
+
+def _check_partitions(topic: str, state: TopicState, wanted: int, journal: str, *, all_made: bool) -> None:
+    if state.partitions == wanted:
+        return
+    as_it_is = f"`kafka-journal init -j {journal} --shards {state.partitions}`"
+    if not all_made:
+        takes = "" if topic == control_topic(journal) else f", or take it as it is ({as_it_is})"
+        raise TopicError(
+            f"topic {topic} is there already, with {state.partitions} partitions instead of {wanted}, and nothing was "
+            f"written: delete it{takes}"
+        )
+    raise TopicError(
+        f"topic {topic} has {state.partitions} partitions and its control rows say {wanted}: while nothing has been "
+        f"written to the journal, {as_it_is} mends it; afterwards, make a new journal and replay this one into it"
+    )
 
 
 def _check_config(settings: Settings, topic: str, state: TopicState, expected: dict[str, str]) -> None:

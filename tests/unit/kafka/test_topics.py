@@ -8,10 +8,10 @@ import pytest
 
 from journal.config import Settings
 from journal.errors import TopicError
-from journal.kafka.control import ControlRows, read_control
-from journal.kafka.ports import FatalProducerError, GroupMember, Position, TopicState
+from journal.kafka.control import EPOCH_KEY, ControlRows, read_control
+from journal.kafka.ports import FatalProducerError, GroupMember, Position, Sent, TopicState
 from journal.kafka.topics import check_journal, init_journal, topic_configs
-from journal.v1.journal_pb2 import Identity
+from journal.v1.journal_pb2 import Epoch, Identity
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
@@ -200,6 +200,7 @@ class Inits:
         kafka: SimulatedKafka | None = None,
         before_it_is_written: Callable[[], object] = lambda: None,
         shards: int = 2,
+        change_shards: bool = False,
     ) -> Identity:
         def made() -> bytes:
             before_it_is_written()
@@ -207,8 +208,25 @@ class Inits:
 
         settings = ONE_BROKER.model_copy(update={"shards": shards})
         now = self.broker.timeline.now
-        rows = init_journal(kafka or self.kafka, settings, made, clock=now, wall_ms=now, timeout_s=LIMIT_S)
+        rows = init_journal(
+            kafka or self.kafka,
+            settings,
+            made,
+            clock=now,
+            wall_ms=now,
+            timeout_s=LIMIT_S,
+            change_shards=change_shards,
+        )
         return rows.require_identity("j")
+
+    def make(self, topic: str, partitions: int) -> None:
+        """The topic, as `init` would, but for its number of partitions."""
+        self.kafka.cluster().create(topic, partitions, 1, topic_configs(ONE_BROKER)[topic], LIMIT_S)
+
+    def write(self, topic: str, key: bytes = b"key", value: bytes = b"value") -> None:
+        producer = self.kafka.plain_producer()
+        producer.send([Sent(topic, 0, key, value)], LIMIT_S)
+        producer.close()
 
     @property
     def rows(self) -> ControlRows:
@@ -277,3 +295,57 @@ def test_an_init_that_is_fenced_again_and_again_ends() -> None:
     with pytest.raises(FatalProducerError):
         inits.run(b"A" * 16, before_it_is_written=always)
     assert inits.rows.identity is None
+
+
+@pytest.mark.parametrize("topic", ["j.wal", "j.table"])
+def test_a_topic_that_does_not_fit_is_refused_before_anything_is_written(topic: str) -> None:
+    """A first try with a wrong number of partitions leaves nothing that a second one could stumble over."""
+    inits = Inits()
+    inits.make(topic, 3)
+    with pytest.raises(
+        TopicError, match=rf"topic {topic} is there already, with 3 partitions instead of 2, and nothing"
+    ):
+        inits.run(b"A" * 16)
+    assert set(inits.broker.topics) == {topic}
+    assert inits.run(b"B" * 16, shards=3) == inits.rows.identity
+    assert {len(inits.broker.topics[each].logs) for each in ("j.wal", "j.table")} == {3}
+
+
+def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> None:
+    """As one that an `init` left which was not allowed to make topics, or one beside topics of another number."""
+    inits = Inits()
+    first = inits.run(b"A" * 16)
+    for topic in ("j.wal", "j.table"):
+        del inits.broker.topics[topic]
+        inits.make(topic, 3)
+    with pytest.raises(TopicError, match=r"with 3 partitions instead of 2, .*`kafka-journal init -j j --shards 3`"):
+        inits.run(b"B" * 16)
+    assert inits.rows.identity == first
+    changed = inits.run(b"B" * 16, shards=3, change_shards=True)
+    assert (changed.shards, changed.journal, inits.rows.identity) == (3, b"B" * 16, changed)
+    assert inits.run(b"C" * 16, shards=3, change_shards=True) == changed
+
+
+@pytest.mark.parametrize("written", ["j.wal", "j.table", "epoch"])
+def test_an_identity_of_a_journal_that_was_written_to_never_changes(written: str) -> None:
+    inits = Inits()
+    found = inits.run(b"A" * 16)
+    if written == "epoch":
+        inits.write("j.control", EPOCH_KEY, Epoch(journal=found.journal, epoch=1).SerializeToString())
+    else:
+        inits.write(written)
+    assert inits.run(b"B" * 16, shards=3, change_shards=True) == found == inits.rows.identity
+
+
+def test_an_activation_between_the_look_and_the_change_keeps_the_identity() -> None:
+    inits = Inits()
+    found = inits.run(b"A" * 16)
+    for topic in ("j.wal", "j.table"):
+        del inits.broker.topics[topic]
+
+    def activate() -> None:
+        if "j.wal" not in inits.broker.topics:
+            inits.make("j.wal", 2)
+            inits.write("j.wal")
+
+    assert inits.run(b"B" * 16, kafka=Overtaken(inits.broker, activate), shards=3, change_shards=True) == found
