@@ -63,16 +63,32 @@ class LocalWriter:
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
         """Commit a group and tell its completion; raises what it told. Nothing joins: a batch waits for nobody."""
+        began = Moment.now()
+        numbers = group.seal(self._origin, self.numbers)
         try:
-            self._commit(group)
-        except JournalError as error:
-            group.completion.resolve(error)
-            raise
+            offsets = self._fold(group)
+            touched = [self._folds[shard] for shard in offsets]
+            changes = [fold.changes() for fold in touched]
         except Exception as error:
             # rocksdict raises it when a row cannot be read, and then nothing was written; raised again, so that the
             # journal steps down, but told first: nobody may wait for the group for ever
-            group.completion.resolve(LocalStorageError(f"a group could not be folded: {error}"))
+            failed = LocalStorageError(f"a group could not be folded: {error}")
+            group.completion.resolve(error if isinstance(error, JournalError) else failed)
             raise
+        try:
+            self._store.write(chain.from_iterable(changes), {}, synced=True)
+        except Exception as error:
+            # whatever it is: the group may be in RocksDB's log all the same, and the next open shows it, or not
+            unknown = OutcomeUnknownError(f"a group may not be on disk: {error}")
+            group.completion.resolve(unknown)
+            raise unknown from error
+        for fold in touched:
+            fold.checkpointed()
+        for shard, (_, last) in offsets.items():
+            self._applied[shard] = last
+        group.completion.offsets = offsets
+        self.numbers = numbers
+        self.committed_at = began
         group.completion.resolve()
 
     def applied(self, shard: int) -> int:
@@ -81,24 +97,6 @@ class LocalWriter:
 
     def close(self) -> None:
         """Nothing is open: the store is the journal's."""
-
-    def _commit(self, group: Group) -> None:
-        began = Moment.now()
-        numbers = group.seal(self._origin, self.numbers)
-        offsets = self._fold(group)
-        touched = [self._folds[shard] for shard in offsets]
-        try:
-            self._store.write(chain.from_iterable(fold.changes() for fold in touched), {}, synced=True)
-        except LocalStorageError as error:
-            # it may be in RocksDB's log all the same: the next open shows it whole, or not at all
-            raise OutcomeUnknownError(f"a group may not be on disk: {error}") from error
-        for fold in touched:
-            fold.checkpointed()
-        for shard, (_, last) in offsets.items():
-            self._applied[shard] = last
-        group.completion.offsets = offsets
-        self.numbers = numbers
-        self.committed_at = began
 
     def _fold(self, group: Group) -> dict[int, tuple[int, int]]:
         """Apply a sealed group's frames; the first and last offset that they take in each shard."""

@@ -7,7 +7,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ import pytest
 
 from journal.acceptance import Append
 from journal.completion import Completion
+from journal.engine import Change
 from journal.errors import (
     ClosedError,
     ConfigError,
+    CorruptionError,
     FullError,
     InvalidOperationError,
     LocalStorageError,
@@ -446,6 +448,47 @@ def test_a_disk_that_refuses_makes_the_outcome_unknown_and_the_journal_failed_an
     acknowledged = {int(record_id) for record_id in told.split()}
     assert acknowledged
     assert acknowledged <= loaded(tmp_path / "a").records.keys()
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_whatever_a_write_raises_leaves_the_outcome_unknown_and_what_a_read_raises_is_a_failure(
+    tmp_path: Path, is_written: bool
+) -> None:
+    class Raising(RocksStore):
+        """Its third write raises something that nobody has foreseen, done or not."""
+
+        writes = 0
+
+        def write(
+            self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True, synced: bool = False
+        ) -> None:
+            self.writes += 1
+            if self.writes != 3 or is_written:
+                super().write(rows, named, durable=durable, synced=synced)
+            if self.writes == 3:
+                raise MemoryError
+
+    def group(record_id: int) -> Group:
+        group = Group(1, 900_000)
+        group.put(0, ADD, record_id, 1, b"data")
+        return group
+
+    identity = Identity(journal=JOURNAL, shards=1)
+    store = Raising(tmp_path / "a")
+    try:
+        writer = LocalWriter(store, identity, Claim(1, "node", NONCE), Limits(), wall_ms=lambda: 0.0)
+        writer.write(group(1024))
+        unknown = group(2048)
+        with pytest.raises(OutcomeUnknownError):
+            writer.write(unknown)
+        assert isinstance(unknown.completion.error, OutcomeUnknownError)
+        foreign = Group(1, 900_000)
+        foreign.put(0, ADD, -1, 1, b"no id")
+        with pytest.raises(CorruptionError):
+            writer.write(foreign)
+        assert isinstance(foreign.completion.error, CorruptionError)  # nothing of it was written
+    finally:
+        store.close()
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
