@@ -1,9 +1,10 @@
 """Activation: how a node becomes the one that may write. Fence, claim, gate, load, READY, in this order.
 
     fence   initialise the journal's transactional id: the predecessor is fenced at the broker, its open group settled
-    claim   after that (and after every later init) read the epoch counter and each shard's last frame, and write the
-            counter's next epoch and a marker to every shard in one transaction
-    gate    wait until every shard's mark stands at exactly this epoch
+    claim   after that (and after every later init) read the epoch counter, each shard's last frame and its newest mark,
+            and write an epoch above all of them and a marker to every shard in one transaction, which is committed only
+            if the markers lie where the shards were read to: then those reads have missed nothing
+    gate    wait until every shard's mark stands at exactly this epoch and nonce
     load    tell the loader the state of one snapshot taken then, or what a warm one lacks
     READY   commit one more group with the same producer; only one that is confirmed, in time, proves anything. After
             any other: check, init, check, and another one; whoever is fenced then has told nobody and discards all
@@ -22,11 +23,12 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
 from journal.beside import InBackground, at_once
+from journal.claiming import Claiming
 from journal.errors import (
     CorruptionError,
     DeadlineError,
@@ -34,26 +36,22 @@ from journal.errors import (
     GateTimeoutError,
     OperatingError,
     OutcomeUnknownError,
-    StateError,
 )
-from journal.fencing import Claim, Fence, RequireOpen, Standing, Timing, always_open
+from journal.fencing import Claim, Fence, RequireOpen, Standing, Timing, always_open, standing_of
 from journal.following import Following
 from journal.gate import AtGate, Gate, wait_on
-from journal.group import FrameNumbers, Group, Origin
-from journal.kafka.control import EPOCH_KEY, control_row, wal_topic
-from journal.kafka.ports import Kafka, Sent, TransactionalProducer
+from journal.group import FrameNumbers, Group
+from journal.kafka.control import control_lost
+from journal.kafka.ports import Kafka
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
 from journal.local.ports import LocalStore
 from journal.moments import Moment
 from journal.replica import Replica
-from journal.v1.journal_pb2 import MARKER, Epoch
-from journal.wal import Tail, WalReader, read_tails
-from journal.writer import Joining, Writer, WriterConfig, last_numbers
+from journal.wal import WalReader
+from journal.writer import READY_SHARD, Joining, Writer, WriterConfig
 
 log = logging.getLogger(__name__)
-
-_READY_SHARD = 0
 
 FENCE_STEP = "fence"
 """The first step's name: told before anything is done, so that whoever is told may still prevent it."""
@@ -130,18 +128,27 @@ class Activation:
         self._kafka = kafka
         self._config = config
         self._limits = limits
-        self._claim_as = claim_as
         self._replica = replica
         self._store = store
         self._timing = timing
         self._require_same_table = require_same_table
         self._gate_s = gate_s
-        self._wall_ms = wall_ms
         self._told = progress
         self._beside = beside
         self._require_open = require_open
         self._at_gate = at_gate
         self._fence = Fence(kafka, config.journal, timing)
+        self._claiming = Claiming(
+            kafka,
+            config,
+            limits,
+            claim_as,
+            self._fence,
+            timing,
+            wall_ms=wall_ms,
+            beside=beside,
+            require_open=require_open,
+        )
         self.report = ActivationReport()
 
     def run(self, state: Loader | Following) -> Activated:
@@ -154,11 +161,11 @@ class Activation:
         times = [clock()]
         producer = self._fence.initialise(clock() + self._timing.recovery_s, self._require_open)
         times.append(clock())
-        writer = self._claim(producer)
+        writer = self._claiming.claim(producer)
         report.epoch = writer.claim.epoch
         times.append(clock())
         try:
-            self._pass_gate(writer.claim.epoch, state if isinstance(state, Following) else None)
+            self._pass_gate(writer.claim, state if isinstance(state, Following) else None)
             times.append(clock())
             asked = self._beside(self._require_same_table)
             try:
@@ -186,89 +193,16 @@ class Activation:
         self._require_open()
         self._told(step, done, total)
 
-    # ---- claim -----------------------------------------------------------------------------------------------------
-
-    def _claim(self, producer: TransactionalProducer) -> Writer:
-        """Counter and markers in one transaction; of unknown outcome: check, init, check."""
-        until = self._timing.clock() + self._timing.recovery_s
-        while True:
-            claim, tails = self._read_claim(producer)
-            last, records = self._markers(claim, tails)
-            standing = Standing.OWN
-            try:
-                producer.send(records, self._timing.request_s)
-                clean = producer.commit_transaction(self._timing.request_s)
-            except OperatingError as error:
-                producer, standing = self._resolve(producer, claim, until, str(error))
-            else:
-                if not clean:
-                    producer, standing = self._resolve(producer, claim, until, "the commit may have been sent twice")
-            if standing is Standing.OWN:
-                ends = [tail.end for tail in tails]
-                return Writer(self._kafka, self._config, claim, self._fence, producer, last, ends, self._timing)
-
-    def _read_claim(self, producer: TransactionalProducer) -> tuple[Claim, list[Tail]]:
-        """The next epoch and each shard's last frame, both asked for after the init of `producer`, and together."""
-        config, clock, request_s = self._config, self._timing.clock, self._timing.request_s
-        tails_now = partial(read_tails, self._kafka, config.journal, config.uuid, config.shards, clock, request_s)
-        try:
-            reading = self._beside(self._fence.rows)
-            tailing = self._beside(tails_now)
-            try:
-                rows = reading.result()
-                # a standby's connections and its look at the topics may be older than the topics; in those made anew
-                # every frame is a stranger's, and the search for this journal's last one goes back to the start
-                if rows.identity is not None and rows.identity.journal != config.uuid:
-                    raise StateError(f"journal {config.journal} was made anew: close this one, and start another")
-                claim, tails = self._claim_as(rows.epoch.epoch + 1), tailing.result()
-            except BaseException:
-                both: list[Future[Any]] = [reading, tailing]
-                wait(both, self._timing.request_s)  # neither runs on into the next try
-                raise
-            self._require_open()
-        except BaseException:
-            producer.close()
-            raise
-        return claim, tails
-
-    def _markers(self, claim: Claim, tails: list[Tail]) -> tuple[FrameNumbers, list[Sent]]:
-        config = self._config
-        group = Group(config.shards, self._limits.frame_bytes_max)
-        for shard in range(config.shards):
-            group.put(shard, MARKER, 0, 0, claim.nonce)
-        last = group.seal(Origin(config.uuid, claim.epoch, claim.node), last_numbers(tails))
-        counter = Epoch(
-            journal=config.uuid,
-            epoch=claim.epoch,
-            node=claim.node,
-            nonce=claim.nonce,
-            timestamp=int(self._wall_ms()),
-            fence_check_ms=int(self._timing.fence_check_s * 1000),
-        )
-        row = control_row(config.journal, EPOCH_KEY, counter)
-        return last, [row, *group.records(wal_topic(config.journal))]
-
-    def _resolve(
-        self, producer: TransactionalProducer, claim: Claim, until: float, reason: str
-    ) -> tuple[TransactionalProducer, Standing]:
-        """Whose the counter is now, with a new producer. Raises FencedError if it is another activation's."""
-        log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
-        producer.close()
-        renewed, standing = self._fence.check_init_check(claim, until, self._require_open)
-        if renewed is None:
-            raise FencedError("another node activated at the same time", epoch=claim.epoch)
-        return renewed, standing
-
     # ---- gate ------------------------------------------------------------------------------------------------------
 
-    def _pass_gate(self, epoch: int, following: Following | None) -> None:
+    def _pass_gate(self, claim: Claim, following: Following | None) -> None:
         clock = self._timing.clock
-        gate = Gate(epoch, self._config.shards)
+        gate = Gate(claim, self._config.shards)
         until = clock() + self._gate_s
-        while not (self._replica.readable and gate.offer(self._replica.marks())):
+        while not self._is_open(gate, claim):
             left = until - clock()
             if left <= 0:
-                raise self._gate_timeout(gate, epoch)
+                raise self._gate_timeout(gate, claim.epoch)
             passed = self._config.shards - len(gate.waiting())
             self._progress("gate", passed, self._config.shards)
             if self._replica.readable:
@@ -278,6 +212,20 @@ class Activation:
             if following is not None:
                 following.keep_up()
         self._progress("gate", self._config.shards, self._config.shards)
+
+    def _is_open(self, gate: Gate, claim: Claim) -> bool:
+        """Raises FencedError if another activation has overtaken this one, ControlLostError if its marks are all that
+        is left of it: its counter is lost, and whoever activates again would meet it again."""
+        if not self._replica.readable:
+            return False
+        try:
+            return gate.offer(self._replica.marks())
+        except FencedError as error:
+            counter = self._fence.proven_rows().epoch
+            if standing_of(claim, counter) is not Standing.NEWER:
+                what = f"{error}, and the epoch counter at {counter.epoch}"
+                raise control_lost(self._config.journal, what) from error
+            raise
 
     def _gate_timeout(self, gate: Gate, epoch: int) -> GateTimeoutError:
         config, timing = self._config, self._timing
@@ -332,7 +280,7 @@ class Activation:
         going_on = partial(self._progress, "ready", 0, 0)
         while True:
             group = Group(self._config.shards, self._limits.frame_bytes_max)
-            group.put_heartbeat(_READY_SHARD)
+            group.put_heartbeat(READY_SHARD)
             try:
                 writer.write_ready(group)
                 return

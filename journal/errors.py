@@ -55,6 +55,11 @@ class HangingTransactionError(DeadlineError):
     """Raised when a Kafka transaction stays open in front of what must be read. Let it end, or abort it there."""
 
 
+class StaleReadError(OperatingError):
+    """Raised when Kafka has answered a read with less than it had acknowledged: a leader that was deposed did, or
+    records are lost. Nothing is decided by it; it is read again."""
+
+
 class TopicError(OperatingError):
     """Raised when a topic is missing or not as the journal needs it; the message carries the command that mends it."""
 
@@ -245,7 +250,8 @@ class XidError(StoreError):
 
 
 class RepairError(CallerError):
-    """Raised by `repair skip` and `routes resume` for an offset that no shard is stopped at; says where it stands."""
+    """Raised by `repair skip` and `routes resume` for an offset that no shard is stopped at, and says where it stands;
+    by `repair control` for what needs no mending, or cannot be mended."""
 
 
 class TrimError(CallerError):
@@ -288,6 +294,11 @@ class FrameError(CorruptionError):
 
 class GapError(CorruptionError):
     """Raised when a frame does not follow its predecessor, or the log starts behind what is needed: frames are gone."""
+
+
+class ControlLostError(CorruptionError):
+    """Raised when the control rows lack what the WAL or the tables prove they had, and a read behind an acknowledged
+    write confirms it. `kafka-journal repair control` writes them anew."""
 
 
 class RowError(CorruptionError):

@@ -4,6 +4,9 @@ Initialising a transactional producer fences every older instance, so a zombie t
 own successor. Whoever would initialise again therefore checks the epoch counter before (courtesy) and after (safety).
 A check reads the counter to the control partition's high watermark, asked for after that init has returned; one that
 cannot be made in time has not been made, and everything starts over.
+
+What a check says is proven by what is sent behind it (`journal.writer`): a leader that was deposed may have answered. A
+counter that says less than is known is read again behind an acknowledged write before it counts as lost.
 """
 
 from __future__ import annotations
@@ -16,11 +19,11 @@ from enum import Enum
 from itertools import chain, repeat
 from typing import NamedTuple
 
-from journal.errors import DeadlineError, OperatingError
-from journal.kafka.control import ControlRows, read_control, writer_id
+from journal.errors import DeadlineError, FencedError, OperatingError
+from journal.kafka.control import ControlRows, control_lost, prove_control, read_control, writer_id
 from journal.kafka.ports import Clock, Kafka, RetriableProducerError, TransactionalProducer
 from journal.moments import Moment
-from journal.v1.journal_pb2 import Epoch
+from journal.v1.journal_pb2 import Epoch, Mark
 
 log = logging.getLogger(__name__)
 
@@ -49,18 +52,18 @@ class Claim(NamedTuple):
 
 
 class Standing(Enum):
-    """What the epoch counter says about a claim."""
+    """What the epoch counter, or a mark, says about a claim."""
 
     OWN = "own"
     NEWER = "newer"  # another activation took a newer epoch, or the same one: this one is fenced
     OLDER = "older"  # this activation wrote nothing (yet)
 
 
-def standing_of(claim: Claim, counter: Epoch) -> Standing:
-    """What a counter says about a claim."""
-    if counter.epoch < claim.epoch:
+def standing_of(claim: Claim, found: Epoch | Mark) -> Standing:
+    """What a counter or a mark says about a claim."""
+    if found.epoch < claim.epoch:
         return Standing.OLDER
-    if counter.epoch == claim.epoch and counter.nonce == claim.nonce:
+    if found.epoch == claim.epoch and found.nonce == claim.nonce:
         return Standing.OWN
     return Standing.NEWER
 
@@ -133,16 +136,25 @@ class Fence:
         timing = self._timing
         return read_control(self._kafka, self._journal, timing.clock, timing.request_s)
 
+    def proven_rows(self) -> ControlRows:
+        """The control rows, read behind an acknowledged write: no leader that was deposed has answered. Raises
+        OperatingError."""
+        timing = self._timing
+        return prove_control(self._kafka, self._journal, timing.clock, timing.request_s)
+
     def counter(self) -> Epoch:
         """The epoch counter. Raises DeadlineError: then the check has not been made."""
         return self.rows().epoch
 
     def check_init_check(
-        self, claim: Claim, until: float, require_open: RequireOpen = always_open
-    ) -> tuple[TransactionalProducer | None, Standing]:
-        """A new producer and what the counter says after its init; None if a newer activation is there.
+        self, claim: Claim, until: float, require_open: RequireOpen = always_open, *, claimed: bool
+    ) -> tuple[TransactionalProducer, Standing]:
+        """A new producer, and whether the counter says after its init that the claim is there (OWN) or not (OLDER).
 
-        Raises DeadlineError if the outcome could not be had by `until`.
+        OLDER is an answer only for whoever does not know it to be `claimed`.
+
+        Raises FencedError for a newer claim, DeadlineError if the outcome could not be had by `until`, and
+        ControlLostError if the counter lacks a claim that was there.
         """
         timing = self._timing
         for limit_s in self._limits():
@@ -150,21 +162,35 @@ class Fence:
                 break
             require_open()
             try:
-                if standing_of(claim, self.counter()) is Standing.NEWER:
-                    return None, Standing.NEWER
+                _require_not_newer(claim, self.counter())
                 producer = self._initialised(limit_s)
             except OperatingError as error:
                 self._rest(error, limit_s, "check, init, check starts over")
                 continue
             try:
-                standing = standing_of(claim, self.counter())
+                return producer, self._check(claim, claimed=claimed)
             except OperatingError as error:
                 log.warning("check, init, check starts over: %s", error)
                 producer.close()
                 timing.pause(RETRY_PAUSE_S)
-                continue
-            if standing is Standing.NEWER:
+            except BaseException:
                 producer.close()
-                return None, standing
-            return producer, standing
+                raise
         raise DeadlineError("Kafka did not let this node check who may write in time")
+
+    def _check(self, claim: Claim, *, claimed: bool) -> Standing:
+        """What the counter says, behind an init."""
+        standing = _require_not_newer(claim, self.counter())
+        if claimed and standing is Standing.OLDER:
+            standing = _require_not_newer(claim, self.proven_rows().epoch)
+            if standing is Standing.OLDER:
+                raise control_lost(self._journal, f"the epoch counter went back behind epoch {claim.epoch}")
+        return standing
+
+
+def _require_not_newer(claim: Claim, counter: Epoch) -> Standing:
+    """Raises FencedError."""
+    standing = standing_of(claim, counter)
+    if standing is Standing.NEWER:
+        raise FencedError(f"another node took over, in epoch {counter.epoch}", epoch=counter.epoch)
+    return standing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from journal.errors import FencedError
+from journal.fencing import Claim, Standing, standing_of
 from journal.v1.journal_pb2 import Mark
 
 AtGate = Callable[[Mapping[int, Mark]], None]
@@ -17,22 +18,30 @@ def wait_on(waiting: Mapping[int, Mark]) -> None:
 
 
 class Gate:
-    """Opens when the marks of all shards say exactly `epoch`: then the tables hold all that precedes its markers.
+    """Opens when the marks of all shards say exactly epoch and nonce of `claim`: then the tables hold all that precedes
+    its markers.
 
-    A larger epoch in any shard is another node's activation, never "at least ours": FencedError.
+    A larger epoch in any shard, or the same one with another nonce, is another activation's, never "at least ours":
+    FencedError.
     """
 
-    def __init__(self, epoch: int, shards: int) -> None:
-        self._epoch = epoch
+    def __init__(self, claim: Claim, shards: int) -> None:
+        self._claim = claim
         self._shards = shards
         self._passed: frozenset[int] = frozenset()
 
     def offer(self, marks: Mapping[int, Mark]) -> bool:
         """Look at the newest marks; True once all shards stand at the epoch. Raises FencedError."""
-        newer = max((mark.epoch for mark in marks.values()), default=0)
-        if newer > self._epoch:
-            raise FencedError(f"epoch {newer} began while epoch {self._epoch} was activating", epoch=newer)
-        self._passed = frozenset(shard for shard, mark in marks.items() if mark.epoch == self._epoch)
+        standings = {shard: standing_of(self._claim, mark) for shard, mark in marks.items()}
+        for shard, standing in standings.items():
+            if standing is Standing.NEWER:
+                epoch = marks[shard].epoch
+                raise FencedError(
+                    f"shard {shard} stands at epoch {epoch} of another activation, while epoch {self._claim.epoch} was "
+                    "activating",
+                    epoch=epoch,
+                )
+        self._passed = frozenset(shard for shard, standing in standings.items() if standing is Standing.OWN)
         return len(self._passed) == self._shards
 
     def waiting(self) -> list[int]:

@@ -19,7 +19,7 @@ from journal.connecting import kafka_of, open_replica, wall_ms
 from journal.copy import TableCopy
 from journal.core import Core
 from journal.errors import ClosedError, FencedError, JournalError, StateError
-from journal.fencing import Claim, Timing
+from journal.fencing import Claim, Standing, Timing, standing_of
 from journal.following import Following
 from journal.gate import AtGate, wait_on
 from journal.kafka.control import ControlRows
@@ -95,6 +95,8 @@ class JournalRuntime:
         self.loader: Loader | None = None
         """The one that the activation filled."""
         self.report: ActivationReport | None = None
+        self._claim: Claim | None = None
+        """The one that was activated."""
 
     # ---- lifecycle -------------------------------------------------------------------------------------------------
 
@@ -168,7 +170,7 @@ class JournalRuntime:
             else:
                 core.become(JournalState.STARTED)
             raise
-        self.report = activated.report
+        self.report, self._claim = activated.report, activated.writer.claim
         core.activate(activated)
         self._writer_thread = threading.Thread(target=self._write, name="kafka-journal-writer", daemon=True)
         self._writer_thread.start()
@@ -241,10 +243,13 @@ class JournalRuntime:
             core.step_down(JournalError(f"the writer failed: {error!r}"))
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
-        """As `Watch`: step down when the local copy shows a newer epoch."""
-        newer = max(mark.epoch for mark in marks.values())
-        if self.report is not None and newer > self.report.epoch:
-            self.require_core().step_down(FencedError(f"the tables are at epoch {newer}", epoch=newer))
+        """As `Watch`: step down when the local copy shows another activation that is no older."""
+        claim = self._claim
+        newer = [mark.epoch for mark in marks.values() if claim and standing_of(claim, mark) is Standing.NEWER]
+        if newer:
+            epoch = max(newer)
+            what = f"the tables are at epoch {epoch} of another activation"
+            self.require_core().step_down(FencedError(what, epoch=epoch))
 
     def failed(self, error: Exception) -> None:
         """As `Watch`."""

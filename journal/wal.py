@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from journal.errors import DeadlineError, FrameError, GapError, HangingTransactionError, OperatingError
+from journal.errors import (
+    CorruptionError,
+    DeadlineError,
+    FrameError,
+    GapError,
+    HangingTransactionError,
+    OperatingError,
+    StaleReadError,
+)
 from journal.kafka.control import wal_topic
 from journal.kafka.ports import LOOK_MS, READ_MS, Clock, Kafka, LogRecord
 from journal.v1.journal_pb2 import Frame
@@ -21,11 +29,43 @@ _WHY_S = 1.0
 
 
 class Tail(NamedTuple):
-    """Where a shard's WAL stands: its last frame (number and group 0 if there is none) and the end it was read to."""
+    """Where a shard's WAL stands: its last frame (number, group and epoch 0 if there is none) and the end it was read
+    to."""
 
     number: int
     group: int
+    epoch: int
     end: int
+
+
+def tail_at(last: Frame | None, end: int) -> Tail:
+    """The tail of a shard whose last frame that is, if it has one."""
+    return Tail(0, 0, 0, end) if last is None else Tail(last.number, last.group, last.epoch, end)
+
+
+def require_nothing_between(journal: str, ends: Mapping[int, int], sent: Iterable[tuple[int, int]]) -> None:
+    """Raises StaleReadError unless what was `sent`, shard and offset of each record, went to where its shard was read
+    to: `ends`.
+
+    A leader that takes a write has all that was committed before it. So a read that ended right before that write has
+    missed nothing, whoever answered it.
+    """
+    left = dict(ends)
+    for shard, offset in sent:
+        end = left.pop(shard, offset)
+        if offset != end:
+            topic = wal_topic(journal)
+            raise StaleReadError(f"{topic}[{shard}] was read to offset {end}, and what was sent next is at {offset}")
+
+
+def wal_lost(journal: str, shard: int, offset: int, lost: str, mend: str) -> CorruptionError:
+    """A partition has lost an end that was acknowledged; `mend` begins with a command."""
+    return CorruptionError(
+        f"{lost}: the partition has lost what was acknowledged. `{mend}",
+        topic=wal_topic(journal),
+        partition=shard,
+        offset=offset,
+    )
 
 
 class WalReader:
@@ -87,9 +127,7 @@ class WalReader:
         except GapError:  # a log was trimmed nearly to its end
             newest = {}
         return [
-            Tail(newest[shard].number, newest[shard].group, end)
-            if shard in newest
-            else self.tail_until(shard, end, until - self._clock())
+            tail_at(newest[shard], end) if shard in newest else self.tail_until(shard, end, until - self._clock())
             for shard, end in ends.items()
         ]
 
@@ -111,7 +149,7 @@ class WalReader:
     def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:
         """The last committed frame of the newest epoch before `end`."""
         last = self.last_frame(shard, end, timeout_s)
-        return Tail(0, 0, end) if last is None else Tail(last[1].number, last[1].group, end)
+        return tail_at(None if last is None else last[1], end)
 
     def last_frame(self, shard: int, end: int, timeout_s: float) -> tuple[LogRecord, Frame] | None:
         """The last committed frame of the newest epoch before `end`, read backwards in growing steps."""

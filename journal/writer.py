@@ -11,7 +11,7 @@ if an error met it and it is not in the WAL, neither are its offsets committed, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, NoReturn
 
@@ -23,16 +23,20 @@ from journal.errors import (
     NotTakenInError,
     OperatingError,
     OutcomeUnknownError,
+    StaleReadError,
 )
-from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Standing, Timing
+from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Timing, always_open
 from journal.group import FrameNumbers, Group, Origin
-from journal.kafka.control import control_topic, wal_topic
-from journal.kafka.ports import AbortableProducerError, Consumed, Kafka, Sent, TransactionalProducer
+from journal.kafka.control import wal_topic
+from journal.kafka.ports import Consumed, Kafka, Sent, TransactionalProducer
 from journal.pacing import Pace
-from journal.v1.journal_pb2 import MARKER
-from journal.wal import Tail, WalReader, read_tails
+from journal.wal import Tail, WalReader, require_nothing_between, wal_lost
+from journal.wire.frames import nonce_of
 
 log = logging.getLogger(__name__)
+
+READY_SHARD = 0
+"""READY is written to one shard, whichever: what it proves the coordinator proves, when it ends the transaction."""
 
 _JOINED_OPERATIONS_MAX = 200
 """A larger group waits for no second one: so many callers keep the interpreter busy, and each pause then ends late."""
@@ -144,6 +148,9 @@ class Writer:
         self._fence = fence
         self._producer: TransactionalProducer | None = producer
         self._ends = list(ends)
+        self._read_to: dict[int, int] = {}
+        """Where shards were read to after the producer's init, until something that is sent proves it: by shard, the
+        offset of the frame that is next."""
         self._timing = timing
         self._topic = wal_topic(config.journal)
         self._origin = Origin(config.uuid, claim.epoch, claim.node)
@@ -178,53 +185,42 @@ class Writer:
 
         One that may have been sent twice is committed all the same: check, init, check comes before the next group.
         """
-        self.numbers = group.seal(self._origin, self.numbers)
+        numbers = group.seal(self._origin, self.numbers)
         began = self._timing.now()
         producer = self._producer
         assert producer is not None
-        producer.send(group.records(self._topic), self._timing.fence_check_s)
+        offsets = producer.send(group.records(self._topic), self._timing.fence_check_s)
+        self._require_in_place([READY_SHARD], offsets)
         clean = producer.commit_transaction(self._timing.fence_check_s)
         took_s = self._timing.age_s(began)
         if took_s > self._timing.fence_check_s:
             raise DeadlineError(f"READY was answered after {took_s:.1f} s: another node may be active by now")
         if not clean:
             self.close()
+        self.numbers = numbers
+        self._ends[READY_SHARD] = offsets[0] + 1
         self.committed_at = began
         group.completion.resolve()
 
     def regain(self, until: float, require_open: RequireOpen) -> None:
-        """After a READY that was not confirmed: check, init, check, and where this epoch's last frames are.
+        """After a claim, or a READY, that was not confirmed: check, init, check, and whether that READY is there.
 
-        Whether that READY is in the WAL says nothing of who is newest now; so the next one is a frame of its own.
+        Whether it is says nothing of who is newest now; so the next one is a frame of its own.
         Raises FencedError, or an OperatingError behind `until`.
         """
-        config, timing = self._config, self._timing
-        while True:
-            self.close()
-            self._producer, standing = self._fence.check_init_check(self.claim, until, require_open)
-            self._require_own(standing)
-            try:
-                tails = read_tails(
-                    self._kafka, config.journal, config.uuid, config.shards, timing.clock, timing.request_s
-                )
-                self.numbers = last_numbers(tails)
-                return
-            except OperatingError as error:
-                if timing.clock() >= until:
-                    raise
-                log.warning("the last frames cannot be read yet: %s", error)
-                timing.pause(RETRY_PAUSE_S)
+        numbers = list(self.numbers.frames)
+        numbers[READY_SHARD] += 1
+        place = Place(READY_SHARD, numbers[READY_SHARD])
+        if place in self._renew([place], until, require_open).own:
+            self.numbers = FrameNumbers(tuple(numbers), self.numbers.group + 1)
 
-    def renew_if_disturbed(self) -> None:
+    def renew_if_disturbed(self, transaction: _Transaction) -> None:
         """After a commit that succeeded but may have been sent twice: check, init, check, before the next group.
 
         The copy of the first EndTxn could still arrive and commit half of the next group.
         """
-        if self._producer is not None:
-            return
-        until = self._timing.clock() + self._timing.recovery_s
-        self._producer, standing = self._fence.check_init_check(self.claim, until)
-        self._require_own(standing)
+        if self._producer is None:
+            self._renew(transaction.places, self._timing.clock() + self._timing.recovery_s)
 
     def close(self) -> None:
         if self._producer is not None:
@@ -234,12 +230,13 @@ class Writer:
     # ---- committing ------------------------------------------------------------------------------------------------
 
     def _commit(self, transaction: _Transaction, joining: Joining) -> None:
-        self.renew_if_disturbed()
+        self.renew_if_disturbed(transaction)
         producer, timing = self._producer, self._timing
         assert producer is not None
         self._keep_pace()
         try:
             offsets = self._send(producer, transaction, joining)[: len(transaction.places)]
+            self._require_in_place([place.shard for place in transaction.places], offsets)
             clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
             clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
@@ -247,13 +244,32 @@ class Writer:
             self.close()
             self._recover(transaction, error)
             return
+        except CorruptionError as error:
+            raise _unknown(transaction, error) from error
         self._pace.answered(timing.clock())
         transaction.delivered(offsets)
         for (shard, _), offset in zip(transaction.places, offsets, strict=True):
-            self._ends[shard] = max(self._ends[shard], offset + 1)
+            self._ends[shard] = offset + 1
         if not clean:
             log.warning("a commit may have been sent twice; check, init, check before the next group")
             self.close()
+
+    def _require_in_place(self, shards: Sequence[int], offsets: Sequence[int]) -> None:
+        """Before a transaction is committed, of which frames went to these shards and offsets.
+
+        Raises StaleReadError if they are not where their shards were read to since the init, so that there may be what
+        was not seen (a newer marker, or a frame that is sent again); CorruptionError if a shard lost what this node was
+        told to be there. An init that was followed by one such frame has fenced no successor that is there: a claim has
+        a marker in every shard.
+        """
+        for shard, offset in zip(shards, offsets, strict=True):
+            if offset < self._ends[shard]:
+                name, told = self._config.journal, self._ends[shard] - 1
+                lost = f"offset {told} was acknowledged, and the WAL goes on at {offset}"
+                raise wal_lost(name, shard, offset, lost, f"kafka-journal verify -j {name}` compares what is left")
+        if self._read_to:
+            require_nothing_between(self._config.journal, self._read_to, zip(shards, offsets, strict=True))
+            self._read_to.clear()
 
     def _keep_pace(self) -> None:
         wait_s = self._pace.left_s(self._timing.clock())
@@ -261,14 +277,9 @@ class Writer:
             self._timing.pause(wait_s)
 
     def _send(self, producer: TransactionalProducer, transaction: _Transaction, joining: Joining) -> list[int]:
-        """Produce the frames; one abort and a second try before the outcome is left to recovery."""
+        """Produce the frames. What this meets is left to recovery."""
         began = self._timing.clock()
-        try:
-            offsets = producer.send(self._joined(transaction, joining), self._timing.request_s)
-        except AbortableProducerError as error:
-            log.warning("a group is sent again: %s", error)
-            producer.abort_transaction(self._timing.request_s)
-            return producer.send([*transaction.records, *transaction.beside], self._timing.request_s)
+        offsets = producer.send(self._joined(transaction, joining), self._timing.request_s)
         self._pace.sent(self._timing.clock() - began - self._config.join_s)
         return offsets
 
@@ -286,102 +297,135 @@ class Writer:
     # ---- after an error --------------------------------------------------------------------------------------------
 
     def _recover(self, transaction: _Transaction, met: OperatingError) -> None:
-        """Bring the group into the WAL once, or raise what became of it."""
-        timing, places = self._timing, transaction.places
+        """Bring the group into the WAL once, or raise what became of it: unknown, unless it is proven to be absent."""
+        timing = self._timing
         until = timing.clock() + timing.recovery_s
-        while True:
-            try:
-                producer, standing = self._fence.check_init_check(self.claim, until)
-                self._producer = producer
-                if producer is None or standing is not Standing.OWN:
-                    break
-                if self._resend_missing(producer, transaction, met):
-                    return
-            except DeadlineError as error:
-                raise OutcomeUnknownError(f"group of {len(places)} frames: {error}") from error
-        self._require_not_older(standing)
-        self._tell_fate(transaction, until)
+        try:
+            while not self._resend_missing(transaction, met, until):
+                timing.pause(RETRY_PAUSE_S)
+        except NotTakenInError:
+            raise
+        except FencedError:
+            self._tell_fate(transaction, until)
+        except (OperatingError, CorruptionError) as error:
+            raise _unknown(transaction, error) from error
 
-    def _resend_missing(self, producer: TransactionalProducer, transaction: _Transaction, met: OperatingError) -> bool:
+    def _resend_missing(self, transaction: _Transaction, met: OperatingError, until: float) -> bool:
         """Read the WAL back and send what is not there, with the numbers it had; False if that met an error too.
 
-        Raises NotTakenInError instead of sending a group with consumed offsets again: what those met may well last.
+        A group with consumed offsets is not sent again, as what those met may well last: its frames go out once more
+        to prove that they were not there, and are not committed. Then it raises NotTakenInError; besides FencedError,
+        CorruptionError, and an OperatingError behind `until`.
         """
         timing, places = self._timing, transaction.places
+        there = self._renew(places, until)
+        missing = [n for n, place in enumerate(places) if place not in there.own]
+        producer = self._producer
+        assert producer is not None
+        if not missing:
+            self.close()  # nothing proves what was read but something that is sent
+            return True
+        once_only = transaction.consumed is not None and len(missing) == len(places)
+        again = [transaction.records[n] for n in missing]
         try:
-            there = self._read_back(places)
-            missing = [n for n, place in enumerate(places) if place not in there.own]
-            once_only = transaction.consumed is not None and there.own.isdisjoint(places)
-            if missing and not once_only:
-                again = [transaction.records[n] for n in missing]
-                producer.send([*again, *transaction.beside], timing.request_s)
+            offsets = producer.send(again if once_only else [*again, *transaction.beside], timing.request_s)
+            self._require_in_place([places[n].shard for n in missing], offsets[: len(missing)])
+            if once_only:
+                producer.abort_transaction(timing.request_s)
+                clean = False
+            else:
                 clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
-                if not (producer.commit_transaction(timing.request_s) and clean):
-                    self.close()
+                clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
             log.warning("a group is not settled yet: %s", error)
-            self.close()
-            timing.pause(0.1)
             return False
+        if not clean:
+            self.close()
         if once_only:
-            # frames and offsets were one transaction, and the init has ended it: neither is there
             raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}") from met
+        for n, offset in zip(missing, offsets, strict=False):
+            self._ends[places[n].shard] = offset + 1
         return True
 
     def _tell_fate(self, transaction: _Transaction, until: float) -> NoReturn:
-        """This node is fenced: read what became of the group, and tell that if it is done. Raises in any case."""
+        """This node is fenced: read what became of the group, and tell that if it is known. Raises in any case."""
         timing, places = self._timing, transaction.places
         touched = {place.shard for place in places}
+        there = _ReadBack(set(), set(), {})
         while timing.clock() < until:
             try:
-                there = self._read_back(places)
+                self._read_back(touched, there)
             except OperatingError as error:
                 log.warning("fenced; the group's fate cannot be read yet: %s", error)
-                timing.pause(0.1)
-                continue
+            except CorruptionError as error:
+                raise OutcomeUnknownError(f"another node took over, and the WAL cannot be read: {error}") from error
             if there.own.issuperset(places):
                 transaction.resolve()
                 raise FencedError("another node took over; the last group is in the WAL", epoch=self.claim.epoch)
             if there.newer == touched and there.own.isdisjoint(places):
                 raise FencedError("another node took over; the group is not in the WAL", epoch=self.claim.epoch)
-            timing.pause(0.1)
+            timing.pause(RETRY_PAUSE_S)
         raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
 
-    def _read_back(self, places: Sequence[Place]) -> _ReadBack:
-        """This epoch's frames in the committed WAL behind what was known, in each shard that a group touches: up to the
-        last of its own, the first newer marker, or the end as of now."""
+    def _renew(self, places: Sequence[Place], until: float, require_open: RequireOpen = always_open) -> _ReadBack:
+        """Check, init, check; and what the WAL has of this epoch in the shards of these places, behind what is known.
+
+        What is sent next has to go to where they were read to. Raises FencedError for a newer marker, wherever it is.
+        """
+        timing, shards = self._timing, {place.shard for place in places}
+        while True:
+            self.close()
+            self._producer, _ = self._fence.check_init_check(self.claim, until, require_open, claimed=True)
+            there = _ReadBack(set(), set(), {})
+            try:
+                self._read_back(shards, there)
+            except OperatingError as error:
+                if timing.clock() >= until:
+                    raise
+                log.warning("the WAL cannot be read yet: %s", error)
+                timing.pause(RETRY_PAUSE_S)
+                continue
+            if there.newer:
+                raise FencedError("another node took over: its marker is in the WAL", epoch=self.claim.epoch)
+            self._read_to = there.ends
+            return there
+
+    def _read_back(self, shards: Collection[int], there: _ReadBack) -> None:
+        """Add to `there` this epoch's frames in the committed WAL behind what was known: in each shard up to the first
+        frame of a newer epoch, or the end as of now.
+
+        Raises StaleReadError for an end that lies before what is known, and what reading raises: what was read until
+        then counts.
+        """
         config, timing = self._config, self._timing
         reader = WalReader(self._kafka, config.journal, config.uuid, config.shards, timing.clock)
-        there = _ReadBack(set(), set())
         try:
-            shards = sorted({place.shard for place in places})
-            for shard, end in reader.high_watermarks(shards, timing.request_s).items():
-                missing = {place for place in places if place.shard == shard}
+            for shard, end in reader.high_watermarks(sorted(shards), timing.request_s).items():
+                if end < self._ends[shard]:
+                    what = f"{self._topic}[{shard}] ends at offset {end}, and {self._ends[shard] - 1} was acknowledged"
+                    raise StaleReadError(what)
                 for _, frame in reader.frames(shard, self._ends[shard], end, timing.request_s):
-                    if frame.epoch > self.claim.epoch and frame.operations and frame.operations[0].type == MARKER:
+                    nonce = nonce_of(frame)
+                    if frame.epoch > self.claim.epoch or (nonce and frame.epoch == self.claim.epoch):
                         there.newer.add(shard)
                         break
                     if frame.epoch == self.claim.epoch:
                         there.own.add(Place(shard, frame.number))
-                        missing.discard(Place(shard, frame.number))
-                    if not missing:
-                        break
+                else:
+                    there.ends[shard] = end
         finally:
             reader.close()
-        return there
 
-    def _require_own(self, standing: Standing) -> None:
-        self._require_not_older(standing)
-        if standing is Standing.NEWER:
-            raise FencedError("another node took over", epoch=self.claim.epoch)
 
-    def _require_not_older(self, standing: Standing) -> None:
-        if standing is Standing.OLDER:
-            self.close()
-            what = f"the epoch counter went back behind epoch {self.claim.epoch}"
-            raise CorruptionError(what, topic=control_topic(self._config.journal), partition=0)
+def _unknown(transaction: _Transaction, error: JournalError) -> OutcomeUnknownError:
+    return OutcomeUnknownError(f"group of {len(transaction.places)} frames: {error}")
 
 
 class _ReadBack(NamedTuple):
+    """What was read of some shards behind what was known."""
+
     own: set[Place]
     newer: set[int]
+    """Shards with a marker of a newer activation: what follows it is not this one's."""
+    ends: dict[int, int]
+    """Where the others were read to."""

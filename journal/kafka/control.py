@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from journal.errors import DeadlineError, RowError, TopicError
+from journal.errors import ControlLostError, DeadlineError, RowError, TopicError
 from journal.kafka.ports import LOOK_MS, READ_MS, Clock, Kafka, LogRecord, Reader, Sent
 from journal.v1.journal_pb2 import (
     Archive,
@@ -38,6 +38,8 @@ EPOCH_KEY = b"epoch"
 RELEASED_KEY = b"released"
 HAND_OVER_KEY = b"hand-over"
 INGRESS_KEY = b"ingress"
+CHECK_KEY = b"check"
+"""Only tombstones are written under it: a read behind one is no deposed leader's."""
 _SKIP_PREFIX = b"skip/"
 _NODE_PREFIX = b"node/"
 _ARCHIVE_PREFIX = b"archive/"
@@ -172,23 +174,25 @@ class ControlWatcher:
         self.rows = ControlRows()
         """As last read."""
 
-    def catch_up(self, timeout_s: float) -> ControlRows:
-        """The rows up to the high watermark as of now. Raises DeadlineError when that takes longer."""
+    def catch_up(self, timeout_s: float, *, beyond: int = -1) -> ControlRows:
+        """The rows up to the high watermark as of now, and `beyond` an offset that is known to be written. Raises
+        DeadlineError when that takes longer."""
         until = self._clock() + timeout_s
         unfiltered = self._kafka.reader(self._topic, committed=False, wait_ms=LOOK_MS)
         try:
             start, high_watermark = unfiltered.start_and_end(0, timeout_s)
         finally:
             unfiltered.close()
+        end = max(high_watermark, beyond + 1)
         if self._reader is None:
             self._reader = self._kafka.reader(self._topic, wait_ms=self._wait_ms)
             self._reader.seek({0: start})
-        while self._reader.position(0) < high_watermark:
+        while self._reader.position(0) < end:
             left = until - self._clock()
             if left <= 0:
                 raise DeadlineError(
-                    f"{self._topic}: an open transaction hides what lies before offset {high_watermark}, "
-                    "or Kafka is slow"
+                    f"{self._topic}: an open transaction hides what lies before offset {end}, "
+                    "a leader that was deposed answers, or Kafka is slow"
                 )
             self._take(self._reader.poll(left))
         self.rows = _decode(self._topic, self._records.values())
@@ -229,6 +233,37 @@ def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> 
         return watcher.catch_up(timeout_s)
     finally:
         watcher.close()
+
+
+def prove_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
+    """The control rows as of now, read behind a write that all replicas in sync have acknowledged.
+
+    Whatever was committed before this was called is among them: a leader that was deposed can neither acknowledge the
+    write nor give it to a reader. Raises OperatingError: then nothing is proven.
+    """
+    producer = kafka.plain_producer()
+    try:
+        beyond = producer.send([Sent(control_topic(journal), 0, CHECK_KEY, None)], timeout_s)[0]
+    finally:
+        producer.close()
+    if beyond < 0:
+        raise DeadlineError(f"{control_topic(journal)}: where a write went was not said")
+    watcher = ControlWatcher(kafka, journal, clock, wait_ms=LOOK_MS)
+    try:
+        return watcher.catch_up(timeout_s, beyond=beyond)
+    finally:
+        watcher.close()
+
+
+def control_lost(journal: str, what: str) -> ControlLostError:
+    """Names the partition, and the command that mends it."""
+    topic = control_topic(journal)
+    return ControlLostError(
+        f"{what}: the control rows have lost what was acknowledged. `kafka-journal repair control -j {journal}` writes "
+        "identity and epoch anew, as the WAL and the tables have them",
+        topic=topic,
+        partition=0,
+    )
 
 
 def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:

@@ -49,13 +49,6 @@ class _Forgetful(_Producer):
 
 
 @mutation
-def frames_are_lost_in_an_abort() -> list[Patch]:
-    """After an abort the first frame is not sent again."""
-    send = Writer._send
-    return [(Writer, "_send", lambda self, producer, *given: send(self, _Forgetful(producer), *given))]
-
-
-@mutation
 def rows_are_lost_in_an_abort() -> list[Patch]:
     """After an abort the first row of a checkpoint is not sent again."""
     send = ShardWorker._send

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import journal.claiming
 import journal.wal
 import journal.writer
 import loaders.snapshot
@@ -18,16 +19,20 @@ class _StableWalReader(WalReader):
         return self._reader.ends(tuple(shards), timeout_s)
 
 
+def _anywhere(*_: object) -> None:
+    """Proves nothing."""
+
+
 @mutation
 def tails_end_at_the_last_stable_offset() -> list[Patch]:
-    """An activation goes on from the last frame that is visible already."""
-    return [(journal.wal, "WalReader", _StableWalReader)]
+    """An activation goes on from the last frame that is visible already, wherever its markers then lie."""
+    return [(journal.wal, "WalReader", _StableWalReader), (journal.claiming, "require_nothing_between", _anywhere)]
 
 
 @mutation
 def read_back_ends_at_the_last_stable_offset() -> list[Patch]:
-    """A group that is not visible yet is taken for missing, and sent again."""
-    return [(journal.writer, "WalReader", _StableWalReader)]
+    """A group that is not visible yet is taken for missing, and sent again, wherever it then lies."""
+    return [(journal.writer, "WalReader", _StableWalReader), (journal.writer, "require_nothing_between", _anywhere)]
 
 
 @mutation

@@ -6,8 +6,11 @@ import dataclasses
 from typing import Any
 
 import journal.fencing
+import journal.gate
+import journal.writer
 from journal.acceptance import Acceptance, OpenTransaction
 from journal.activation import Activation
+from journal.claiming import Claiming
 from journal.core import Core
 from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUnknownError
 from journal.fencing import Fence, Standing
@@ -18,7 +21,7 @@ from journal.kafka.ports import FatalProducerError, Kafka, Reader
 from journal.v1.journal_pb2 import COMMIT
 from journal.wal import Tail, WalReader
 from journal.wire.ids import home_shard_of
-from journal.writer import Writer, _Transaction
+from journal.writer import Writer, _ReadBack, _Transaction
 from tests.simulation.mutations import Patch, applied, mutation
 
 # ---- the writer --------------------------------------------------------------------------------------------------
@@ -28,15 +31,15 @@ from tests.simulation.mutations import Patch, applied, mutation
 def no_read_back() -> list[Patch]:
     """After check, init, check the whole group is sent again without looking for it in the WAL."""
 
-    def resend(self: Any, producer: Any, transaction: Any, met: Any) -> bool:
+    def resend(self: Any, transaction: Any, met: Any, until: float) -> bool:
         request_s = self._timing.request_s
+        producer, _ = self._fence.check_init_check(self.claim, until, claimed=True)
         try:
             producer.send(transaction.records, request_s)
             producer.commit_transaction(request_s)
         except OperatingError:
-            self.close()
-            self._timing.pause(0.1)
             return False
+        self._producer = producer
         return True
 
     return [(Writer, "_resend_missing", resend)]
@@ -47,10 +50,10 @@ def taken_in_is_sent_again() -> list[Patch]:
     """Frames of consumed records that are not in the WAL are sent again, without the offsets."""
     resend = Writer._resend_missing
 
-    def resending(self: Any, producer: Any, transaction: Any, met: Any) -> bool:
+    def resending(self: Any, transaction: Any, met: Any, until: float) -> bool:
         group = transaction.groups[0]
         group.consumed = None
-        return resend(self, producer, transaction, met)
+        return resend(self, transaction, met, until)
 
     return [(Writer, "_resend_missing", resending)]
 
@@ -73,16 +76,21 @@ def read_back_before_init() -> list[Patch]:
     recover, read_back = Writer._recover, Writer._read_back
 
     def recovering(self: Any, transaction: Any, met: Any) -> None:
+        self.read_before = _ReadBack(set(), set(), {})
         try:
             with applied("read_back_ends_at_the_last_stable_offset"):  # else it waits for what the init would settle
-                self.read_before = read_back(self, transaction.places)
+                read_back(self, {place.shard for place in transaction.places}, self.read_before)
         except OperatingError:
             self.read_before = None
         recover(self, transaction, met)
 
-    def reading(self: Any, places: Any) -> Any:
+    def reading(self: Any, shards: Any, there: Any) -> None:
         found, self.read_before = getattr(self, "read_before", None), None
-        return found if found is not None else read_back(self, places)
+        if found is None:
+            read_back(self, shards, there)
+            return
+        there.own.update(found.own)
+        there.newer.update(found.newer)
 
     return [(Writer, "_recover", recovering), (Writer, "_read_back", reading)]
 
@@ -92,7 +100,7 @@ def _committing(judge: Any, *, trust: bool = False) -> list[Patch]:
 
     def commit(self: Any, transaction: Any, joining: Any) -> None:
         places = transaction.places
-        self.renew_if_disturbed()
+        self.renew_if_disturbed(transaction)
         producer, timing = self._producer, self._timing
         self._keep_pace()
         try:
@@ -189,33 +197,48 @@ def group_in_flight_is_told_failed() -> list[Patch]:
 # ---- fencing -----------------------------------------------------------------------------------------------------
 
 
+def _newer_markers_are_ignored() -> Patch:
+    """What the WAL shows decides nothing about who may write: the counter alone does."""
+    read_back = Writer._read_back
+
+    def reading_back(self: Any, shards: Any, there: Any) -> None:
+        read_back(self, shards, there)
+        there.newer.clear()
+
+    return Writer, "_read_back", reading_back
+
+
 @mutation
 def no_check_after_init() -> list[Patch]:
-    """Whoever has checked before its init takes the journal for its own after it."""
+    """Whoever has checked before its init takes the journal for its own after it, whatever the WAL shows."""
 
-    def checking(self: Any, claim: Any, until: float) -> Any:
+    def checking(self: Any, claim: Any, until: float, *arguments: Any, claimed: bool) -> Any:
         if journal.fencing.standing_of(claim, self.counter()) is Standing.NEWER:
-            return None, Standing.NEWER
+            raise FencedError("another node took over")
         return self.initialise(until), Standing.OWN
 
-    return [(Fence, "check_init_check", checking)]
+    return [(Fence, "check_init_check", checking), _newer_markers_are_ignored()]
 
 
 @mutation
 def nonce_is_ignored() -> list[Patch]:
-    """An epoch counter with the own number is taken for the own, whoever wrote it."""
+    """A counter, a mark or a marker with the own epoch is taken for the own, whoever wrote it."""
 
     def standing(claim: Any, counter: Any) -> Standing:
         if counter.epoch == claim.epoch:
             return Standing.OWN
         return Standing.OLDER if counter.epoch < claim.epoch else Standing.NEWER
 
-    return [(journal.fencing, "standing_of", standing)]
+    return [
+        (journal.fencing, "standing_of", standing),
+        (journal.gate, "standing_of", standing),
+        (journal.writer, "nonce_of", lambda frame: b""),
+    ]
 
 
 @mutation
 def control_is_read_to_the_last_stable_offset() -> list[Patch]:
-    """The epoch counter is read only so far as somebody else's open transaction allows."""
+    """The epoch counter is read only so far as an open transaction allows, and what else says more is ignored."""
 
     class Proxy:
         def __init__(self, kafka: Kafka) -> None:
@@ -227,7 +250,11 @@ def control_is_read_to_the_last_stable_offset() -> list[Patch]:
     def reading(kafka: Any, *arguments: Any) -> Any:
         return read_control(Proxy(kafka), *arguments)  # type: ignore[arg-type]
 
-    return [(journal.fencing, "read_control", reading)]
+    return [
+        (journal.fencing, "read_control", reading),
+        (Claiming, "_newest", lambda self, rows, tails, marks: rows.epoch),
+        _newer_markers_are_ignored(),
+    ]
 
 
 # ---- activation --------------------------------------------------------------------------------------------------
@@ -236,20 +263,21 @@ def control_is_read_to_the_last_stable_offset() -> list[Patch]:
 @mutation
 def tails_before_init() -> list[Patch]:
     """The counter and each shard's last frame are read before the init that fences their writer."""
-    run, read = Activation.run, Activation._read_claim
+    run, read = Activation.run, Claiming._read
 
     class Nobody:
         def close(self) -> None: ...
 
     def running(self: Any, loader: Any) -> Any:
-        self.read_before = read(self, Nobody())  # type: ignore[arg-type]
+        claiming = self._claiming
+        claiming.read_before = read(claiming, Nobody())  # type: ignore[arg-type]
         return run(self, loader)
 
     def reading(self: Any, producer: Any) -> Any:
         found, self.read_before = self.read_before, None
         return found or read(self, producer)
 
-    return [(Activation, "run", running), (Activation, "_read_claim", reading)]
+    return [(Activation, "run", running), (Claiming, "_read", reading)]
 
 
 @mutation
@@ -257,7 +285,7 @@ def gate_at_least() -> list[Patch]:
     """A shard passes the gate at an epoch beyond the own one too."""
 
     def offer(self: Any, marks: Any) -> bool:
-        self._passed = frozenset(shard for shard, mark in marks.items() if mark.epoch >= self._epoch)
+        self._passed = frozenset(shard for shard, mark in marks.items() if mark.epoch >= self._claim.epoch)
         return bool(len(self._passed) == self._shards)
 
     return [(Gate, "offer", offer)]
@@ -368,4 +396,4 @@ def commit_in_the_home_shard_only() -> list[Patch]:
 @mutation
 def no_frames_are_no_wal() -> list[Patch]:
     """A shard of which the last records are no frames counts as empty."""
-    return [(WalReader, "tail_until", lambda self, shard, end, timeout_s: Tail(0, 0, end))]
+    return [(WalReader, "tail_until", lambda self, shard, end, timeout_s: Tail(0, 0, 0, end))]

@@ -23,7 +23,7 @@ def open_foreign(stage: Stage, shard: int = 0, *, seconds: float = FOREIGN_S) ->
     assert isinstance(foreign, Instance)
     wal = wal_topic(JOURNAL), shard
     stage.broker.add_partitions("foreign", foreign, [wal], seconds)
-    stage.broker.produce("foreign", foreign, *wal, [(None, b"foreign")])
+    stage.broker.produce("foreign", foreign, *wal, [(b"foreign", b"foreign")])
     log = stage.broker.log(*wal)
     assert log is not None
     return log

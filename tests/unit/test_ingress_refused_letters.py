@@ -11,7 +11,7 @@ from journal.fencing import Claim, Fence, Timing
 from journal.group import FrameNumbers, Group
 from journal.ingress.taking import refused_topic
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic
-from journal.kafka.ports import AbortableProducerError, Consumed, FatalProducerError, Sent, nothing
+from journal.kafka.ports import Consumed, FatalProducerError, Sent, nothing
 from journal.store.model import QueueConfig
 from journal.v1.journal_pb2 import Epoch
 from journal.writer import Writer, WriterConfig
@@ -90,7 +90,6 @@ def told(*errors: Exception) -> NotTakenInError:
 def test_a_refused_letter_names_its_topic() -> None:
     refused = FatalProducerError("refused", refused_topic="dead")
     assert refused_topic(told(refused)) == "dead"
-    assert refused_topic(told(AbortableProducerError("again"), refused)) == "dead"
 
 
 def test_another_error_names_none() -> None:

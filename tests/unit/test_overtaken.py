@@ -20,8 +20,8 @@ from journal.state import JournalState
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
-from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
+from tests.support.activations import FollowedBroker
 from tests.support.paced import PAUSE_S, PacedTimeline
 
 SHARDS = 2
@@ -37,13 +37,13 @@ class Active:
 
     def __init__(self, settings: Settings) -> None:
         self._table = table_topic(settings.journal)
-        self._broker = SimulatedBroker(PacedTimeline())
+        self._broker = FollowedBroker(PacedTimeline())
         for topic, config in topic_configs(settings).items():
             self._broker.create_topic(topic, 1 if topic == control_topic(settings.journal) else SHARDS, 1, config)
         row = control_row(settings.journal, IDENTITY_KEY, IDENTITY)
         self._broker.write(control_topic(settings.journal), 0, [(row.key, row.value)])
         for shard in range(SHARDS):
-            self.mark(shard, 0, EPOCH)
+            self.mark(shard, -1, 0)
         self.critical: list[JournalError] = []
         self.told = threading.Event()
         self.copy = TableCopy(settings, kafka=SimulatedKafka(self._broker))
@@ -57,7 +57,8 @@ class Active:
         self.told.set()
 
     def mark(self, shard: int, offset: int, epoch: int) -> None:
-        mark = Mark(shard=shard, offset=offset, epoch=epoch)
+        counter = self.epoch_row()
+        mark = Mark(shard=shard, offset=offset, epoch=epoch, nonce=counter.nonce if epoch == counter.epoch else b"")
         self._broker.write(self._table, shard, [(mark_key(shard), mark.SerializeToString())])
 
     def wait_until_seen(self, shard: int, offset: int) -> None:

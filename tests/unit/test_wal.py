@@ -66,20 +66,20 @@ def log() -> Log:
 
 
 def test_a_shard_without_frames_has_none(log: Log) -> None:
-    assert log.tails() == [Tail(9, 12, log.end(0)), Tail(0, 0, 0)]
+    assert log.tails() == [Tail(9, 12, 1, log.end(0)), Tail(0, 0, 0, 0)]
 
 
 def test_what_was_aborted_at_the_end_is_passed_over(log: Log) -> None:
     for _ in range(20):
         log.write(0, b"aborted", commit=False)
     log.write(1, b"no frame")
-    assert log.tails() == [Tail(9, 12, log.end(0)), Tail(0, 0, log.end(1))]
+    assert log.tails() == [Tail(9, 12, 1, log.end(0)), Tail(0, 0, 0, log.end(1))]
 
 
 def test_a_log_that_was_trimmed_nearly_to_its_end_says_what_it_has(log: Log) -> None:
     log.write(1, frame(1, marker(), group=1).SerializeToString())
     log.trim(0, log.end(0) - 2)
-    assert log.tails() == [Tail(9, 12, log.end(0)), Tail(1, 1, log.end(1))]
+    assert log.tails() == [Tail(9, 12, 1, log.end(0)), Tail(1, 1, 1, log.end(1))]
 
 
 def test_what_an_open_transaction_hides_is_waited_for_and_not_passed_over(log: Log) -> None:
@@ -88,4 +88,4 @@ def test_what_an_open_transaction_hides_is_waited_for_and_not_passed_over(log: L
     with pytest.raises(HangingTransactionError, match=r"j\.wal\[0\] holds a transaction that nobody ends"):
         log.tails()
     assert foreign.commit_transaction(LIMIT_S)
-    assert log.tails() == [Tail(10, 13, log.end(0)), Tail(0, 0, 0)]
+    assert log.tails() == [Tail(10, 13, 1, log.end(0)), Tail(0, 0, 0, 0)]

@@ -167,8 +167,9 @@ class Scene:
     def work(self, step: str, done: int, total: int) -> None:
         """What workers do at the gate of an activation: it is this node's progress."""
         if step == "gate" and not done:
-            epoch = self.rows().epoch.epoch
-            self.write(table_topic("j"), mark_key(0), Mark(shard=0, offset=epoch, epoch=epoch))
+            claim = self.rows().epoch
+            mark = Mark(shard=0, offset=claim.epoch, epoch=claim.epoch, nonce=claim.nonce)
+            self.write(table_topic("j"), mark_key(0), mark)
 
     def node(
         self,

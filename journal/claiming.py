@@ -1,0 +1,212 @@
+"""The claim of an activation: which epoch it takes, and what proves that nobody has it and nothing before it is lost.
+
+The epoch is the counter's next. The counter, each shard's last frame and its newest mark are read after the init, and
+each of them is used: the counter is below neither the WAL's epochs nor the marks', or it is read again behind an
+acknowledged write and, if it is still below, lost. Counter and markers go out in one transaction. It is committed only
+if every marker lies right where its shard was read to: then no leader that was deposed has hidden a newer marker, or a
+frame that this one is to follow. If it does not lie beyond the mark, or the newest epoch's marker is not there, the WAL
+has lost its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
+from typing import Any, NamedTuple
+
+from journal.beside import InBackground
+from journal.errors import OperatingError, StaleReadError, StateError
+from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Standing, Timing
+from journal.group import FrameNumbers, Group, Origin
+from journal.kafka.control import EPOCH_KEY, ControlRows, control_lost, control_row, table_topic, wal_topic
+from journal.kafka.marks import MarkReader
+from journal.kafka.ports import Kafka, Sent, TransactionalProducer
+from journal.limits import Limits
+from journal.v1.journal_pb2 import MARKER, Epoch, Mark
+from journal.wal import Tail, read_tails, require_nothing_between, wal_lost
+from journal.writer import Writer, WriterConfig, last_numbers
+
+log = logging.getLogger(__name__)
+
+
+class _Found(NamedTuple):
+    """What a claim follows: the newest one, and each shard's last frame and newest mark."""
+
+    counter: Epoch
+    tails: Sequence[Tail]
+    marks: Sequence[Mark]
+
+
+def _behind(mark: Mark, tail: Tail) -> Tail:
+    """The tail of a shard that was trimmed to its mark is the mark's."""
+    return tail if tail.number else Tail(mark.number, mark.group, mark.epoch, tail.end)
+
+
+class Claiming:
+    """The claims of one activation. Used by one thread."""
+
+    def __init__(
+        self,
+        kafka: Kafka,
+        config: WriterConfig,
+        limits: Limits,
+        claim_as: Callable[[int], Claim],
+        fence: Fence,
+        timing: Timing,
+        *,
+        wall_ms: Callable[[], float],
+        beside: InBackground,
+        require_open: RequireOpen,
+    ) -> None:
+        """As `journal.activation.Activation` has them."""
+        self._kafka = kafka
+        self._config = config
+        self._limits = limits
+        self._claim_as = claim_as
+        self._fence = fence
+        self._timing = timing
+        self._wall_ms = wall_ms
+        self._beside = beside
+        self._require_open = require_open
+
+    def claim(self, producer: TransactionalProducer) -> Writer:
+        """Counter and markers in one transaction; of unknown outcome: check, init, check. The writer of that epoch.
+
+        `producer` has just been initialised, and is closed, or the writer's. Raises FencedError for another activation,
+        StateError for a journal made anew, CorruptionError for what is proven to be lost, OperatingError.
+        """
+        until = self._timing.clock() + self._timing.recovery_s
+        while True:
+            found = self._read(producer)
+            claim = self._claim_as(found.counter.epoch + 1)
+            last, records = self._markers(claim, found)
+            ends, clean, standing = [tail.end for tail in found.tails], False, Standing.OWN
+            try:
+                places = producer.send(records, self._timing.request_s)[1:]
+                self._require_whole(found, places)
+                ends = [place + 1 for place in places]
+                clean = producer.commit_transaction(self._timing.request_s)
+            except StaleReadError as error:
+                producer = self._again(producer, until, error)
+                continue
+            except OperatingError as error:
+                producer, standing = self._resolve(producer, claim, until, str(error))
+            except BaseException:
+                producer.close()
+                raise
+            if standing is Standing.OLDER:
+                continue
+            writer = Writer(self._kafka, self._config, claim, self._fence, producer, last, ends, self._timing)
+            if not clean:
+                self._regain(writer, until)
+            return writer
+
+    def _read(self, producer: TransactionalProducer) -> _Found:
+        """What the next epoch depends on, all of it asked for after the init of `producer`, and together."""
+        config, clock, request_s = self._config, self._timing.clock, self._timing.request_s
+        tails_now = partial(read_tails, self._kafka, config.journal, config.uuid, config.shards, clock, request_s)
+        try:
+            asked: list[Future[Any]] = [self._beside(one) for one in (self._fence.rows, tails_now, self._newest_marks)]
+            reading, tailing, marking = asked
+            try:
+                rows = reading.result()
+                self._require_same_journal(rows)
+                tails, marks = tailing.result(), marking.result()
+            except BaseException:
+                wait(asked, self._timing.request_s)  # none runs on into the next try
+                raise
+            counter = self._newest(rows, tails, marks)
+            tails = [_behind(mark, tail) for mark, tail in zip(marks, tails, strict=True)]
+            self._require_open()
+        except BaseException:
+            producer.close()
+            raise
+        return _Found(counter, tails, marks)
+
+    def _newest_marks(self) -> list[Mark]:
+        marks = MarkReader(self._kafka, table_topic(self._config.journal), self._timing.clock)
+        try:
+            found = marks.newest_of(range(self._config.shards), self._timing.request_s)
+        finally:
+            marks.close()
+        return [found[shard].mark for shard in range(self._config.shards)]
+
+    def _require_same_journal(self, rows: ControlRows) -> None:
+        """A standby's connections and its look at the topics may be older than the topics; in those made anew every
+        frame is a stranger's, and the search for this journal's last one goes back to the start."""
+        if rows.identity is not None and rows.identity.journal != self._config.uuid:
+            raise StateError(f"journal {self._config.journal} was made anew: close this one, and start another")
+
+    def _newest(self, rows: ControlRows, tails: Sequence[Tail], marks: Sequence[Mark]) -> Epoch:
+        """The newest claim there is. Raises ControlLostError where the control rows are proven to lack it."""
+        epochs = {f"the WAL of shard {shard}": tail.epoch for shard, tail in enumerate(tails)}
+        epochs |= {f"the table of shard {mark.shard}": mark.epoch for mark in marks}
+        where, highest = max(epochs.items(), key=lambda item: item[1])
+        if rows.identity is None or rows.epoch.epoch < highest:
+            rows = self._fence.proven_rows()
+            self._require_same_journal(rows)
+        if rows.identity is None:
+            raise control_lost(self._config.journal, "the journal's identity is not there")
+        if rows.epoch.epoch < highest:
+            what = f"the epoch counter stands at {rows.epoch.epoch}, and {where} at epoch {highest}"
+            raise control_lost(self._config.journal, what)
+        return rows.epoch
+
+    def _require_whole(self, found: _Found, places: Sequence[int]) -> None:
+        """Before the claim is committed, of which the markers are at `places`. Raises StaleReadError, and
+        CorruptionError for a WAL that has lost its end: what the tables have of it, or the newest epoch's marker.
+        """
+        name, counter = self._config.journal, found.counter
+        for shard, (place, tail, mark) in enumerate(zip(places, found.tails, found.marks, strict=True)):
+            if place <= mark.offset:
+                lost = f"the tables have what the WAL held up to offset {mark.offset}, and it goes on at {place}"
+                raise wal_lost(name, shard, place, lost, f"kafka-journal dump -j {name}` shows what the tables hold")
+            require_nothing_between(name, {shard: tail.end}, [(shard, place)])
+            if counter.nonce and tail.epoch < counter.epoch:
+                lost = f"epoch {counter.epoch} began with a marker in every shard, and there is none here"
+                mend = f"kafka-journal repair control -j {name}` has the next activation go on with what is left"
+                raise wal_lost(name, shard, place, lost, mend)
+
+    def _markers(self, claim: Claim, found: _Found) -> tuple[FrameNumbers, list[Sent]]:
+        config = self._config
+        group = Group(config.shards, self._limits.frame_bytes_max)
+        for shard in range(config.shards):
+            group.put(shard, MARKER, 0, 0, claim.nonce)
+        last = group.seal(Origin(config.uuid, claim.epoch, claim.node), last_numbers(found.tails))
+        counter = Epoch(
+            journal=config.uuid,
+            epoch=claim.epoch,
+            node=claim.node,
+            nonce=claim.nonce,
+            timestamp=int(self._wall_ms()),
+            fence_check_ms=int(self._timing.fence_check_s * 1000),
+        )
+        row = control_row(config.journal, EPOCH_KEY, counter)
+        return last, [row, *group.records(wal_topic(config.journal))]
+
+    def _resolve(
+        self, producer: TransactionalProducer, claim: Claim, until: float, reason: str
+    ) -> tuple[TransactionalProducer, Standing]:
+        """Whether the claim is there, with a new producer. Raises FencedError if another activation's is."""
+        log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
+        producer.close()
+        return self._fence.check_init_check(claim, until, self._require_open, claimed=False)
+
+    def _again(self, producer: TransactionalProducer, until: float, stale: StaleReadError) -> TransactionalProducer:
+        """Nothing was claimed, as a leader that was deposed has answered: what it did not show is looked for again."""
+        producer.close()
+        if self._timing.clock() >= until:
+            raise stale
+        log.warning("read again before an epoch is claimed: %s", stale)
+        self._timing.pause(RETRY_PAUSE_S)
+        return self._fence.initialise(until, self._require_open)
+
+    def _regain(self, writer: Writer, until: float) -> None:
+        """The claim is there, and its producer not to be trusted."""
+        try:
+            writer.regain(until, self._require_open)
+        except BaseException:
+            writer.close()
+            raise
