@@ -37,7 +37,7 @@ COMMANDS: Mapping[str, Command] = {
     "dump": Command("dump", "dump", "The journal's state as JSON lines."),
     "status": Command("status", "status", "Where each shard stands, the active node, the workers, and what stopped."),
     "verify": Command("verify", "verify", "Check the tables and the loaded state against the WAL."),
-    "repair": Command("repair", "app", "Mend a journal by hand: skip."),
+    "repair": Command("repair", "app", "Mend a journal by hand: skip, control."),
     "trim": Command("trim", "trim", "Delete the WAL's beginning, which tables and archive no longer need."),
     "spark": Command("spark", "app", "Spark: its packages, a look at what it reads, and its jobs."),
     "demo": Command("demo", "demo", "A year of departures through the journal, with a failover in the middle."),

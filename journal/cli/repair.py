@@ -20,6 +20,7 @@ from journal.cli.common import (
     print_json,
 )
 from journal.cli.reading import opened_journal
+from journal.cli.repair_control import control
 from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
@@ -30,15 +31,11 @@ from journal.runtime import wall_ms
 from journal.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
 
-app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip.")
+app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control.")
+app.command()(control)
 
 _SHOWN_BYTES = 256
 _LOOK_EVERY_S = 0.3
-
-
-@app.callback()
-def repair() -> None:
-    """Keeps `skip` a command of its own, so that others can stand beside it."""
 
 
 @app.command()

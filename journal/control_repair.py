@@ -1,0 +1,187 @@
+"""`repair control`: identity and epoch of a journal written anew, as its WAL and tables have them.
+
+For control rows that were lost, and for a WAL that lost the newest epoch's marker: the row that is written has no
+nonce, so whoever is active is fenced, and the next activation takes the epoch behind it and expects no marker of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from google.protobuf.message import DecodeError
+
+from journal.config import Settings
+from journal.errors import DeadlineError, RepairError, TopicError
+from journal.kafka.control import (
+    EPOCH_KEY,
+    IDENTITY_KEY,
+    ControlRows,
+    control_row,
+    control_topic,
+    prove_control,
+    table_topic,
+    wal_topic,
+    writer_id,
+)
+from journal.kafka.marks import MarkReader
+from journal.kafka.ports import LOOK_MS, Clock, FatalProducerError, Kafka
+from journal.kafka.topics import topic_configs
+from journal.v1.journal_pb2 import Epoch, FrameHead, Identity
+from journal.wal import read_tails
+from journal.wire.frames import FORMAT, MAGIC
+
+_NODE = "repair control"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What WAL and tables say of the journal."""
+
+    uuid: bytes
+    shards: int
+    epochs: Sequence[int]
+    """The newest of each shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRepair:
+    """What is there, and what is to be written."""
+
+    found: ControlRows
+    identity: Identity
+    epoch: int
+
+
+class ControlRepairer:
+    """One repair: `plan`, then, if it is agreed to, `write`."""
+
+    def __init__(self, kafka: Kafka, settings: Settings, *, clock: Clock, wall_ms: Clock, uuid: bytes = b"") -> None:
+        """`uuid` is the journal's, for a WAL that has no frame left to say it."""
+        self._kafka = kafka
+        self._settings = settings
+        self._clock = clock
+        self._wall_ms = wall_ms
+        self._uuid = uuid
+        self._timeout_s = settings.request_timeout_ms / 1000
+
+    def plan(self) -> ControlRepair:
+        """Look, and write nothing (but make the control topic, if it is gone). Raises RepairError if nothing is to be
+        mended, or nothing says what the journal was, and TopicError for topics that do not fit together."""
+        evidence = self._evidence()
+        rows = prove_control(self._kafka, self._settings.journal, self._clock, self._timeout_s)
+        identity = rows.identity
+        is_same = identity is not None and (identity.journal, identity.shards) == (evidence.uuid, evidence.shards)
+        counter = rows.epoch if rows.epoch.journal in (b"", evidence.uuid) else Epoch()
+        epochs = evidence.epochs
+        if is_same and max(epochs) <= counter.epoch and (not counter.nonce or min(epochs) >= counter.epoch):
+            raise RepairError(
+                f"the control rows of journal {self._settings.journal} have all that its WAL and tables say: epoch "
+                f"{counter.epoch}; there is nothing to mend"
+            )
+        if identity is None or not is_same:
+            identity = Identity(
+                magic=MAGIC,
+                format=FORMAT,
+                journal=evidence.uuid,
+                name=self._settings.journal,
+                shards=evidence.shards,
+                created=int(self._wall_ms()),
+            )
+        return ControlRepair(rows, identity, max(counter.epoch, *epochs))
+
+    def write(self, agreed: ControlRepair) -> None:
+        """Fence whoever is active, look again, and write both rows in one transaction. Killed before its commit it has
+        written nothing.
+
+        Raises RepairError if something else is to be written by then, OperatingError if it is not known to be written.
+        """
+        until = self._clock() + self._timeout_s
+        while True:
+            try:
+                self._write(agreed)
+                return
+            except FatalProducerError as error:
+                if not error.fenced or self._clock() >= until:
+                    raise
+
+    def _write(self, agreed: ControlRepair) -> None:
+        name = self._settings.journal
+        producer = self._kafka.transactional_producer(writer_id(name))
+        try:
+            producer.init(self._timeout_s)
+            planned = self.plan()
+            if (planned.identity.journal, planned.epoch) != (agreed.identity.journal, agreed.epoch):
+                raise RepairError(f"journal {name} went on meanwhile, to epoch {planned.epoch}: look again")
+            counter = Epoch(
+                journal=agreed.identity.journal, epoch=agreed.epoch, node=_NODE, timestamp=int(self._wall_ms())
+            )
+            rows = [
+                control_row(name, IDENTITY_KEY, agreed.identity),
+                control_row(name, EPOCH_KEY, counter),
+            ]
+            producer.send(rows, self._timeout_s)
+            producer.commit_transaction(self._timeout_s)
+        finally:
+            producer.close()
+
+    # ---- what is there ---------------------------------------------------------------------------------------------
+
+    def _evidence(self) -> Evidence:
+        name = self._settings.journal
+        wal, table = wal_topic(name), table_topic(name)
+        with closing(self._kafka.cluster()) as cluster:
+            found = cluster.describe([wal, table], self._timeout_s)
+            for topic in (wal, table):
+                if topic not in found:
+                    raise TopicError(f"topic {topic} is missing: there is nothing that control rows could be made of")
+            shards = found[wal].partitions
+            if found[table].partitions != shards:
+                raise TopicError(f"{wal} has {shards} partitions, and {table} {found[table].partitions}")
+            control, config = control_topic(name), topic_configs(self._settings)[control_topic(name)]
+            cluster.create(control, 1, self._settings.replication, config, self._timeout_s)
+        uuid = self._uuid_of(shards)
+        tails = read_tails(self._kafka, name, uuid, shards, self._clock, self._timeout_s)
+        with closing(MarkReader(self._kafka, table, self._clock)) as marks:
+            newest = marks.newest_of(range(shards), self._timeout_s)
+        return Evidence(uuid, shards, [max(tail.epoch, newest[n].mark.epoch) for n, tail in enumerate(tails)])
+
+    def _uuid_of(self, shards: int) -> bytes:
+        """The journal of the WAL's first frames."""
+        found = {uuid for shard in range(shards) if (uuid := self._first_uuid(shard))}
+        said = ", ".join(sorted(uuid.hex() for uuid in found))
+        wal = wal_topic(self._settings.journal)
+        if self._uuid and found and self._uuid not in found:
+            raise RepairError(f"{wal} has frames of journal {said}, and none of {self._uuid.hex()}")
+        if len(found) > 1 and not self._uuid:
+            raise RepairError(f"{wal} has frames of more than one journal: {said}; --uuid says which is meant")
+        if not found and not self._uuid:
+            raise RepairError(
+                f"{wal} has no frame that says which journal it is: give the uuid that `init` printed (--uuid), or, if "
+                "there is nothing to be kept, delete the topics"
+            )
+        return self._uuid or found.pop()
+
+    def _first_uuid(self, shard: int) -> bytes:
+        """That of a shard's first frame; empty if it has none."""
+        with closing(self._kafka.reader(wal_topic(self._settings.journal), wait_ms=LOOK_MS)) as reader:
+            start, end = reader.start_and_end(shard, self._timeout_s)
+            until = self._clock() + self._timeout_s
+            reader.seek({shard: start})
+            while reader.position(shard) < end:
+                left_s = until - self._clock()
+                if left_s <= 0:
+                    raise DeadlineError(f"{wal_topic(self._settings.journal)}[{shard}] could not be read in time")
+                for record in reader.poll(left_s):
+                    if uuid := _uuid_in(record.value):
+                        return uuid
+        return b""
+
+
+def _uuid_in(raw: bytes | None) -> bytes:
+    try:
+        head = FrameHead.FromString(raw or b"")
+    except DecodeError:
+        return b""
+    return head.journal if head.magic == MAGIC and head.format == FORMAT else b""

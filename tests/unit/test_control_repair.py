@@ -1,0 +1,151 @@
+"""`repair control`: what it writes where control rows were lost, and that an activation then goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.config import Settings
+from journal.control_repair import ControlRepairer
+from journal.errors import ControlLostError, CorruptionError, RepairError
+from journal.kafka.control import EPOCH_KEY, read_control, writer_id
+from journal.kafka.ports import Kafka
+from journal.v1.journal_pb2 import Epoch
+from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.kafka import SimulatedKafka
+from tests.support.activations import CONTROL, LIMIT_S, SHARDS, WAL, Activations, fails
+from tests.support.build import JOURNAL, frame, marker
+from tests.support.deposed import write_anew
+
+SETTINGS = Settings(journal="j", bootstrap_servers="b:1", shards=8, replication=1)
+
+
+def repairer(scene: Activations, *, kafka: Kafka | None = None, uuid: bytes = b"") -> ControlRepairer:
+    now = scene.broker.timeline.now
+    return ControlRepairer(kafka or scene.kafka, SETTINGS, clock=now, wall_ms=now, uuid=uuid)
+
+
+def repair(scene: Activations, *, kafka: Kafka | None = None, uuid: bytes = b"") -> None:
+    repairing = repairer(scene, kafka=kafka, uuid=uuid)
+    repairing.write(repairing.plan())
+
+
+def lost(epoch: int | None) -> Activations:
+    scene = Activations()
+    for _ in range(3):
+        scene.activate()
+    scene.lose_control(epoch)
+    return scene
+
+
+@pytest.mark.parametrize("epoch", [1, None])
+def test_the_next_activation_takes_the_epoch_behind_the_newest_that_was(epoch: int | None) -> None:
+    scene = lost(epoch)
+    repair(scene)
+    rows = read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S)
+    identity = rows.require_identity("j")
+    assert (identity.journal, identity.shards, rows.epoch.epoch) == (JOURNAL, SHARDS, 3)
+    assert scene.activate().report.epoch == 4
+    with pytest.raises(RepairError, match="nothing to mend"):
+        repairer(scene).plan()
+
+
+def test_a_control_topic_that_is_gone_is_made_anew() -> None:
+    scene = lost(None)
+    scene.broker.delete_topic(CONTROL)
+    repair(scene)
+    assert scene.activate().report.epoch == 4
+
+
+def test_an_identity_that_somebody_wrote_beside_the_frames_of_another_gives_way_to_theirs() -> None:
+    scene = lost(None)
+    write_anew(scene.broker, CONTROL, [])
+    scene.write_identity(b"x" * 16)
+    row = Epoch(journal=b"x" * 16, epoch=9, nonce=b"n" * 16)
+    scene.broker.write(CONTROL, 0, [(EPOCH_KEY, row.SerializeToString())])
+    repair(scene)
+    assert scene.activate().report.epoch == 4
+
+
+def test_an_active_node_of_the_epoch_that_is_written_is_fenced() -> None:
+    scene = lost(2)
+    active = scene.kafka.transactional_producer(writer_id("j"))
+    active.init(LIMIT_S)
+    repair(scene)
+    assert read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S).epoch.nonce == b""
+    assert scene.activate().report.epoch == 4
+
+
+def test_a_wal_that_lost_the_newest_marker_goes_on_with_what_is_left() -> None:
+    scene = Activations()
+    scene.activate()
+    scene.follows = False
+    fails(scene)
+    scene.lose_wal(1, keep=1)
+    assert isinstance(fails(scene), CorruptionError)
+    repair(scene)
+    scene.follows = True
+    assert scene.activate().report.epoch == 3
+
+
+def test_without_a_frame_the_journal_has_to_be_said() -> None:
+    scene = lost(None)
+    for shard, end in enumerate(scene.ends()):
+        scene.kafka.cluster().delete_records(WAL, {shard: end}, LIMIT_S)
+    with pytest.raises(RepairError, match="--uuid"):
+        repairer(scene).plan()
+    repair(scene, uuid=JOURNAL)
+    assert scene.activate().report.epoch == 4
+
+
+def test_frames_of_more_than_one_journal_are_nobodys() -> None:
+    scene = lost(None)
+    foreign = frame(1, marker(), journal=b"x" * 16).SerializeToString()
+    write_anew(scene.broker, WAL, [(None, b"no frame"), (None, foreign)], 1)
+    with pytest.raises(RepairError, match="more than one journal"):
+        repairer(scene).plan()
+    with pytest.raises(RepairError, match="none of"):
+        repairer(scene, uuid=b"y" * 16).plan()
+    assert repairer(scene, uuid=JOURNAL).plan().identity.journal == JOURNAL
+
+
+def test_what_was_agreed_to_is_written_or_nothing() -> None:
+    scene = lost(1)
+    repairing = repairer(scene)
+    agreed = repairing.plan()
+    row = Epoch(journal=JOURNAL, epoch=7)
+    scene.broker.write(CONTROL, 0, [(EPOCH_KEY, row.SerializeToString())])
+    with pytest.raises(RepairError):
+        repairing.write(agreed)
+    assert read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S).epoch.epoch == 7
+
+
+class CrashAt(Faults):
+    """A process crashes at one of its requests."""
+
+    def __init__(self, fault: Fault, at: int) -> None:
+        self.step = 0
+        self._fault, self._at = fault, at
+
+    def at(self, request: str, node: str) -> Fault:
+        self.step += node == "repair"
+        return self._fault if node == "repair" and self.step == self._at else Fault.NONE
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
+def test_a_repair_that_is_killed_at_any_request_is_completed_by_the_next_or_done(fault: Fault) -> None:
+    counting = CrashAt(Fault.NONE, 0)
+    whole = lost(None)
+    whole.broker.faults = counting
+    repair(whole, kafka=SimulatedKafka(whole.broker, "repair"))
+    assert counting.step > 10
+    for step in range(1, counting.step + 1):
+        scene = lost(None)
+        scene.broker.faults = CrashAt(fault, step)
+        with pytest.raises(SimulatedCrash):
+            repair(scene, kafka=SimulatedKafka(scene.broker, "repair"))
+        scene.broker.timeline.wait(30.0, lambda: False)
+        try:
+            assert scene.activate().report.epoch == 4
+        except ControlLostError:
+            repair(scene)
+            assert scene.activate().report.epoch == 4
