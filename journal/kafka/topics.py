@@ -6,7 +6,7 @@ with the command that mends it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 
 from journal.config import Settings
@@ -14,8 +14,10 @@ from journal.errors import TopicError
 from journal.kafka.control import (
     IDENTITY_KEY,
     ControlRows,
+    control_lost,
     control_row,
     control_topic,
+    prove_control,
     read_control,
     table_topic,
     wal_topic,
@@ -98,10 +100,9 @@ def init_journal(
                 return True
             if not change_shards or rows.identity.shards == settings.shards or rows.epoch.epoch:
                 return False
-            return not _has_records(kafka, cluster, (wal_topic(name), table_topic(name)), timeout_s)
+            return not _has_records(kafka, cluster, name, timeout_s)
 
-        is_there = control in cluster.describe([control], timeout_s)
-        rows = read_control(kafka, name, clock, timeout_s) if is_there else ControlRows()
+        rows = _rows(kafka, cluster, name, clock, timeout_s)
         wanted = settings.shards if is_due(rows) else rows.require_identity(name).shards
         _check_topics(cluster, settings, wanted, timeout_s, all_made=False)
         cluster.create(control, 1, settings.replication, configs.pop(control), timeout_s)
@@ -113,9 +114,22 @@ def init_journal(
     return rows
 
 
-def _has_records(kafka: Kafka, cluster: Cluster, topics: Iterable[str], timeout_s: float) -> bool:
-    """Whether those of the topics that there are ever had any."""
-    for topic, state in cluster.describe(topics, timeout_s).items():
+def _rows(kafka: Kafka, cluster: Cluster, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
+    """The control rows, which have no identity only if nothing was ever written to the journal. Raises ControlLostError
+    if they lack one beside a WAL, or tables, that have something."""
+    control = control_topic(journal)
+    is_there = control in cluster.describe([control], timeout_s)
+    rows = read_control(kafka, journal, clock, timeout_s) if is_there else ControlRows()
+    if rows.identity is None and _has_records(kafka, cluster, journal, timeout_s):
+        rows = prove_control(kafka, journal, clock, timeout_s) if is_there else rows
+        if rows.identity is None:
+            raise control_lost(journal, f"there is no identity, and {wal_topic(journal)} or its table has records")
+    return rows
+
+
+def _has_records(kafka: Kafka, cluster: Cluster, journal: str, timeout_s: float) -> bool:
+    """Whether the WAL or the table ever had any."""
+    for topic, state in cluster.describe([wal_topic(journal), table_topic(journal)], timeout_s).items():
         with closing(kafka.reader(topic, committed=False, wait_ms=LOOK_MS)) as reader:
             if any(reader.start_and_end(partition, timeout_s)[1] for partition in range(state.partitions)):
                 return True
@@ -137,7 +151,9 @@ def _identified(
         if not is_due(rows):
             return rows
         try:
-            _write_identity(kafka, journal, is_due, made, clock, timeout_s)
+            found = _write_identity(kafka, journal, is_due, made, clock, timeout_s)
+            if found is not None:
+                return found
         except FatalProducerError as error:
             if not error.fenced or clock() >= until:
                 raise
@@ -150,25 +166,30 @@ def _write_identity(
     made: Callable[[], Identity],
     clock: Clock,
     timeout_s: float,
-) -> None:
-    """Write the identity, if it is still due. Who wrote one before the init, or was active, is seen by the check behind
-    it; who would later has fenced this producer first."""
+) -> ControlRows | None:
+    """Write the identity, if it is still due; else give the rows. Who wrote one before the init, or was active, is seen
+    by the check behind it, whichever leader answers; who would later has fenced this producer first."""
     producer = kafka.transactional_producer(writer_id(journal))
     try:
         producer.init(timeout_s)
-        if is_due(read_control(kafka, journal, clock, timeout_s)):
-            producer.send([control_row(journal, IDENTITY_KEY, made())], timeout_s)
-            producer.commit_transaction(timeout_s)
+        rows = prove_control(kafka, journal, clock, timeout_s)
+        if not is_due(rows):
+            return rows
+        producer.send([control_row(journal, IDENTITY_KEY, made())], timeout_s)
+        producer.commit_transaction(timeout_s)
+        return None
     finally:
         producer.close()
 
 
 def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: float) -> ControlRows:
-    """The control rows of a journal that `init` made, after checking its topics. Raises TopicError."""
+    """The control rows of a journal that `init` made, after checking its topics.
+
+    Raises TopicError, ControlLostError."""
     with closing(kafka.cluster()) as cluster:
         if control_topic(settings.journal) not in cluster.describe([control_topic(settings.journal)], timeout_s):
             raise TopicError(f"there is no journal {settings.journal}: run `kafka-journal init -j {settings.journal}`")
-        rows = read_control(kafka, settings.journal, clock, timeout_s)
+        rows = _rows(kafka, cluster, settings.journal, clock, timeout_s)
         check_journal(cluster, settings, rows.require_identity(settings.journal), timeout_s)
     return rows
 

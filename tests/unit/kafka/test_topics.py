@@ -7,16 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import pytest
 
 from journal.config import Settings
-from journal.errors import TopicError
+from journal.errors import ControlLostError, TopicError
 from journal.kafka.control import EPOCH_KEY, ControlRows, read_control
 from journal.kafka.ports import FatalProducerError, GroupMember, Position, Sent, TopicState
-from journal.kafka.topics import check_journal, init_journal, topic_configs
+from journal.kafka.topics import check_journal, init_journal, open_journal, topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
+from tests.support.deposed import DeposedKafka
 
 SETTINGS = Settings(journal="j", bootstrap_servers="b:1", shards=2, replication=3)
 IDENTITY = Identity(name="j", shards=2)
@@ -349,3 +350,32 @@ def test_an_activation_between_the_look_and_the_change_keeps_the_identity() -> N
             inits.write("j.wal")
 
     assert inits.run(b"B" * 16, kafka=Overtaken(inits.broker, activate), shards=3, change_shards=True) == found
+
+
+@pytest.mark.parametrize("written", ["j.wal", "j.table"])
+@pytest.mark.parametrize("is_there", [True, False], ids=["rows", "topic"])
+def test_no_identity_is_written_beside_what_another_has_left(written: str, is_there: bool) -> None:
+    """The control topic lost its rows, or was deleted: a new uuid would make strangers of all frames and rows."""
+    inits = Inits()
+    inits.run(b"A" * 16)
+    inits.write(written)
+    inits.broker.delete_topic("j.control")
+    if is_there:
+        inits.make("j.control", 1)
+        with pytest.raises(ControlLostError, match="repair control -j j"):
+            open_journal(inits.kafka, ONE_BROKER, clock=inits.broker.timeline.now, timeout_s=LIMIT_S)
+    for change_shards in (False, True):
+        with pytest.raises(ControlLostError, match="repair control -j j"):
+            inits.run(b"B" * 16, change_shards=change_shards)
+    assert ("j.control" in inits.broker.topics) == is_there
+    if is_there:
+        assert inits.rows.identity is None
+
+
+def test_an_identity_that_only_a_deposed_leader_does_not_show_is_not_written_anew() -> None:
+    inits = Inits()
+    inits.make("j.control", 1)
+    deposed = DeposedKafka(inits.broker)
+    deposed.depose("j.control", reads=4)
+    found = inits.run(b"A" * 16)
+    assert inits.run(b"B" * 16, kafka=deposed) == found == inits.rows.identity
