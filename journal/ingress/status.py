@@ -11,6 +11,11 @@ from typing import Any
 from journal.routing.outcomes import Reason
 from journal.runtime import wall_ms
 
+PEAK_MS = 5 * 60 * 1000
+"""The highest latency is that of this window and the one before."""
+MEASURED_MS_MAX = 24 * 60 * 60 * 1000
+"""A timestamp of longer ago is when a record was made, as its producer says, and nothing that it has waited for."""
+
 
 @dataclass(slots=True)
 class SourceStatus:
@@ -27,14 +32,23 @@ class SourceStatus:
     lag: int = 0
     latency_ms: float = 0.0
     """Of the last batch, from the timestamp of its oldest record to its commit; 0: they had none."""
-    latency_ms_max: float = 0.0
+    peaks: dict[int, float] = field(default_factory=dict)
+    """The highest latency of each of the last two windows, by number."""
     error: str = ""
     """Why it is stopped; empty: it is not."""
     waits: bool = False
     """What has stopped it is looked at again now and then, and it goes on by itself."""
 
-    def as_json(self) -> dict[str, Any]:
+    def measure(self, latency_ms: float, now_ms: float) -> None:
+        """A batch is committed so long after the timestamp of its oldest record."""
+        self.latency_ms = round(max(0.0, latency_ms), 3)
+        window = int(now_ms // PEAK_MS)
+        peaks = {number: peak for number, peak in self.peaks.items() if number >= window - 1}
+        self.peaks = peaks | {window: max(self.latency_ms, peaks.get(window, 0.0))}
+
+    def as_json(self, now_ms: float) -> dict[str, Any]:
         """What the control socket answers."""
+        window = int(now_ms // PEAK_MS)
         return {
             "source": self.name,
             "state": "running" if not self.error else "waiting" if self.waits else "stopped",
@@ -47,7 +61,7 @@ class SourceStatus:
             "dead_letters": self.dead_letters,
             "lag": self.lag,
             "latency_ms": self.latency_ms,
-            "latency_ms_max": self.latency_ms_max,
+            "latency_ms_max": max(self.peaks.get(number, 0.0) for number in (window - 1, window)),
             "error": self.error,
         }
 
@@ -75,10 +89,10 @@ class IngressStatus:
         """A batch with records of a source is committed; `oldest_ms` is the earliest timestamp of them, or 0."""
         if not oldest_ms:
             return
-        with self._lock:
-            status = self._sources[source]
-            status.latency_ms = round(max(0.0, self._clock_ms() - oldest_ms), 3)
-            status.latency_ms_max = max(status.latency_ms_max, status.latency_ms)
+        now_ms = self._clock_ms()
+        if now_ms - oldest_ms <= MEASURED_MS_MAX:
+            with self._lock:
+                self._sources[source].measure(now_ms - oldest_ms, now_ms)
 
     def refuse(self, source: str, reasons: Counter[Reason]) -> None:
         with self._lock:
@@ -115,6 +129,7 @@ class IngressStatus:
 
     def as_json(self) -> dict[str, Any]:
         """What the control socket answers."""
+        now_ms = self._clock_ms()
         with self._lock:
             state = "waiting" if self._error else "paused" if self._paused else "running"
             return {
@@ -122,5 +137,5 @@ class IngressStatus:
                 "error": self._error,
                 "unrouted": self._unrouted,
                 "duplicates": self._duplicates,
-                "sources": [status.as_json() for status in self._sources.values()],
+                "sources": [status.as_json(now_ms) for status in self._sources.values()],
             }

@@ -10,6 +10,7 @@ import pytest
 from journal.errors import CorruptionError, RouteStopError, TopicError
 from journal.kafka.control import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
+from streams.divert.diverter import REFRESH_EVERY_S
 from streams.shard import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
@@ -583,3 +584,16 @@ def test_a_limit_that_became_smaller_is_found_out_and_the_message_refused() -> N
     scene.drive(worker, 100)
     assert scene.sent() == [b"small"]
     assert [sizes.batch_bytes_max for sizes in scene.sized][-1] < 2000, "no batch is larger than the topic takes"
+
+
+def test_a_target_that_was_made_anew_with_more_partitions_is_used_so_within_seconds() -> None:
+    scene = world()
+    diverter = scene.diverter()
+    diverter.check()
+    scene.broker.delete_topic(OUT)
+    scene.broker.create_topic(OUT, 6, 1, TOPIC)
+    assert diverter.targets.partitions(OUT) == 1
+    scene.timeline.pass_to(scene.timeline.now() + REFRESH_EVERY_S)
+    diverter.tick()
+    assert diverter.targets.partitions(OUT) == 6
+    assert REFRESH_EVERY_S <= 5
