@@ -95,8 +95,7 @@ class Converter:
         self._waiting = waiting
         self._request_s = request_s
         self._data_bytes_max = limits.data_bytes_max
-        self._body_bytes_max = limits.queue_bytes_max // 2
-        self._plain_bytes_max = min(store.inline_bytes_max, self._body_bytes_max)
+        self._plain_bytes_max = store.inline_bytes_max
         self._batch_bytes = min(batch_bytes, limits.queue_bytes_max // 2)
         self._overdue_max = min(_OVERDUE_MAX, limits.queue_operations_max)
         self._sources: dict[str, SourceConfig] = {}
@@ -278,16 +277,14 @@ class Converter:
         bad = self._bad_addresses.get(one.address)
         if bad is not None:
             raise RefusedError(Reason.BAD_ADDRESS, bad)
-        body_bytes = 0
         if isinstance(one, Message):
-            body_bytes = len(one.body)
             try:
                 one = self._store.incoming(one)
             except (MessageTooLargeError, InvalidOperationError) as error:
                 raise RefusedError(Reason.TOO_LARGE, str(error)) from error
-        if len(one.data) > self._data_bytes_max or body_bytes > self._body_bytes_max:
-            size = max(len(one.data), body_bytes)
-            raise RefusedError(Reason.TOO_LARGE, f"{size} bytes are more than the journal takes at once")
+        if len(one.data) > self._data_bytes_max:
+            size, most = len(one.data), self._data_bytes_max
+            raise RefusedError(Reason.TOO_LARGE, f"headers and properties of {size} bytes, and one record takes {most}")
         return one
 
     def _put_aside(

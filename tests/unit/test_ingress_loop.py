@@ -46,6 +46,22 @@ def test_a_batch_of_more_operations_than_the_journal_takes_is_taken_in_by_parts(
     assert max(after["t", 0] - before["t", 0] for before, after in consecutive(scene)) == 10
 
 
+def test_a_body_is_taken_as_large_as_a_group_and_a_larger_one_names_the_setting(tmp_path: Path) -> None:
+    mib = 1024 * 1024
+    scene = Scene(tmp_path, limits=Limits(queue_bytes_max=2 * mib, transaction_buffer_bytes_max=mib))
+    try:
+        scene.broker.topic("t")
+        scene.declare(*fan(1))
+        scene.broker.produce("t", b"1", b"x" * (2 * mib - 10_000), b"2", b"x" * (2 * mib))
+        with scene.taking(IN):
+            why = scene.wait_stopped("in")
+        assert [len(body) for body in scene.bodies("q0")] == [1, 2 * mib - 10_000, 1]
+        assert "t[0]@3: operations of one group take up to" in why
+        assert f"over the limit of {2 * mib} (queue_bytes_max) (too-large)" in why
+    finally:
+        scene.close()
+
+
 def consecutive(scene: Scene) -> list[tuple[dict[tuple[str, int], int], dict[tuple[str, int], int]]]:
     return list(zip(scene.broker.commits, scene.broker.commits[1:], strict=False))
 
