@@ -33,6 +33,7 @@ from journal.errors import (
     KafkaUnavailableError,
     OutcomeUnknownError,
 )
+from journal.words import escaped
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -129,21 +130,23 @@ def exit_codes() -> Iterator[None]:
     try:
         yield
     except (ConfigError, InvalidOperationError) as error:
-        _say(f"error: {error}")
+        print_error(f"error: {error}")
         raise typer.Exit(2) from error
     except KafkaUnavailableError as error:
-        _say(f"error: Kafka does not answer: {error}")
-        _say("is it running, and are the brokers right (-b, KAFKA_JOURNAL_BOOTSTRAP_SERVERS)?")
+        print_error(f"error: Kafka does not answer: {error}")
+        print_error("is it running, and are the brokers right (-b, KAFKA_JOURNAL_BOOTSTRAP_SERVERS)?")
         raise typer.Exit(1) from error
     except FencedError as error:
-        _say(f"error: another node took the journal over (kafka-journal status names it): {error}")
+        print_error(f"error: another node took the journal over (kafka-journal status names it): {error}")
         raise typer.Exit(1) from error
     except OutcomeUnknownError as error:
-        _say(f"error: {error}")
-        _say("the last operations are in the journal as a whole or not at all: kafka-journal dump --now shows which")
+        print_error(f"error: {error}")
+        print_error(
+            "the last operations are in the journal as a whole or not at all: kafka-journal dump --now shows which"
+        )
         raise typer.Exit(1) from error
     except JournalError as error:
-        _say(f"error: {error}")
+        print_error(f"error: {error}")
         raise typer.Exit(1) from error
     except BrokenPipeError:
         # whoever read standard output has enough; what is left in its buffer must not be flushed at exit
@@ -154,14 +157,25 @@ def exit_codes() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _say(line: str) -> None:
-    errors.print(line, style="red", highlight=False, soft_wrap=True, markup=False)
+def print_error(text: str) -> None:
+    """What went wrong, on standard error, in one line or several."""
+    print_note(text, style="red", kept="\n")
+
+
+def print_note(text: str, *, style: str = "", kept: str = "") -> None:
+    """A line for people on standard error, beside a command's results. Of what is not printable, `kept` stays."""
+    errors.print(Text(escaped(text, kept), style), soft_wrap=True)
+
+
+def print_line(text: str) -> None:
+    """A line of a command's results, on standard output."""
+    typer.echo(escaped(text))
 
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask on standard error, unless `yes`. Ends the command with exit code 1 if the answer is no, or there is none."""
     if not yes:
-        typer.confirm(question, err=True, abort=True)
+        typer.confirm(escaped(question), err=True, abort=True)
 
 
 def operator() -> str:
@@ -175,22 +189,23 @@ def operator() -> str:
 
 def print_json(value: object) -> None:
     """One JSON document on standard output."""
-    sys.stdout.write(json.dumps(value, default=str) + "\n")
+    sys.stdout.write(json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, to: Console | None = None
 ) -> None:
-    """A table on standard output, or `to` another place."""
+    """A table on standard output, or `to` another place. What is not printable is escaped: a terminal would obey a name
+    that a client has chosen."""
     table = Table(show_header=any(columns))
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(Text(escaped(column)), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(escaped(str(cell))) for cell in row))
     # a file or pipe has no width that a cell would have to be folded into
     console = to or Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-    console.print(Text(title, style="table.title"))
+    console.print(Text(escaped(title), style="table.title"))
     console.print(table)
 
 

@@ -21,9 +21,9 @@ from journal.cli.common import (
     PropertyOption,
     StepProgress,
     ended_by_sigterm_as_by_ctrl_c,
-    errors,
     exit_codes,
     print_json,
+    print_note,
     settings_from,
 )
 from journal.config import Settings
@@ -99,7 +99,7 @@ def _run(
     else:
         show(result)
     for line in verdict(result):
-        errors.print(line, style="red" if problems else "green", markup=False, highlight=False, soft_wrap=True)
+        print_note(line, style="red" if problems else "green")
     _say(looked_back(result))
     if problems:
         raise typer.Exit(1)
@@ -115,7 +115,7 @@ def _require_extra() -> None:
 
 
 def _say(line: str) -> None:
-    errors.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+    print_note(line, style="dim")
 
 
 @contextmanager
@@ -129,6 +129,6 @@ def _work_directory() -> Iterator[Path]:
             shutil.rmtree(work)
         else:
             where = f"logs and data are kept in {work}"
-            errors.print(where, style="red", markup=False, highlight=False, soft_wrap=True)
+            print_note(where, style="red")
         raise
     shutil.rmtree(work)

@@ -9,12 +9,7 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    JsonOption,
-    errors,
-    journal_command,
-)
+from journal.cli.common import Chosen, JsonOption, journal_command, print_note
 from journal.cli.reading import loaded_state
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
@@ -56,9 +51,9 @@ def dump(
         counts = state.tell(_Printer())
         skipped = [_skipped_line(Skipped.FromString(value)) for _, value in state.base.scan(SKIPPED_PREFIX)]
     for line in skipped:
-        errors.print(line, style="yellow", highlight=False, soft_wrap=True, markup=False)
+        print_note(line, style="yellow")
     if not as_json:
-        errors.print(
+        print_note(
             f"{counts.records} records, {counts.updates} updates, {counts.prepared} prepared transactions", style="dim"
         )
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_facts, print_json
+from journal.cli.common import Chosen, JsonOption, journal_command, print_facts, print_json, print_line
 from journal.cli.operations.places import NodeOption, looking
 from journal.cli.text import duration, moment
 from journal.limits import ID_MAX
@@ -35,7 +35,7 @@ def explain(
     facts = {name: value for name, value in found.items() if name not in _BESIDE_FACTS}
     print_facts(f"{found['what']} {record_id} of journal {settings.journal}", _shown(facts))
     for line in found["why"]:
-        typer.echo(line)
+        print_line(line)
 
 
 def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:

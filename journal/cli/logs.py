@@ -6,6 +6,8 @@ import json
 import logging
 import sys
 
+from journal.words import escaped
+
 QUIET_LOGGERS = ("journal.kafka", "streams.source", "faust", "mode", "aiokafka", "asyncio")
 """Other people's inner life, and librdkafka's: what matters in it reaches us as errors. `--verbose` shows it."""
 
@@ -19,16 +21,23 @@ def set_up_logging(verbose: bool) -> None:
         from journal.cli.common import errors
 
         handler = RichHandler(console=errors, show_path=False, rich_tracebacks=False, markup=False)
-        logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+        handler.setFormatter(Lines("%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)
-        line = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-        logging.basicConfig(level=logging.WARNING, format=line, handlers=[handler])
+        handler.setFormatter(Lines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if verbose:
         logging.getLogger().setLevel(logging.DEBUG)
         return
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+class Lines(logging.Formatter):
+    """A log record as text, of which a terminal obeys nothing."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record), kept="\n\t")
 
 
 class JsonLines(logging.Formatter):

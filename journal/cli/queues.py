@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json, print_table
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
 from journal.cli.operations.places import NodeOption, looking
 from journal.cli.text import duration
 from journal.runtime import wall_ms
@@ -30,12 +30,12 @@ def queues(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False)
     if as_json:
         print_json(found)
     elif not found:
-        typer.echo(f"journal {settings.journal} has no queues: kafka-journal send --create makes one, to try it out")
+        print_line(f"journal {settings.journal} has no queues: kafka-journal send --create makes one, to try it out")
     else:
         print_table(f"queues of journal {settings.journal}", _QUEUE_COLUMNS, [_queue_row(line) for line in found])
     if orphaned:
         count = f"{orphaned:,} messages that no queue refers to"
-        errors.print(f"{count}: the next activation deletes them", style="dim", highlight=False)
+        print_note(f"{count}: the next activation deletes them", style="dim")
 
 
 _QUEUE_COLUMNS = (
@@ -70,7 +70,7 @@ def messages(
         return
     print_table(f"messages of queue {queue}", _MESSAGE_COLUMNS, [_message_row(line, now_ms) for line in found])
     if 0 < limit < total:
-        errors.print(f"{len(found):,} of {total:,} messages: --limit 0 shows all", style="dim", highlight=False)
+        print_note(f"{len(found):,} of {total:,} messages: --limit 0 shows all", style="dim")
 
 
 _MESSAGE_COLUMNS = (

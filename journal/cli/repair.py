@@ -18,6 +18,7 @@ from journal.cli.common import (
     operator,
     print_facts,
     print_json,
+    print_line,
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair_control import control
@@ -67,7 +68,7 @@ def skip(
     if as_json:
         print_json(facts | {"skipped": True, "mark_offset": mark.offset, "operator": operator()})
     else:
-        typer.echo(f"shard {shard} passed offset {offset}; its mark stands at {mark.offset}")
+        print_line(f"shard {shard} passed offset {offset}; its mark stands at {mark.offset}")
 
 
 # ---- what is there -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from journal.cli.common import (
     journal_command,
     print_facts,
     print_json,
+    print_line,
     shown_if_long,
 )
 from journal.control_repair import ControlRepair, ControlRepairer
@@ -52,7 +53,7 @@ def control(
     if as_json:
         print_json(facts | {"repaired": True})
     else:
-        typer.echo(f"{control_topic(settings.journal)} says epoch {planned.epoch}; the next activation is behind it")
+        print_line(f"{control_topic(settings.journal)} says epoch {planned.epoch}; the next activation is behind it")
 
 
 def _facts(planned: ControlRepair) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_table
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_table
 from journal.cli.operations.places import NodeOption
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.routes_live import live_message
@@ -54,7 +54,7 @@ def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
         print_json(routing.model_dump(mode="json"))
         return
     if not routing.routes and not routing.sources:
-        typer.echo(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
+        print_line(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
         return
     if routing.routes:
         print_table(f"routes of journal {settings.journal}, in order", _ROUTE_COLUMNS, _route_rows(settings))
@@ -149,7 +149,7 @@ def try_out(
     else:
         _print(settings, verdicts, outcomes)
         if stop and not fails:
-            typer.echo(f"the shard would stop here: {stop}")
+            print_line(f"the shard would stop here: {stop}")
     if stop or fails:
         raise typer.Exit(1)
 
@@ -239,17 +239,17 @@ def _bytes_json(value: bytes | None) -> object:
 
 def _print(settings: Settings, verdicts: Sequence[Verdict], outcomes: Sequence[Outgoing | Refusal]) -> None:
     if not verdicts:
-        typer.echo(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
+        print_line(f"journal {settings.journal} has no routes: [[routing.routes]] in the file of --config makes one")
         return
     print_table("routes, in order", ("route", "matches"), verdicts)
     for outcome in outcomes:
         if isinstance(outcome, Refusal):
-            typer.echo(f"{outcome.route} -> {outcome.topic or '?'}: refused ({outcome.reason.value}): {outcome.detail}")
-            typer.echo(_policy(outcome))
+            print_line(f"{outcome.route} -> {outcome.topic or '?'}: refused ({outcome.reason.value}): {outcome.detail}")
+            print_line(_policy(outcome))
         else:
             _print_record(outcome)
     if not outcomes:
-        typer.echo("nothing would be sent")
+        print_line("nothing would be sent")
 
 
 def _policy(refusal: Refusal) -> str:

@@ -15,6 +15,7 @@ from journal.cli.common import (
     StepProgress,
     journal_command,
     print_json,
+    print_line,
     print_table,
 )
 from journal.cli.reading import opened_journal
@@ -117,12 +118,12 @@ def _print(facts: dict[str, Any], range_: ReplayRange, done: Sequence[ShardRepla
         return
     print_table(f"route {facts['route']}, {range_}", _COLUMNS, [_row(each) for each in done])
     would = "would be" if facts["dry_run"] else "were"
-    typer.echo(f"{total['sent']:,} records {would} sent, and {total['dead_letters']:,} dead letters")
+    print_line(f"{total['sent']:,} records {would} sent, and {total['dead_letters']:,} dead letters")
     if facts["complete"] and not total["messages"]:
         if any(each.began_at for each in done):
-            typer.echo(f"earlier runs have sent it all: --again {facts['again'] + 1} sends it once more")
+            print_line(f"earlier runs have sent it all: --again {facts['again'] + 1} sends it once more")
         else:
-            typer.echo("no message that has taken effect is in the range")
+            print_line("no message that has taken effect is in the range")
 
 
 def _shard_json(done: ShardReplayed) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from journal.cli.common import (
     operator,
     print_facts,
     print_json,
+    print_line,
+    print_note,
     print_table,
 )
 from journal.cli.reading import opened_journal
@@ -78,7 +80,7 @@ def _show(
     sources: dict[str, Any] | None,
 ) -> None:
     if not reported:
-        typer.echo(f"no worker of journal {settings.journal} has reported that it has routes")
+        print_line(f"no worker of journal {settings.journal} has reported that it has routes")
     else:
         print_table(
             f"routes of journal {settings.journal}", _ROUTE_COLUMNS, [_route_row(row) for row in routes.values()]
@@ -86,12 +88,12 @@ def _show(
         print_table("", _SHARD_COLUMNS, [_shard_row(row, lags[row.shard]) for row in reported])
         for row in reported:
             if row.stopped:
-                errors.print(row.stopped, style="red", highlight=False)
+                print_note(row.stopped, style="red")
     if sources is not None:
         title = f"sources, as {sources['node']} reported {duration(sources['reported_seconds'])} ago"
         print_table(title, SOURCE_COLUMNS, source_rows(sources))
         for line in source_notes(settings.journal, sources, sources["node"]):
-            errors.print(line, highlight=False, markup=False)
+            print_note(line)
 
 
 _ROUTE_COLUMNS = ("route", "sent", "refused", "dead letters", "last error")
@@ -228,7 +230,7 @@ def resume(
     if as_json:
         print_json(facts | {"resumed": True, "mark_offset": mark.offset, "operator": operator()})
     else:
-        typer.echo(f"shard {shard} passed offset {skip}; its mark stands at {mark.offset}")
+        print_line(f"shard {shard} passed offset {skip}; its mark stands at {mark.offset}")
 
 
 def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> DivertStatus:

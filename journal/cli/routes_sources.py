@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, YesOption, confirm, journal_command, operator, print_json
+from journal.cli.common import Chosen, JsonOption, YesOption, confirm, journal_command, operator, print_json, print_line
 from journal.cli.control_socket.client import find_node
 from journal.cli.operations.places import NodeOption
 from journal.cli.optional_value import OptionalValueCommand
@@ -39,4 +39,4 @@ def resume_source(
         print_json(dict(done))
     else:
         without = f" without {done['skipped']}" if done["skipped"] else ""
-        typer.echo(f"source {source} goes on{without}; kafka-journal status shows whether it stays so")
+        print_line(f"source {source} goes on{without}; kafka-journal status shows whether it stays so")

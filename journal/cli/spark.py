@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, errors, exit_codes, journal_command, print_json, print_table
+from journal.cli.common import (
+    Chosen,
+    JsonOption,
+    exit_codes,
+    journal_command,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+)
 from journal.cli.spark_analytics import add_to as add_analytics
 from journal.cli.spark_archive import add_to as add_archive
 from journal.cli.spark_replay import add_to as add_replay
@@ -58,7 +67,7 @@ def packages_(delta: DeltaOption = False, as_json: JsonOption = False) -> None:
     if as_json:
         print_json({"packages": coordinates})
     else:
-        typer.echo(",".join(coordinates))
+        print_line(",".join(coordinates))
 
 
 @app.command()
@@ -70,7 +79,7 @@ def check(delta: DeltaOption = False, master: MasterOption = "local[1]", as_json
     if as_json:
         print_json({"spark": version, "parts": parts})
     else:
-        typer.echo(f"Spark {version} on {master} has {', '.join(parts)}")
+        print_line(f"Spark {version} on {master} has {', '.join(parts)}")
 
 
 @app.command()
@@ -153,7 +162,7 @@ def _parts(delta: bool) -> frozenset[Part]:
 
 
 def _warn(told: str) -> None:
-    errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
+    print_note(told, style="yellow")
 
 
 def _plain(value: Any) -> Any:

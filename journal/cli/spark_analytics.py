@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_facts, print_json, print_table
+from journal.cli.common import (
+    Chosen,
+    JsonOption,
+    journal_command,
+    print_facts,
+    print_json,
+    print_line,
+    print_note,
+    print_table,
+)
 from journal.cli.spark_session import SMALL, further_parts, spark_session
 from journal.cli.stopping import stopped_by_signals
 from journal.errors import ConfigError
@@ -118,7 +127,7 @@ def analytics(
             from loaders.spark.window_sinks import WHOLE
 
             _sink(source, to)(found.windows, WHOLE)
-            errors.print(f"windows were written to {to}", highlight=False, soft_wrap=True, markup=False)
+            print_note(f"windows were written to {to}")
         told = to_json(found)
     if as_json:
         print_json(told)
@@ -149,7 +158,7 @@ def report(
     if as_json:
         print_json(told | {"report": str(to.resolve())})
     else:
-        typer.echo(f"{to.resolve()}")
+        print_line(f"{to.resolve()}")
 
 
 def write_report(found: Analytics, to: Path) -> None:
@@ -218,12 +227,12 @@ _AGES = ("oldest_age_s", "in_doubt_age_s", "p50_s", "p99_s")
 
 def _warn(journal: str, bad: DeadLetters) -> None:
     told = f"{bad.count:,} records are no frames of journal {journal} and count nowhere; the first: {bad.first}"
-    errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
+    print_note(told, style="yellow")
 
 
 def _warn_of_skipped(count: int) -> None:
     told = f"{count:,} records that operators had skipped count nowhere"
-    errors.print(told, style="yellow", highlight=False, soft_wrap=True, markup=False)
+    print_note(told, style="yellow")
 
 
 def _plain(of: QueueSummary) -> dict[str, Any]:
@@ -250,7 +259,7 @@ def _sink(source: Any, to: str) -> Sink:
 def _printed(windows: DataFrame, _told: Told) -> None:
     """A JSON object a line: what is as well read by people, row after row, as by programs."""
     for line in windows.orderBy("window_start", "queue").toJSON().toLocalIterator():
-        typer.echo(line)
+        print_line(line)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
 from journal.cli.spark_session import spark_session
 from journal.cli.spark_tables import KeptAs
 from journal.cli.stopping import stopped_by_signals
@@ -71,17 +71,17 @@ def archive(
         print_json(to_json(result))
     else:
         count = f"{result.records:,} records in {result.batches} batches"
-        typer.echo(f"journal {result.journal}: {count} were archived to {result.path}")
+        print_line(f"journal {result.journal}: {count} were archived to {result.path}")
         if result.foreign:
             told = f"{result.foreign:,} of them are no frames of this journal"
-            typer.echo(f"{told}; the first: {place(result.first_foreign)}")
+            print_line(f"{told}; the first: {place(result.first_foreign)}")
         if result.damaged:
             told = f"{result.damaged:,} of them are frames with operations that must not be there"
-            typer.echo(f"{told}; the first: {place(result.first_damaged)}")
+            print_line(f"{told}; the first: {place(result.first_damaged)}")
         if result.faults:
-            typer.echo(f"{result.faults:,} frames do not follow the one before them")
+            print_line(f"{result.faults:,} frames do not follow the one before them")
         if result.skipped:
-            typer.echo(f"{result.skipped:,} records of the archive are skipped by operators")
+            print_line(f"{result.skipped:,} records of the archive are skipped by operators")
 
 
 def to_json(result: ArchiveResult) -> dict[str, Any]:
@@ -112,4 +112,4 @@ def place(found: tuple[str, int, int] | None) -> str | None:
 
 def _tell(manifest: Manifest) -> None:
     ends = " ".join(str(part.end) for _, part in sorted(manifest.parts.items()))
-    errors.print(f"batch {manifest.number} is archived: offsets below {ends}", highlight=False, soft_wrap=True)
+    print_note(f"batch {manifest.number} is archived: offsets below {ends}")

@@ -16,11 +16,11 @@ from journal.cli.common import (
     JsonOption,
     StepProgress,
     TakeOverOption,
-    errors,
     journal_command,
     operator,
     print_facts,
     print_json,
+    print_note,
     print_table,
 )
 from journal.cli.spark_session import further_parts, spark_session
@@ -187,7 +187,7 @@ def _dry_run(settings: Settings, of: ReplaySource, selection: Selection, *, as_j
     cells = [[_shown(row[name]) for name in columns] for row in rows]
     print_table(f"would be replayed into journal {settings.journal}", columns, cells)
     if progress.operations:
-        errors.print(f"{progress.operations:,} operations were replayed before", highlight=False)
+        print_note(f"{progress.operations:,} operations were replayed before")
 
 
 def _about(of: ReplaySource) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from journal.cli.common import Chosen, JsonOption, errors, journal_command, print_json, print_table
+from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
 from journal.cli.spark_session import spark_session
 from journal.cli.stopping import stopped_by_signals
 
@@ -85,12 +85,12 @@ def tables(
     title = f"journal {result.journal}: {result.records:,} records in {result.batches} batches, to {result.path}"
     print_table(title, ["table", "rows"], [[name, f"{count:,}"] for name, count in result.rows.items()])
     if result.dead_letters:
-        typer.echo(f"{result.dead_letters:,} of them are no frames of this journal, or no rows: see dead_letters")
+        print_line(f"{result.dead_letters:,} of them are no frames of this journal, or no rows: see dead_letters")
     if result.gaps:
-        typer.echo(f"{result.gaps:,} frames do not follow the one before them")
+        print_line(f"{result.gaps:,} frames do not follow the one before them")
     if result.skipped:
-        typer.echo(f"{result.skipped:,} records of the WAL were skipped by operators, and are in no life")
+        print_line(f"{result.skipped:,} records of the WAL were skipped by operators, and are in no life")
 
 
 def _tell(batch: TablesBatch) -> None:
-    errors.print(f"batch {batch.number} is in the tables: {batch.records:,} records", highlight=False, soft_wrap=True)
+    print_note(f"batch {batch.number} is in the tables: {batch.records:,} records")

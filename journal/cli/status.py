@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from journal.cli.common import (
     PROGRESS_AFTER_S,
@@ -20,6 +19,7 @@ from journal.cli.common import (
     StepProgress,
     journal_command,
     print_json,
+    print_line,
     print_table,
 )
 from journal.cli.reading import opened_journal
@@ -266,7 +266,7 @@ def print_status(found: JournalStatus) -> None:
     if found.ingress is not None:
         print_table("sources", SOURCE_COLUMNS, source_rows(found.ingress))
     for line in notes(found):
-        Console(soft_wrap=True, markup=False, highlight=False).print(line)
+        print_line(line)
 
 
 def _row(shard: ShardStatus, now_ms: float) -> tuple[object, ...]:

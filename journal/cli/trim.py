@@ -15,10 +15,11 @@ from journal.cli.common import (
     StepProgress,
     YesOption,
     confirm,
-    errors,
     journal_command,
     operator,
     print_json,
+    print_line,
+    print_note,
     print_table,
 )
 from journal.cli.reading import opened_journal
@@ -53,15 +54,15 @@ def trim(
                 _show(settings.journal, plan)
             if count and not dry_run:
                 if as_json and not yes:
-                    errors.print(f"journal {settings.journal}: {count:,} offsets of the WAL are to be deleted")
+                    print_note(f"journal {settings.journal}: {count:,} offsets of the WAL are to be deleted")
                 confirm("delete them for good?", yes=yes)
                 trimming.delete(plan)
     if as_json:
         print_json({"journal": settings.journal, "deleted": bool(count) and not dry_run, "shards": _to_json(plan)})
     elif not count:
-        typer.echo("there is nothing to delete")
+        print_line("there is nothing to delete")
     else:
-        typer.echo(f"{count:,} offsets {'would be' if dry_run else 'were'} deleted")
+        print_line(f"{count:,} offsets {'would be' if dry_run else 'were'} deleted")
 
 
 def _show(journal: str, plan: Sequence[ShardTrim]) -> None:

@@ -21,11 +21,11 @@ from journal.cli.common import (
     JsonOption,
     StepProgress,
     TakeOverOption,
-    errors,
     journal_command,
     operator,
     print_facts,
     print_json,
+    print_note,
 )
 from journal.cli.operations.places import NodeOption, acting
 from journal.cli.operations.ports import Json, SendOrder
@@ -130,7 +130,7 @@ def receive(
                 received += 1
             left = receiving.finish()
     if not as_json:
-        errors.print(f"{received:,} messages, {left:,} more are ready", style="dim", highlight=False)
+        print_note(f"{received:,} messages, {left:,} more are ready", style="dim")
 
 
 def _print(line: Json, as_json: bool) -> None:

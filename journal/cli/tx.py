@@ -20,6 +20,7 @@ from journal.cli.common import (
     operator,
     print_facts,
     print_json,
+    print_line,
     print_table,
 )
 from journal.cli.operations.outcomes import forgettable
@@ -56,7 +57,7 @@ def list_(chosen: Chosen, node: NodeOption = None, as_json: JsonOption = False) 
         lines = [_summary_row(line) for line in found.in_doubt]
         print_table(f"in doubt in journal {settings.journal}", _COLUMNS, lines)
     else:
-        typer.echo(f"journal {settings.journal} has no transactions in doubt")
+        print_line(f"journal {settings.journal} has no transactions in doubt")
     if found.outcomes:
         lines = [_outcome_row(line) for line in found.outcomes]
         print_table(f"outcomes kept in journal {settings.journal}", _OUTCOME_COLUMNS, lines)
@@ -132,7 +133,7 @@ def forget(
     if as_json:
         print_json(line | {"operator": operator(), "epoch": epoch})
     else:
-        typer.echo(f"the outcome of xid {xid} is forgotten")
+        print_line(f"the outcome of xid {xid} is forgotten")
 
 
 def _settle(
@@ -153,7 +154,7 @@ def _settle(
         print_json(line | {"outcome": outcome, "operator": operator(), "epoch": epoch})
     else:
         done = {"commit": "committed", "rollback": "rolled back"}[outcome]
-        typer.echo(f"transaction {tx} is {done}")
+        print_line(f"transaction {tx} is {done}")
 
 
 # ---- words -------------------------------------------------------------------------------------------------

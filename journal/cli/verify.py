@@ -26,6 +26,7 @@ from journal.cli.common import (
     ended_by_sigterm_as_by_ctrl_c,
     journal_command,
     print_json,
+    print_line,
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
 from journal.cli.text import differences_left_out
@@ -94,7 +95,7 @@ def verify(
         print_json(report.to_json())
     else:
         for line in [*report.lines(), *summary(report)]:
-            typer.echo(line)
+            print_line(line)
     raise typer.Exit(0 if report.agrees else 1)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from journal.cli.common import print_json, print_table
+from journal.cli.common import print_json, print_line, print_table
 from journal.cli.spark_session import further_parts, spark_session
 from journal.cli.text import differences_left_out
 from journal.config import Settings
@@ -62,17 +62,17 @@ def _show_tables(report: Report) -> None:
         columns = ("topic", "partition", "offset", "why")
         print_table("where the WAL cannot be applied", columns, findings)
     if report.left_out:
-        typer.echo(differences_left_out(report.left_out))
+        print_line(differences_left_out(report.left_out))
     for shard in report.shards:
         if shard.base:
-            typer.echo(f"shard {shard.shard}: {shard.base}")
+            print_line(f"shard {shard.shard}: {shard.base}")
         for reason in shard.unchecked:
-            typer.echo(f"shard {shard.shard}: cannot check: {reason}")
-    typer.echo(f"not compared: {_NOT_COMPARED}")
+            print_line(f"shard {shard.shard}: cannot check: {reason}")
+    print_line(f"not compared: {_NOT_COMPARED}")
     frames, records = sum(each.wal_records for each in report.shards), sum(each.records for each in report.shards)
-    typer.echo(f"{len(report.shards)} shards, {frames:,} WAL records, {records:,} records")
+    print_line(f"{len(report.shards)} shards, {frames:,} WAL records, {records:,} records")
     if report.agrees:
-        typer.echo("the WAL and the tables agree" + ("" if report.complete else " where checked"))
+        print_line("the WAL and the tables agree" + ("" if report.complete else " where checked"))
     else:
         total = sum(shard.differences.total for shard in report.shards)
-        typer.echo(f"{total:,} differences, {len(findings):,} places where the WAL cannot be applied")
+        print_line(f"{total:,} differences, {len(findings):,} places where the WAL cannot be applied")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import Chosen, errors, journal_command, print_json
+from journal.cli.common import Chosen, journal_command, print_json, print_note
 from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
 from journal.cli.logs import log_progress
@@ -73,7 +73,7 @@ def _up(settings: Settings, chosen: Chosen, context: typer.Context, shards: int 
     if as_json:
         print_json({"journal": settings.journal, "bootstrap_servers": settings.bootstrap_servers})
     else:
-        errors.print(f"journal {settings.journal} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
+        print_note(f"journal {settings.journal} is up at {settings.bootstrap_servers}; Ctrl-C ends it", style="green")
     _serve(settings, chosen, context, None, as_json)
 
 

@@ -13,7 +13,7 @@ from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
 from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
-from journal.cli.operations.queue_lines import depth_of
+from journal.cli.operations.queue_lines import depth_of, shown_values
 from journal.cli.operations.views import BROWSE_MAX
 from journal.errors import (
     AddressMissingError,
@@ -308,6 +308,7 @@ def _received_line(delivery: Delivery, message: Message) -> Json:
         "deliveries": delivery.deliveries,
         "priority": message.priority,
         "timestamp": message.timestamp,
-        "properties": {name: str(value) for name, value in message.properties.items()},
+        "headers": shown_values(message.headers),
+        "properties": shown_values(message.properties),
         "body": encode_data(message.body),
     }

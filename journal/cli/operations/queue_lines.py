@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from journal.cli.operations.ports import Json
@@ -81,8 +82,15 @@ def message_line(info: ReferenceInfo, entry: MessageEntry, message: Message, now
 
 
 def shown_values(values: Mapping[str, Value]) -> dict[str, object]:
-    """Headers or properties."""
-    return {name: encode_data(value) if isinstance(value, bytes) else value for name, value in values.items()}
+    """Headers or properties as JSON has them: bytes in base64, and a number that JSON cannot write (NaN, an infinity)
+    as text."""
+    return {name: _shown(value) for name, value in values.items()}
+
+
+def _shown(value: Value) -> object:
+    if isinstance(value, bytes):
+        return encode_data(value)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def age_s(timestamp: int, now_ms: float) -> float | None:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 from io import StringIO
+from pathlib import Path
 
 import pytest
+import typer
 from rich.console import Console
 
-from journal.cli.common import print_json, print_table, shown_if_long
-from journal.cli.logs import JsonLines
+from journal.cli import common
+from journal.cli.common import exit_codes, print_json, print_line, print_note, print_table, shown_if_long
+from journal.cli.logs import JsonLines, Lines
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
 from journal.cli.status import JournalStatus, ShardStatus, notes, print_status, to_json
 from journal.cli.status_rows import ShardRows
 from journal.cli.text import duration, printable
 from journal.engine import Fold
+from journal.errors import QueueMissingError
 from journal.kafka.ports import GroupMember, LogRecord
 from journal.liveness import LastActive
 from journal.stops import Stop
@@ -63,6 +68,49 @@ def test_a_table_for_a_pipe_folds_no_cell_and_takes_markup_as_text(capsys: pytes
     output = capsys.readouterr().out
     assert "[red]" in output
     assert "v" * 150 in output
+
+
+EVIL = "q\x1b[2J\x1b]0;title\x07\n[red]"
+SHOWN = r"q\x1b[2J\x1b]0;title\x07\n[red]"
+
+
+def test_nothing_that_a_client_has_named_reaches_a_terminal_as_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither in tables, nor in lines, notes and errors; and a terminal's colours are the command's own."""
+    terminal = Console(file=StringIO(), force_terminal=True, width=200)
+    print_table(EVIL, (EVIL,), [(EVIL,)], to=terminal)
+    print_table(EVIL, (EVIL,), [(EVIL,)])
+    print_line(EVIL)
+    print_note(EVIL, style="dim")
+    with pytest.raises(typer.Exit), exit_codes():
+        raise QueueMissingError(f"there is no queue {EVIL}\nand no other")
+    said = capsys.readouterr()
+    assert said.out.count(SHOWN) == 4
+    assert "".join(said.err.split("\n")).count(SHOWN) == 1
+    assert r"there is no queue q\x1b[2J\x1b]0;title\x07" in said.err
+    assert "\x1b" not in said.out + said.err
+    assert isinstance(terminal.file, StringIO)
+    assert "\x1b[2J" not in terminal.file.getvalue()
+
+
+def test_logs_have_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.LogRecord("journal", logging.WARNING, "", 0, "queue %s is full", (EVIL,), None)
+    try:
+        raise ValueError(EVIL)
+    except ValueError as error:
+        record.exc_info = (type(error), error, error.__traceback__)
+    line = Lines("%(name)s: %(message)s").format(record)
+    assert "\x1b" not in line
+    assert r"queue q\x1b[2J" in line
+    assert line.count("\n") > 3, "a traceback has lines"
+
+
+def test_commands_print_what_they_say_with_the_functions_that_escape_it() -> None:
+    """All but those of the embedded Kafka, whose words are its own."""
+    own = {"common.py", "kafka.py", "main.py", "logs.py"}
+    files = [path for path in Path(common.__file__).parent.glob("*.py") if path.name not in own]
+    assert len(files) > 30
+    plain = re.compile(r"typer\.echo\(|errors\.print\(|\bConsole\(\)|^\s*print\(|\.print\(", re.MULTILINE)
+    assert [path.name for path in files if plain.search(path.read_text())] == []
 
 
 @pytest.mark.parametrize("long", [True, False])

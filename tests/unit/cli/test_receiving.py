@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from journal.cli.operations.acting import StoreReceiving
 from journal.errors import StateError
-from journal.store.model import Delivery, Message
+from journal.store.model import Delivery, Message, Value
 from journal.store.queue_tables import PASSED_MAX
 from journal.store.store import MessageStore
 from tests.support.sockets import NodeUnderTest
@@ -36,6 +37,23 @@ def test_nothing_handed_out_is_not_taken_for_an_empty_queue(tmp_path: Path) -> N
             ask()
     send(store, b"1")
     assert certain.take() is not None
+    node.store_node.close()
+
+
+def test_a_message_has_the_same_values_received_as_looked_at(tmp_path: Path) -> None:
+    node = NodeUnderTest(tmp_path)
+    store = node.store_node.store
+    declare(store, "q")
+    values: dict[str, Value] = {"kafka.key": b"k4", "count": 7, "bulk": True, "weight": 0.5, "none": math.nan, "a": "b"}
+    send(store, b"body", headers=values, properties=values)
+    with node.client() as client:
+        (seen,) = client.messages("q", 1).lines
+    served = node.served()
+    assert served is not None
+    received = StoreReceiving(served, "q", "me").take()
+    assert received is not None
+    shown = {"kafka.key": "azQ=", "count": 7, "bulk": True, "weight": 0.5, "none": "nan", "a": "b"}
+    assert (received["properties"], received["headers"]) == (seen["properties"], seen["headers"]) == (shown, shown)
     node.store_node.close()
 
 
