@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
+from contextlib import suppress
 
 from journal.kafka.ports import Clock
 
@@ -20,11 +22,16 @@ class StopRequests:
         self._clock = clock
         self._first_at: float | None = None
 
-    def hear(self, number: int) -> None:
-        """One that comes more than a second after the first ends the process: whatever it was doing is safe."""
+    def hear(self, number: int) -> bool:
+        """Whether it is the first. One that comes more than a second later ends the process, with a word: whatever it
+        was doing is safe."""
         now = self._clock()
         if self._first_at is None:
             self._first_at = now
-        elif now - self._first_at >= ONE_REQUEST_S:
+            return True
+        if now - self._first_at >= ONE_REQUEST_S:
+            with suppress(OSError):  # whoever started it may have closed its standard error
+                os.write(2, b"interrupted\n")
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
+        return False

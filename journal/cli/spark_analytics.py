@@ -23,7 +23,7 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.spark_session import SMALL, further_parts, spark_session
-from journal.cli.stopping import stopped_by_signals
+from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.errors import ConfigError
 from loaders.spark.packages import READING, Part
 
@@ -106,7 +106,7 @@ def analytics(
         if follow:
             from loaders.spark.follow import follow as follow_wal
 
-            with stopped_by_signals() as stop, state_at(state, spark.sparkContext.master) as place:
+            with stopped_by_signals(BEHIND_THE_BATCH) as stop, state_at(state, spark.sparkContext.master) as place:
                 follow_wal(
                     spark,
                     source,

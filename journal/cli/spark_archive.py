@@ -9,7 +9,7 @@ import typer
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
 from journal.cli.spark_session import spark_session
 from journal.cli.spark_tables import KeptAs
-from journal.cli.stopping import stopped_by_signals
+from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ def archive(
     """
     settings = chosen.settings()
     parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
-    with spark_session(f"archive {settings.journal}", master, parts) as spark, stopped_by_signals() as stop:
+    with (
+        spark_session(f"archive {settings.journal}", master, parts) as spark,
+        stopped_by_signals(BEHIND_THE_BATCH) as stop,
+    ):
         # starts quickly without: only this command needs it
         from loaders.spark.archive import archive as archive_wal
         from loaders.spark.source import JournalSource

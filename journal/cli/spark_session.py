@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import signal
+import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from journal.cli.common import print_note
 from journal.errors import OperatingError
+from journal.stop_requests import StopRequests
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:
@@ -36,7 +40,7 @@ def spark_session(
 
     Raises OperatingError for what Spark refuses, or fails at, that means nothing for the journal: a file system or a
     master that it does not know, a path that cannot be written, a lost executor. In one line; all of it is logged for
-    `--verbose`.
+    `--verbose`. At Ctrl-C nothing is waited for: Spark ends behind this process, whatever it is doing.
     """
     # PySpark is an extra, and takes a second to import; the second of these says so if there is none
     from loaders.spark.chatter import starting_spark
@@ -49,14 +53,38 @@ def spark_session(
     try:
         with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
             spark = make_session(name, parts=parts, master=master, settings=own)
-        try:
-            yield spark
-        finally:
+        with _interrupted_by_ctrl_c(), ExitStack() as stopping:
             if spark.sparkContext.appName == name:
-                spark.stop()
+                stopping.callback(spark.stop)
+            try:
+                yield spark
+            except KeyboardInterrupt:
+                stopping.pop_all()
+                raise
     except SPARK_ERRORS as error:
         log.debug("what Spark raised", exc_info=error)
         raise OperatingError(f"Spark: {in_words(error)}") from error
+
+
+@contextmanager
+def _interrupted_by_ctrl_c() -> Iterator[None]:
+    """Ctrl-C is answered before anything is asked of Spark, which may be busy: PySpark's own handler first has Spark
+    cancel what it does. A second one ends the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    requests = StopRequests()
+
+    def on_ctrl_c(number: int, _frame: object) -> None:
+        if requests.hear(number):
+            print_note("stopping; again, and it ends at once")
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, on_ctrl_c)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def further_parts(archive: str | None) -> frozenset[Part]:

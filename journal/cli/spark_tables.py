@@ -9,7 +9,7 @@ import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
 from journal.cli.spark_session import spark_session
-from journal.cli.stopping import stopped_by_signals
+from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 
 if TYPE_CHECKING:
     from loaders.spark.tables import TablesBatch
@@ -49,7 +49,10 @@ def tables(
     from loaders.spark.packages import READING, Part
 
     parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
-    with spark_session(f"tables {settings.journal}", master, parts) as spark, stopped_by_signals() as stop:
+    with (
+        spark_session(f"tables {settings.journal}", master, parts) as spark,
+        stopped_by_signals(BEHIND_THE_BATCH) as stop,
+    ):
         # starts quickly without: only this command needs it
         from loaders.spark.source import JournalSource
         from loaders.spark.table_stores import TableFormat

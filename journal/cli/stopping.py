@@ -8,13 +8,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from journal.cli.common import print_note
 from journal.stop_requests import STOP_SIGNALS, StopRequests
+
+BEHIND_THE_BATCH = "stopping behind what is being written; again, and it ends at once: the next run does that anew"
+"""What a Spark job answers."""
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[threading.Event]:
+def stopped_by_signals(answer: str = "") -> Iterator[threading.Event]:
     """An event that SIGTERM or Ctrl-C sets. One that comes more than a second later ends the process at once: whatever
-    it was doing is safe.
+    it was doing is safe. `answer` is said on standard error as soon as the first one comes.
 
     For the main thread. No handler may set the event itself: it interrupts the main thread, which may just then hold
     the event's lock, on its way into `wait`, and would wait for that lock for ever. Nor may anybody wait for a handler:
@@ -29,8 +33,10 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
     def tell() -> None:
         while arrived := os.read(reader, 1):
-            if arrived[0] in STOP_SIGNALS:
+            if arrived[0] in STOP_SIGNALS and not stop.is_set():
                 stop.set()
+                if answer:
+                    print_note(answer)
 
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
@@ -17,11 +21,13 @@ from journal.cli.main import app
 from journal.downloads import one_at_a_time
 from journal.errors import ConfigError
 from journal.kafka.distribution import CACHE_VARIABLE
+from journal.stop_requests import ONE_REQUEST_S
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
 from tests.support.processes import command_env, run_command
 from tests.support.spark_history import History
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.timeout(900, func_only=True)
 
@@ -174,3 +180,44 @@ def test_the_command_shows_the_first_rows_and_nothing_else(history: History, tmp
     found = json.loads(ended.stdout)
     assert len(found) == 4
     assert {row["id"] for row in found} <= set(history.loaded.records)
+
+
+@pytest.mark.kafka
+def test_ctrl_c_is_answered_at_once_while_spark_is_at_work(history: History, tmp_path: Path) -> None:
+    """Spark answers nothing: it is stopped in the middle of what it does. And a second one ends the command."""
+    settings = history.settings
+    broker = int(settings.bootstrap_servers.rpartition(":")[2])
+    tmp_path.joinpath("spark-defaults.conf").write_text(f"{JAVA_OPTIONS} {SETTINGS[JAVA_OPTIONS]}\n")
+    given = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(tmp_path)}
+    env = command_env(settings.bootstrap_servers, settings.journal, settings.directory, given)
+    tables = ("spark", "tables", "--to", str(tmp_path / "tables"), "--format", "parquet", "--master", "local[1]")
+    look = ("spark", "read", "wal", "--limit", "1", "--master", "local[1]")
+    with (
+        Terminal(*tables, env=env, log=tmp_path / "tables.log") as job,
+        Terminal(*look, env=env, log=tmp_path / "look.log") as looking,
+    ):
+        at_work = [stopped_at_work(each, broker) for each in (job, looking)]
+        try:
+            for each, word in ((job, "stopping behind what is being written"), (looking, "stopping; again")):
+                each.press_ctrl_c()
+                each.wait_for(word)
+            time.sleep(ONE_REQUEST_S)
+            for each in (job, looking):
+                assert each.ctrl_c() == -signal.SIGINT, each.log()
+                assert each.log().endswith("interrupted\n")
+        finally:
+            for java in at_work:
+                java.kill()
+
+
+def stopped_at_work(command: Terminal, broker: int) -> psutil.Process:
+    """Its JVM, once that has asked Kafka for something."""
+    until = time.monotonic() + START_TIMEOUT_S
+    while time.monotonic() < until:
+        for child in command.children():
+            with suppress(psutil.NoSuchProcess):
+                if any(each.raddr and each.raddr.port == broker for each in child.net_connections()):
+                    child.suspend()
+                    return child
+        time.sleep(0.05)
+    raise AssertionError(command.log())
