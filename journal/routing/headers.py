@@ -26,6 +26,10 @@ ERROR_PREFIX = "kafka-journal.error."
 MESSAGE_ID, DESTINATION, TIMESTAMP = "JMSMessageID", "JMSDestination", "JMSTimestamp"
 PRIORITY, EXPIRATION, DELIVERY_TIME = "JMSPriority", "JMSExpiration", "JMSDeliveryTime"
 ADDRESS, DELIVERY_MODE = "address", "JMSDeliveryMode"
+MOVED_ADDRESS, MOVED_QUEUE, MOVED_REASON = "origin.address", "origin.queue", "origin.reason"
+MOVED_MESSAGE = "origin.message"
+OF_ORIGIN = frozenset([MOVED_ADDRESS, MOVED_QUEUE, MOVED_REASON, MOVED_MESSAGE])
+"""Where a dead letter, or what was moved or has expired, came from; others have none of them."""
 CORRELATION_ID, REPLY_TO = "JMSCorrelationID", "JMSReplyTo"
 OF_FIELDS = frozenset([MESSAGE_ID, DESTINATION, TIMESTAMP, PRIORITY, EXPIRATION, DELIVERY_TIME])
 """What a message has as fields."""
@@ -35,6 +39,8 @@ KAFKA_FACTS = frozenset([KAFKA_TOPIC, KAFKA_PARTITION, KAFKA_OFFSET, KAFKA_KEY])
 """Properties of a message that came from a record: of that one, so they do not go out again."""
 
 _JMS, _HEADER, _PROPERTY = "jms.", "kafka-journal.header.", "kafka-journal.property."
+_OWN = "kafka-journal."
+"""Before the names of `OF_ORIGIN`."""
 _HOPS_START, _HOPS_END = "_jmsbr_", "_hops"
 _LONG, _INT, _SHORT = struct.Struct(">q"), struct.Struct(">i"), struct.Struct(">h")
 _DOUBLE, _FLOAT = struct.Struct(">d"), struct.Struct(">f")
@@ -86,6 +92,14 @@ def of_fields(message: pb.Message) -> list[Header]:
         out.append(("jms.long.JMSExpiration", pack_long(expires)))
     if due := message.due:
         out.append(("jms.long.JMSDeliveryTime", pack_long(due)))
+    if message.HasField("origin"):
+        found = message.origin
+        out += [
+            (_OWN + MOVED_ADDRESS, found.address.encode()),
+            (_OWN + MOVED_QUEUE, found.queue.encode()),
+            (_OWN + MOVED_REASON, found.reason.encode()),
+            (_OWN + MOVED_MESSAGE, b"%d" % found.message),
+        ]
     return out
 
 
@@ -186,7 +200,8 @@ def _own_name(kafka_name: str) -> str:
     for prefix in (_JMS, _HEADER, _PROPERTY):
         if kafka_name.startswith(prefix):
             return _typed(kafka_name[len(prefix) :])[1]
-    return kafka_name
+    origin = kafka_name.removeprefix(_OWN)
+    return origin if origin in OF_ORIGIN else kafka_name
 
 
 def encoded_value(value: Value) -> bytes:

@@ -6,7 +6,7 @@ from journal.routing import headers as convention
 from journal.store.model import Message, Value
 from journal.v1 import store_pb2 as pb
 
-FIELDS = convention.OF_FIELDS | {convention.ADDRESS, convention.DELIVERY_MODE}
+FIELDS = convention.OF_FIELDS | convention.OF_ORIGIN | {convention.ADDRESS, convention.DELIVERY_MODE}
 """Names of fields. They mean these alone: whoever sends a message chooses its headers and properties."""
 
 
@@ -59,4 +59,23 @@ def field_of(message: Message | pb.Message, name: str) -> Value | None:
             return message.due or None
         case convention.DELIVERY_MODE:
             return "PERSISTENT"
+        case _ if name in convention.OF_ORIGIN:
+            return _of_origin(message, name)
     return None
+
+
+def _of_origin(message: Message | pb.Message, name: str) -> Value | None:
+    """None for a message that is where it was sent to."""
+    if isinstance(message, pb.Message) and not message.HasField("origin"):
+        return None
+    origin = message.origin
+    if origin is None:
+        return None
+    match name:
+        case convention.MOVED_ADDRESS:
+            return origin.address
+        case convention.MOVED_QUEUE:
+            return origin.queue
+        case convention.MOVED_REASON:
+            return origin.reason
+    return origin.message

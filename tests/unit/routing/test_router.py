@@ -13,7 +13,7 @@ from journal.errors import RowError
 from journal.routing.outcomes import OnError, Outgoing, PartitionRule, Reason, Refusal, RefusedError
 from journal.routing.partitions import murmur2, parse_rule, partition_of
 from journal.routing.router import Router
-from journal.store.model import Message
+from journal.store.model import Message, Origin
 from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
 from tests.unit.routing.building import OWN, config, only, refused, route, router, sent, stored
@@ -97,6 +97,33 @@ def test_a_messages_own_fields_go_before_headers_and_properties_of_their_names(p
     )
     text = "address = 'good.way' AND JMSPriority = 4 AND JMSDeliveryTime IS NULL AND JMSTimestamp IS NULL"
     assert len(router(route(filter=text)).route(1, data)) == 1
+
+
+DEAD = Message(
+    "dead", b"b", {"h": 1}, {"p": "x", "origin.address": "evil"}, origin=Origin(7, "orders", "q/1", "dead", 9)
+)
+
+
+def test_what_was_moved_says_so_to_filters_keys_templates_and_consumers() -> None:
+    data = encode_message(DEAD)
+    target = {"topic": "of-{origin.address}", "key": "header:origin.queue"}
+    sending = only(router(route("r", target, filter="origin.reason = 'dead' AND origin.message = 7")).route(1, data))
+    assert (sending.topic, sending.key) == ("of-orders", b"q/1")
+    assert {name: value for name, value in sending.headers if name.startswith("kafka-journal.origin.")} == {
+        "kafka-journal.origin.address": b"orders",
+        "kafka-journal.origin.queue": b"q/1",
+        "kafka-journal.origin.reason": b"dead",
+        "kafka-journal.origin.message": b"7",
+    }
+    without = only(router(route("r", {"topic": "t", "headers": ["*", "!origin.*"]})).route(1, data))
+    assert not [name for name, _ in without.headers if "kafka-journal.origin" in name]
+
+
+def test_a_route_leaves_out_what_was_moved_and_nobody_pretends_to_be() -> None:
+    routes = router(route(filter="origin.address IS NULL"))
+    assert routes.route(1, encode_message(DEAD)) == []
+    pretending = stored(**{"origin.address": "a", "kafka-journal.origin.address": "b"})
+    assert "kafka-journal.origin.address" not in dict(only(routes.route(1, pretending)).headers)
 
 
 def test_an_address_that_is_no_text_is_damage() -> None:
