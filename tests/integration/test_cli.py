@@ -32,6 +32,7 @@ from tests.integration.test_damaged_batch import MARK, damage
 from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal, run_command
 from tests.support.script_model import ScriptModel, encode, random_script, to_text
+from tests.support.sources import delete_topic, topics
 
 pytestmark = pytest.mark.kafka
 
@@ -397,6 +398,23 @@ def test_verify_compares_what_is_before_a_damaged_batch_and_names_that(tmp_path:
 
 
 # ---- damage and repair ---------------------------------------------------------------------------------------
+
+
+def test_control_rows_that_are_lost_are_written_anew_from_what_is_left(cli: Cli) -> None:
+    cli.ok("apply", "-", stdin='{"op":"add","id":1}\n')
+    assert "nothing to mend" in cli.fails("repair", "control")
+    before, control = cli.json("init"), f"{cli.journal}.control"
+    delete_topic(cli.bootstrap, control)
+    until = time.monotonic() + TIMEOUT_S
+    while control in topics(cli.bootstrap):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert f"kafka-journal repair control -j {cli.journal}" in cli.fails("up")
+    assert before["uuid"] in cli.fails("repair", "control", stdin="n\n")
+    assert cli.json("repair", "control", "--yes")["epoch"] == before["epoch"] == 1
+    assert cli.json("init") == before
+    cli.ok("apply", "-", stdin='{"op":"add","id":2}\n')
+    assert [line["id"] for line in cli.dump()] == [1, 2]
 
 
 def test_foreign_records_stop_their_shards_until_they_are_skipped(cli: Cli) -> None:
