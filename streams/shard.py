@@ -23,6 +23,7 @@ from journal.errors import (
     LocalStorageError,
     OperatingError,
     RouteStopError,
+    StaleReadError,
 )
 from journal.kafka.control import table_topic, wal_topic, worker_id
 from journal.kafka.ports import (
@@ -425,7 +426,7 @@ class ShardWorker:
             return
         except OperatingError as error:
             log.warning("shard %d: the checkpoint's outcome is not known: %s", self.shard, error)
-            self._note_failure(fold, len(changes), error, is_explained=False)
+            self._note_failure(fold, len(changes), error, is_explained=isinstance(error, StaleReadError))
             self._become(ShardState.RECOVERING)
             return
         self._committed = fold.mark.offset
@@ -522,6 +523,7 @@ class ShardWorker:
                 producer.abort_transaction(timeout_s)
                 if self._clock() > until:
                     raise
+        self._table.require_next(offset - len(changes) + 1)
         return offset, producer.commit_transaction(timeout_s), done
 
     def _clear_gathered(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError
+from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError, StaleReadError
 from journal.kafka.control import table_topic, wal_topic
 from journal.kafka.ports import Clock, Kafka
 from journal.local.ports import LocalStore
@@ -52,6 +52,8 @@ class ShardTable:
         self._clock = clock
         self._wall_ms = wall_ms
         self._given_up = False
+        self._read_to: int | None = None
+        """Where the last read ended, until a checkpoint behind it proves that it has missed nothing."""
 
     def read(self) -> Mark:
         """Bring the local copy up to the table's end; the mark there. The shard's previous owner is fenced.
@@ -77,6 +79,17 @@ class ShardTable:
             what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {following}"
             raise GapError(what, topic=topic, partition=self._shard, offset=following)
 
+    def require_next(self, offset: int) -> None:
+        """Raises StaleReadError if a checkpoint that begins at `offset` is the first one behind a read, and not right
+        where that ended: a leader that was deposed has answered, and rows that it did not show would stay for ever.
+        """
+        end, self._read_to = self._read_to, None
+        if end not in (None, offset):
+            topic = table_topic(self._config.journal)
+            raise StaleReadError(
+                f"{topic}[{self._shard}] was read to offset {end}, and what was sent next is at {offset}"
+            )
+
     def give_up(self) -> None:
         """End a `read` that is under way, soon."""
         self._given_up = True
@@ -101,6 +114,7 @@ class ShardTable:
         """
         topic = table_topic(self._config.journal)
         _, end = self._bounds(topic, committed=False)
+        self._read_to = end
         until = self._clock() + self._config.request_timeout_s
         while replica.behind({self._shard: end}) > 0:
             left = until - self._clock()

@@ -7,11 +7,13 @@ import pytest
 from journal.errors import ClosedError, HangingTransactionError
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Sent
-from streams.shard import UNREADABLE_RETRY_S, ShardState
+from journal.wire.keys import record_key
+from streams.shard import UNREADABLE_RETRY_S, ShardState, ShardWorker
 from streams.worker import Worker
-from tests.simulation.disk import SimulatedStore
+from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import delete, marker, wal
+from tests.support.deposed import DeposedKafka
 from tests.support.divert import NAME, DivertWorld, message
 
 LIMIT_S = 5.0
@@ -89,3 +91,31 @@ def test_a_shard_whose_table_cannot_be_read_goes_on_when_it_can() -> None:
     worker.tick()
     assert worker.seeks() == {0: first.committed + 1}
     assert worker.stopped() == {}
+
+
+def test_no_checkpoint_follows_a_table_that_only_a_deposed_leader_shows() -> None:
+    """It would lack the tombstone of a record that was added, written and deleted in what that leader does not show."""
+    world = DivertWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    kafka = DeposedKafka(world.broker)
+
+    def shard_worker() -> ShardWorker:
+        store = SimulatedStore(Disk(), world.faults, "node")
+        return ShardWorker(0, world.config(None), kafka, store, clock=world.timeline.now, wall_ms=world.wall_ms)
+
+    first = shard_worker()
+    first.recover()
+    first.take(world.frames[:1])
+    first.checkpoint_if_due(now=True)
+    kafka.depose(table_topic(NAME))
+    first.take(world.frames[1:3])
+    first.checkpoint_if_due(now=True)
+    second = shard_worker()
+    assert second.recover() == 1  # from the first checkpoint on
+    second.take(world.frames[1:])
+    second.checkpoint_if_due(now=True)
+    assert second.state is ShardState.RECOVERING
+    kafka.reads_left.clear()
+    world.drive(second)
+    rows = dict(world.records(table_topic(NAME)))
+    records = [key for key, value in rows.items() if value is not None and key[:1] == b"r"]
+    assert records == [record_key(2)]
