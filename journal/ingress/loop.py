@@ -113,6 +113,7 @@ class IngressLoop:
         self._ends: dict[str, _Ends] = {}
         """Of sources with requests that have waited too long: once it is reached, no reply to them has come."""
         self._renewal = Renewal(self._taking, config.commit_again_s)
+        self._flight: Flight | None = None
 
     def stop(self) -> None:
         """End soon. What is on its way is committed or not; the offsets say which."""
@@ -149,6 +150,7 @@ class IngressLoop:
 
     def _begin(self, consumer: SourceConsumer, cluster: Cluster) -> None:
         config = self._config
+        self._land()  # the committed offsets say where to go on only when that is over
         self._topics = consumer.topics(config.request_s)
         self._sources = self._ingress.topics(self._topics)
         positions = self._stable_positions(cluster)
@@ -201,7 +203,7 @@ class IngressLoop:
         for name, starts in of_sources.items():
             try:
                 begun = {part: start_of(consumer, part, start, request_s) for part, start in starts.items()}
-                self._require_same(cluster, {topic for topic, _ in begun}, None)
+                self._require_same(cluster, {topic for topic, _ in begun})
                 self._taking.land(self._taking.submit(Batch(offsets=begun)))
             except OperatingError as error:
                 topics = ", ".join(sorted({topic for topic, _ in starts}))
@@ -237,67 +239,64 @@ class IngressLoop:
     # ---- records ---------------------------------------------------------------------------------------------------
 
     def _go_on(self, consumer: SourceConsumer, cluster: Cluster) -> None:
-        flight: Flight | None = None
         records: Sequence[SourceRecord] = ()
         list_at, tell_at = time.monotonic() + self._config.list_every_s, 0.0
         while not self._stop.is_set():
             if not records:
                 if self._taking.offsets:
-                    records = consumer.poll(0 if flight else _POLL_S, self._config.batch_records)
-                    self._require_same(cluster, {record.topic for record in records}, flight)
+                    records = consumer.poll(0 if self._flight else _POLL_S, self._config.batch_records)
+                    self._require_same(cluster, {record.topic for record in records})
                 else:
                     self._stop.wait(_POLL_S)
-            if flight is not None and self._converter.has_replies(records):
-                self._taking.land(flight)  # it may have a request that they answer
-                flight = None
+            if self._converter.has_replies(records):
+                self._land()  # what is on its way may have a request that they answer
             batch = self._taking.batch(records) if records else None
-            if flight is not None and (batch is not None or flight.taken.completion.done):
-                self._taking.land(flight)
-                flight = None
-            elif flight is not None:
-                self._taking.wait_a_little(flight)
+            if batch is not None or (self._flight is not None and self._flight.taken.completion.done):
+                self._land()
+            elif self._flight is not None:
+                self._taking.wait_a_little(self._flight)
             if batch is not None:
-                batch, flight = self._taking.take_in(batch, records)
+                batch, self._flight = self._taking.take_in(batch, records)
                 records = batch.left
                 if batch.stopped:
-                    self._stop_sources(batch.stopped, batch.stopped_at, flight)
+                    self._stop_sources(batch.stopped, batch.stopped_at)
             if stopped := consumer.stopped():
-                self._require_same(cluster, {topic for topic, _ in stopped}, flight)
+                self._require_same(cluster, {topic for topic, _ in stopped})
                 if any(isinstance(error, TopicError) for error in stopped.values()):
-                    if flight is not None:
-                        self._taking.land(flight)
-                        flight = None
+                    self._land()
                     self._look(consumer, cluster)  # a topic that is gone is no stop, if the list says so too
-                self._stop_sources({self._source_of(part): str(error) for part, error in stopped.items()}, {}, flight)
+                self._stop_sources({self._source_of(part): str(error) for part, error in stopped.items()}, {})
             if (asked := self._stops.asked()) is not None:
-                self._resume(asked, flight, cluster)
+                self._resume(asked, cluster)
             if time.monotonic() >= tell_at:
                 tell_at = time.monotonic() + _TELL_S
                 self._tell_where(consumer)
             if time.monotonic() >= list_at:
                 list_at = time.monotonic() + self._config.list_every_s
-                if flight is not None:
-                    self._taking.land(flight)
-                    flight = None
+                self._land()
                 self._give_up(consumer, cluster, {(record.topic, record.partition) for record in records})
                 self._look(consumer, cluster)
                 self._renewal.renew(lambda: self._stable_positions(cluster), self._source_of)
 
-    def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, Place], flight: Flight | None) -> NoReturn:
+    def _land(self) -> None:
+        """Wait for what becomes of the batch on its way, if there is one. Raises Again, NotTakenInError."""
+        flight, self._flight = self._flight, None
+        if flight is not None:
+            self._taking.land(flight)
+
+    def _stop_sources(self, reasons: Mapping[str, str], places: Mapping[str, Place]) -> NoReturn:
         """Go on without these sources, once everything before is committed: a skip must pass over one record alone.
 
         Raises Again, NotTakenInError.
         """
-        if flight is not None:
-            self._taking.land(flight)
+        self._land()
         self._stops.add(reasons, places)
         self._converter.letters.refused.clear()
         raise Again
 
-    def _resume(self, asked: Resumption, flight: Flight | None, cluster: Cluster) -> NoReturn:
+    def _resume(self, asked: Resumption, cluster: Cluster) -> NoReturn:
         """Have a source go on as an operator wants, and never from before where it is committed. Raises Again."""
-        if flight is not None:
-            self._taking.land(flight)
+        self._land()
         if asked.skip is not None:
             topic, number, offset = asked.skip
             partition = (topic, number)
@@ -335,16 +334,14 @@ class IngressLoop:
         anew, _ = self._ids.look(cluster, wanted, self._config.request_s)
         return self._stop_of_topics(anew)
 
-    def _require_same(self, cluster: Cluster, topics: Collection[str], flight: Flight | None) -> None:
+    def _require_same(self, cluster: Cluster, topics: Collection[str]) -> None:
         """That what was just read of topics is of those that are consumed. Raises Again if it is not, once their
-        sources are stopped and what was read before is taken in."""
+        sources are stopped."""
         anew, gone = self._ids.look(cluster, topics, self._config.request_s)
-        if not anew and not gone:
-            return
-        if flight is not None:
-            self._taking.land(flight)
-        self._stop_of_topics(anew)
-        raise Again
+        if anew or gone:
+            self._land()
+            self._stop_of_topics(anew)
+            raise Again
 
     def _stop_of_topics(self, anew: Collection[str]) -> bool:
         """Stop the sources of topics that were deleted and made anew; whether there are such."""
@@ -374,7 +371,7 @@ class IngressLoop:
                 self._ends[name] = ends
             reached = {part: at if part in pending else max(at, consumer.reached(part)) for part, at in mine.items()}
             if all(reached[part] >= end for part, end in ends.offsets.items()):
-                self._require_same(cluster, {topic for topic, _ in mine}, None)
+                self._require_same(cluster, {topic for topic, _ in mine})
                 del self._ends[name]
                 self._give_up_of(name, ends.asked_ms, dict([next(iter(mine.items()))]))
 
@@ -383,8 +380,7 @@ class IngressLoop:
             batch = self._taking.overdue(source, now_ms, offsets)
             if batch is None:
                 return
-            flight = self._taking.submit(batch) if batch.settles else None
+            self._flight = self._taking.submit(batch) if batch.settles else None
             if batch.stopped:
-                self._stop_sources(batch.stopped, {}, flight)
-            if flight is not None:
-                self._taking.land(flight)
+                self._stop_sources(batch.stopped, {})
+            self._land()

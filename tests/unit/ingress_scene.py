@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
 from journal.acceptance import NewRecords, PlainOperation
 from journal.completion import Completion
 from journal.config import Settings
-from journal.errors import JournalError, KafkaRefusedError, NotTakenInError, TopicError
+from journal.errors import JournalError, KafkaRefusedError, KafkaUnavailableError, NotTakenInError, TopicError
 from journal.ingress.batch import Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.filters import Filters
@@ -72,6 +73,8 @@ class Broker:
     """Topics whose settings nobody may see."""
     gone: set[str] = field(default_factory=set)
     """Topics that a consumer finds gone."""
+    mute: Iterator[bool] = field(default_factory=lambda: repeat(False))
+    """Whether no broker tells topics' ids, each time they are asked for."""
     silent: set[Partition] = field(default_factory=set)
     """Partitions of which a consumer gets nothing."""
     assigned: int = 0
@@ -214,6 +217,8 @@ class BrokerCluster:
         }
 
     def topic_ids(self, topics: Iterable[str], timeout_s: float) -> dict[str, str]:
+        if next(self._broker.mute):
+            raise KafkaUnavailableError("no broker")
         there = self._broker.topics
         return {name: there[name].topic_id for name in topics if name in there}
 

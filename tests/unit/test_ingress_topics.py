@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,11 @@ def test_positions_that_outlived_their_topic_are_named_with_the_command_that_del
         require_none_outlived(positions, {"t": "new", "u": "any"}, group="g", bootstrap_servers="b:1")
     assert "kafka-consumer-groups --bootstrap-server b:1 --delete-offsets --group g --topic t" in str(caught.value)
     require_none_outlived({("t", 1): Position(3, "new")}, {"t": "new"}, group="g", bootstrap_servers="b:1")
+
+
+def test_what_is_on_its_way_is_waited_for_when_nobody_tells_the_ids(scene: Scene) -> None:
+    scene.broker.mute = cycle([False, False, False, False, True])
+    scene.broker.produce("t", *(b"%d" % number for number in range(60)))
+    with scene.taking(IN, batch_records=10, list_every_s=1000):
+        scene.wait_committed("t", 60)
+    assert scene.bodies("a") == [b"%d" % number for number in range(60)]
