@@ -35,7 +35,7 @@ from journal.v1.journal_pb2 import (
 )
 from journal.wire.frames import nonce_of
 from journal.wire.keys import mark_key, record_key, skipped_key
-from journal.wire.rows import position_bytes
+from journal.wire.rows import mark_name, position_bytes
 
 
 class Base(Protocol):
@@ -82,6 +82,7 @@ class Fold:
         """
         self.mark = Mark()
         self.mark.CopyFrom(mark)
+        self._previous = mark_name(mark.SerializeToString()) if mark.offset >= 0 else 0
         self._base = base
         self._added: dict[int, bytes] = {}
         """Row values. Bytes: a message kept for each would cost the collector more than all else costs."""
@@ -254,7 +255,7 @@ class Fold:
         """Keep the updates of records that are there; how many these are. One alone may be `replaced`."""
         added, deleted, present, put = self._added, self._deleted, self._present, self._updates.put
         highest, records, updated = present.highest, present.records, present.updated
-        done = 0
+        done = more = 0
         for record_id, row in zip(ids, rows, strict=True):
             if record_id in added:
                 fresh = True
@@ -266,8 +267,9 @@ class Fold:
                 fresh = False
             else:
                 continue
-            put(record_id, row, fresh, replaced)
+            more += put(record_id, row, fresh, replaced)
             done += 1
+        self.mark.updates += more
         return done
 
     def _delete_each(self, ids: Iterable[int]) -> int:
@@ -275,12 +277,12 @@ class Fold:
         added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
         highest, records, updated = present.highest, present.records, present.updated
         lone, heads = updates.lone, updates.heads
-        done = 0
+        done = gone = 0
         for record_id in ids:
             if record_id in added:
                 del added[record_id]
                 if record_id in lone or record_id in heads:
-                    updates.forget(record_id)
+                    gone += updates.forget(record_id)
                 done += 1
                 continue
             if record_id > highest or record_id in deleted:
@@ -289,11 +291,12 @@ class Fold:
             if not is_known and self._base.get(record_key(record_id)) is None:
                 continue
             deleted.add(record_id)
-            if record_id in lone or record_id in heads:
-                updates.forget(record_id)
             if not is_known or record_id in updated:
-                updates.tombstone(record_id, is_known and record_id not in present.spilled)
+                gone += updates.tombstone(record_id, present.updates_of(record_id) if is_known else None)
+            elif record_id in lone or record_id in heads:
+                gone += updates.forget(record_id)
             done += 1
+        self.mark.updates -= gone
         return done
 
     # ---- transactions ------------------------------------------------------------------------------------------
@@ -378,11 +381,13 @@ class Fold:
         changes.extend(self._updates.changes())
         changes.extend(self._parts.changes())
         changes.extend((skipped_key(row.shard, row.offset), row.SerializeToString()) for row in self._skipped)
+        self.mark.previous = self._previous
         changes.append((mark_key(self.mark.shard), self.mark.SerializeToString()))
         return changes
 
     def checkpointed(self) -> None:
         """The base now holds `changes()`: forget the overlay. The mark and the transactions' headers stay."""
+        self._previous = mark_name(self.mark.SerializeToString())
         self._present.checkpointed(self._added, self._deleted, *self._updates.in_base())
         self._top = self._present.highest
         self._added.clear()

@@ -6,9 +6,11 @@ there, 5 for one that is) costs more than all else that the engine does with the
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from pyroaring import BitMap64
+
+from journal.update_counts import UpdateCounts
 
 PRESENT_MAX = 16_000_000
 """Records known at most (about four bytes each); then all is forgotten, and learned again from then on."""
@@ -17,7 +19,7 @@ PRESENT_MAX = 16_000_000
 class Presence:
     """Records in the base, and which rows of updates they have there. Of other records it knows nothing."""
 
-    __slots__ = ("highest", "records", "spilled", "updated")
+    __slots__ = ("_counts", "highest", "records", "spilled", "updated")
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
@@ -28,22 +30,37 @@ class Presence:
         """Of those, the ones that have a row of updates there."""
         self.spilled = BitMap64()
         """Of those, the ones that have spilled ones too."""
+        self._counts = UpdateCounts()
+        """Of those in `updated`: one that is not in here has one update."""
+
+    def updates_of(self, record_id: int) -> int | None:
+        """How many updates one of `updated` has, all in one row; None if that is not known."""
+        if record_id in self.spilled:
+            return None
+        return self._counts.of(record_id) or 1
 
     def checkpointed(
         self,
         added: Collection[int],
         deleted: Collection[int],
-        updated: Collection[int],
+        lone: Collection[int],
+        heads: Mapping[int, int],
         spilled: Collection[int],
     ) -> None:
-        """The base now is without `deleted`, then with `added`; `updated` have an updates row, `spilled` have more."""
+        """The base now is without `deleted`, then with `added`. `lone` have one update there, `heads` so many in one
+        row, and `spilled` have more."""
         gone = BitMap64(deleted)
         for known in (self.records, self.updated, self.spilled):
             known.difference_update(gone)
+        self._counts.drop(gone)
         if len(self.records) + len(added) > PRESENT_MAX:
             for known in (self.records, self.updated, self.spilled):
                 known.clear()
+            self._counts = UpdateCounts()
         self.records.update(added)
         self.highest = max(self.highest, max(added, default=0))
-        self.updated.update(updated)
+        self.updated.update(lone)
+        self.updated.update(heads)
+        for record_id, updates in heads.items():
+            self._counts.put(record_id, updates)
         self.spilled.update(spilled)

@@ -50,14 +50,15 @@ class Head:
         self.elements.append(element)
         self.size += len(element)
 
-    def remove(self, kind: int, subject: int) -> None:
-        """Take out the replaceable update of that kind and subject, if it is here."""
+    def remove(self, kind: int, subject: int) -> bool:
+        """Take out the replaceable update of that kind and subject; whether it was here."""
         for place, element in enumerate(self.elements):
             update = Update.FromString(element)
             if update.replaceable and update.kind == kind and update.subject == subject:
                 del self.elements[place]
                 self.size -= len(element)
-                return
+                return True
+        return False
 
     def row(self, record_id: int) -> bytes:
         row = b"".join([_row_of(record_id), *map(_element, self.elements)])
@@ -111,51 +112,68 @@ class UpdateTable:
         self._spilled: dict[int, dict[bytes, bytes]] = {}
         self._tombstones: set[bytes] = set()
 
-    def put(self, record_id: int, value: bytes, fresh: bool, replaced: tuple[int, int] | None = None) -> None:
-        """Keep an update of a record that exists. `value` is its row's, with the position; `fresh` says that the base
-        cannot have a row of the record's updates; `replaced` are kind and subject of a replaceable one."""
+    def put(self, record_id: int, value: bytes, fresh: bool, replaced: tuple[int, int] | None = None) -> int:
+        """Keep an update of a record that exists; how many more the record has now. `value` is its row's, with the
+        position; `fresh` says that the base cannot have a row of the record's updates; `replaced` are kind and subject
+        of a replaceable one."""
         head = self.heads.get(record_id)
         if head is None:
             lone = self.lone.pop(record_id, None)
             if lone is None and fresh and replaced is None and len(value) <= self._row_bytes_max:
                 self.lone[record_id] = value
-                return
+                return 1
             head = self.heads[record_id] = Head(None if fresh else self._row_in_base(updates_key(record_id)))
             if lone is not None:
                 head.add(lone)
-        if replaced is not None:
-            head.remove(*replaced)
+        more = 1 if replaced is None or not head.remove(*replaced) else 0
         if not head.spilled and head.size + len(value) <= self._row_bytes_max:
             head.add(value)
-            return
-        head.spilled = True
-        if replaced is not None:
-            key = spilled_replaceable_key(record_id, *replaced)
-        else:
+            return more
+        spilled = self._spilled.setdefault(record_id, {})
+        if replaced is None:
             key = spilled_key(record_id, *position_of(value))
-        self._spilled.setdefault(record_id, {})[key] = value
+        else:
+            key = spilled_replaceable_key(record_id, *replaced)
+            if key in spilled or (head.spilled and not fresh and self._base.get(key) is not None):
+                more = 0
+        head.spilled = True
+        spilled[key] = value
+        return more
 
-    def forget(self, record_id: int) -> None:
-        """The record is deleted: drop what the overlay has of its updates."""
-        self.heads.pop(record_id, None)
-        self.lone.pop(record_id, None)
-        self._spilled.pop(record_id, None)
+    def forget(self, record_id: int) -> int:
+        """The record is deleted: drop what the overlay has of its updates; how many these are."""
+        head = self.heads.pop(record_id, None)
+        lone = self.lone.pop(record_id, None)
+        spilled = self._spilled.pop(record_id, ())
+        return (0 if lone is None else 1) + (0 if head is None else len(head.elements)) + len(spilled)
 
-    def tombstone(self, record_id: int, compact: bool) -> None:
-        """And the rows that the base has; `compact` if none can be a spilled one, so that nothing needs to be read."""
+    def tombstone(self, record_id: int, in_row: int | None) -> int:
+        """The same of a record that the base may have rows of updates of; how many updates the record had.
+
+        `in_row` says that these are so many and in one row, so that nothing needs to be read; None: it is not known.
+        """
         key = updates_key(record_id)
-        if compact:
-            self._recent.drop(key)
-            self._tombstones.add(key)
-            return
-        row = self._row_in_base(key)
+        spilled: set[bytes] = set()
+        if in_row is None:
+            row = self._row_in_base(key)
+            if row is None:
+                return self.forget(record_id)
+            in_row, spilled = self._rows_in_base(record_id, row)
+            self._tombstones |= spilled
         self._recent.drop(key)
-        if row is None:
-            return
         self._tombstones.add(key)
-        if Updates.FromString(row).spilled:
-            prefix = record_key(record_id)
-            self._tombstones.update(key for key, _ in self._base.scan(prefix) if len(key) > len(prefix))
+        if record_id not in self.heads:
+            return in_row + len(spilled)
+        again = len(spilled & self._spilled.get(record_id, {}).keys())
+        return self.forget(record_id) + len(spilled) - again
+
+    def _rows_in_base(self, record_id: int, row: bytes) -> tuple[int, set[bytes]]:
+        """How many updates share the record's row, and the keys of those that are spilled."""
+        updates = Updates.FromString(row)
+        if not updates.spilled:
+            return len(updates.updates), set()
+        prefix = record_key(record_id)
+        return len(updates.updates), {key for key, _ in self._base.scan(prefix) if len(key) > len(prefix) + 1}
 
     def changes(self) -> list[Change]:
         """Net changes of rows; a put wins over the tombstone of a record that was deleted and added again."""
@@ -174,10 +192,11 @@ class UpdateTable:
         changes.extend(puts.items())
         return changes
 
-    def in_base(self) -> tuple[list[int], list[int]]:
-        """Once the base has the changes: records that have an updates row there, and those that have spilled ones."""
+    def in_base(self) -> tuple[list[int], dict[int, int], list[int]]:
+        """Once the base has the changes: records that have one update there, and no others; how many share a row of
+        those that have more; and those that have spilled ones."""
         spilled = [record_id for record_id, head in self.heads.items() if head.spilled]
-        return [*self.lone, *self.heads], spilled
+        return list(self.lone), {record_id: len(head.elements) for record_id, head in self.heads.items()}, spilled
 
     def checkpointed(self) -> None:
         """The base now has the changes."""

@@ -487,6 +487,8 @@ class Mark(_message.Message):
     STALE_FIELD_NUMBER: _builtins.int
     SKIPPED_FIELD_NUMBER: _builtins.int
     DROPPED_FIELD_NUMBER: _builtins.int
+    UPDATES_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
     shard: _builtins.int
     offset: _builtins.int
     """WAL offset of the last frame applied or skipped, -1 before the first"""
@@ -517,6 +519,10 @@ class Mark(_message.Message):
     """records skipped by an operator, ever"""
     dropped: _builtins.int
     """staged operations dropped by a marker, ever"""
+    updates: _builtins.int
+    """updates of these records now"""
+    previous: _builtins.int
+    """names the mark before it: docs/FORMAT.md, "Table rows"; 0 before the first"""
     def __init__(
         self,
         *,
@@ -537,10 +543,12 @@ class Mark(_message.Message):
         stale: _builtins.int = ...,
         skipped: _builtins.int = ...,
         dropped: _builtins.int = ...,
+        updates: _builtins.int = ...,
+        previous: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "dropped", b"dropped", "epoch", b"epoch", "group", b"group", "issued", b"issued", "node", b"node", "nonce", b"nonce", "number", b"number", "offset", b"offset", "prepared", b"prepared", "records", b"records", "rejected", b"rejected", "shard", b"shard", "skipped", b"skipped", "staged", b"staged", "stale", b"stale", "timestamp", b"timestamp"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied", b"applied", "dropped", b"dropped", "epoch", b"epoch", "group", b"group", "issued", b"issued", "node", b"node", "nonce", b"nonce", "number", b"number", "offset", b"offset", "prepared", b"prepared", "previous", b"previous", "records", b"records", "rejected", b"rejected", "shard", b"shard", "skipped", b"skipped", "staged", b"staged", "stale", b"stale", "timestamp", b"timestamp", "updates", b"updates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -159,6 +159,7 @@ class BasedFold(ShardFold):
         self._exact = True
         for id, offset in self._updated.items():
             self._found.add("record", f"id {id}", f"a record, which offset {offset} updates", "none")
+        state.mark.updates = sum(map(len, state.updates.values()))
         if len(state.records) != state.mark.records:
             self._found.add("record", "how many", str(state.mark.records), str(len(state.records)))
         kept, digest = self._untouched

@@ -70,7 +70,7 @@ class Part:
 
 @dataclass(slots=True)
 class MarkState:
-    """The fields of a `Mark`, as before the first frame."""
+    """The fields of a `Mark` that follow from the WAL, as before the first frame."""
 
     shard: int = 0
     offset: int = -1
@@ -89,6 +89,7 @@ class MarkState:
     stale: int = 0
     skipped: int = 0
     dropped: int = 0
+    updates: int = 0
 
 
 class Finding(NamedTuple):

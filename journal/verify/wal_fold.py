@@ -186,16 +186,19 @@ class ShardFold:
             state.mark.records += 1
         elif staged.type == DELETE:
             del state.records[id]
-            state.updates.pop(id, None)
+            state.mark.updates -= len(state.updates.pop(id, ()))
             state.mark.records -= 1
         else:
             updates = state.updates.setdefault(id, [])
             if staged.replaceable:
                 prefix = slot(staged.kind, staged.subject)
+                state.mark.updates -= len(updates)
                 updates[:] = [update for update in updates if not update.startswith(prefix)]
+                state.mark.updates += len(updates)
             updates.append(
                 pack_update(staged.kind, staged.replaceable, staged.subject, printed, offset, index, ordinal)
             )
+            state.mark.updates += 1
         return Happening(*staged[:6], (offset, index, ordinal))
 
     def _stage(self, frame: Frame, offset: int, index: int, operation: Operation) -> bool:

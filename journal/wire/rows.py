@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
+from hashlib import blake2b
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -47,6 +48,7 @@ _RECORD_HEAD, _UPDATE_HEAD = (bytes((1 << 3, type_, _ID_TAG)) for type_ in (ADD,
 _ROW_ID_TAG, _ELEMENT_TAG = 1 << 3 | 1, 2 << 3 | 2
 _BEFORE_DATA_BYTES = struct.calcsize("<3sqBB")
 _BEFORE_ELEMENT_BYTES = struct.calcsize("<Bq")
+_NAME_BYTES = 8
 _LAYOUTS_MAX = 4096
 """Lengths of rows whose layout is remembered, of each kind."""
 
@@ -62,6 +64,11 @@ _MESSAGES: dict[RowType, type[Message]] = {
     RowType.MARK: Mark,
     RowType.SKIPPED: Skipped,
 }
+
+
+def mark_name(row: bytes) -> int:
+    """What the mark behind it in the table calls the mark whose row this is."""
+    return int.from_bytes(blake2b(row, digest_size=_NAME_BYTES).digest(), "big")
 
 
 def position_bytes(offset: int, index: int, ordinal: int) -> bytes:

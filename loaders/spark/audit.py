@@ -70,8 +70,8 @@ from loaders.spark.wire import with_frame
 
 _NONE = -1
 """No offset."""
-_OF_IDS = ("applied", "rejected", "records", *OF_BASE)
-_COUNTED = ("applied", "rejected", "records", "staged", "prepared", "dropped")
+_OF_IDS = ("applied", "rejected", "records", "updates", *OF_BASE)
+_COUNTED = ("applied", "rejected", "records", "updates", "staged", "prepared", "dropped")
 """Fields of a mark that count operations; its frames alone tell the others."""
 _GOES_ON = ("applied", "rejected", "dropped")
 """Those that only grow."""

@@ -265,17 +265,22 @@ def _of_base() -> Column:
 def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> DataFrame:
     """One row a shard: its mark, with `whole_group` (a checkpoint may fall here) and, if the shard stops, where and
     why; `trimmed` if that is where its WAL begins."""
-    zero = [F.lit(0).cast("bigint").alias(name) for name in ("staged", "prepared", "dropped")]
+    zero = F.lit(0).cast("bigint")
+    of_none = [zero.alias(name) for name in ("staged", "prepared", "dropped")]
     of_lives = lives.groupBy(*SHARD).agg(
-        F.sum("applied").alias("applied"), F.sum("rejected").alias("rejected"), F.count("record").alias("records")
+        F.sum("applied").alias("applied"),
+        F.sum("rejected").alias("rejected"),
+        F.count("record").alias("records"),
+        F.sum(F.when(F.col("record").isNotNull(), F.size("updates")).otherwise(0)).alias("updates"),
     )
+    counts = [*_COUNTS, "records", "updates"]
     counted = (
-        of_lives.select(*SHARD, "applied", "rejected", *zero, "records")
-        .union(transaction_counts(of_transactions).select(*SHARD, *_COUNTS, F.lit(0).cast("bigint")))
+        of_lives.select(*SHARD, "applied", "rejected", *of_none, "records", "updates")
+        .union(transaction_counts(of_transactions).select(*SHARD, *_COUNTS, zero, zero))
         .groupBy(*SHARD)
-        .agg(*(F.sum(name).alias(name) for name in (*_COUNTS, "records")))
+        .agg(*(F.sum(name).alias(name) for name in counts))
     )
-    return facts.drop("end", "stale_offsets").join(counted, list(SHARD), "left").na.fill(0, [*_COUNTS, "records"])
+    return facts.drop("end", "stale_offsets").join(counted, list(SHARD), "left").na.fill(0, counts)
 
 
 # ---- as of a time --------------------------------------------------------------------------------------------

@@ -285,7 +285,7 @@ def _xid(of: Column) -> Column:
 
 
 def _mark(of: Column) -> Column:
-    counts = ("records", "staged", "prepared", "applied", "rejected", "stale", "skipped", "dropped")
+    counts = ("records", "updates", "staged", "prepared", "applied", "rejected", "stale", "skipped", "dropped")
     told = F.struct(
         F.coalesce(of["offset"], F.lit(0)).alias("offset"),
         *_zero(of, "number", "group", "epoch"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from journal.v1.journal_pb2 import (
     ADD,
@@ -13,6 +13,7 @@ from journal.v1.journal_pb2 import (
     ROLLBACK,
     UPDATE,
     Frame,
+    Mark,
     Operation,
     Skipped,
 )
@@ -118,3 +119,13 @@ class DictBase:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = value
+
+
+def unchained(rows: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Rows of a table, whatever checkpoints there were: marks without the names of those before them."""
+    plain = dict(rows)
+    for key in [key for key in plain if key[:1] == b"m"]:
+        mark = Mark.FromString(plain[key])
+        mark.ClearField("previous")
+        plain[key] = mark.SerializeToString()
+    return plain

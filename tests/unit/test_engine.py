@@ -145,7 +145,7 @@ def test_an_operation_that_its_state_does_not_allow_changes_nothing_but_the_coun
     before = Mark.FromString(base.rows[mark_key(0)])
     fold.apply(100, before.timestamp, frame(3, op))
     assert row_types(fold) == ["mark"]
-    before.rejected, before.offset, before.number, before.group = 1, 100, 3, 3
+    before.rejected, before.offset, before.number, before.group, before.previous = 1, 100, 3, 3, fold.mark.previous
     assert fold.mark == before
 
 
