@@ -253,11 +253,12 @@ class Activation:
     def _load(self, state: Loader | Following) -> Acceptance:
         """Tell the loader, and acceptance, the state of the marks."""
         report, marks, told = self.report, self._replica.marks(), partial(self._progress, "load")
-        if isinstance(state, Following):
-            report.warm = state.is_at(marks)
-            acceptance, report.counts = state.finish(marks, told)
-        else:
-            acceptance, report.counts = load_stored(self._store, marks, state, self._limits, told)
+        with self._replica.counting():
+            if isinstance(state, Following):
+                report.warm = state.is_at(marks)
+                acceptance, report.counts = state.finish(marks, told)
+            else:
+                acceptance, report.counts = load_stored(self._store, marks, state, self._limits, told)
         report.in_doubt = acceptance.prepared()
         return acceptance
 

@@ -275,7 +275,7 @@ class Fold:
     def _delete_each(self, ids: Iterable[int]) -> int:
         """Delete those that are there; how many these were."""
         added, deleted, present, updates = self._added, self._deleted, self._present, self._updates
-        highest, records, updated = present.highest, present.records, present.updated
+        highest, records, updated, others = present.highest, present.records, present.updated, present.others
         lone, heads = updates.lone, updates.heads
         done = gone = 0
         for record_id in ids:
@@ -291,8 +291,10 @@ class Fold:
             if not is_known and self._base.get(record_key(record_id)) is None:
                 continue
             deleted.add(record_id)
-            if not is_known or record_id in updated:
-                gone += updates.tombstone(record_id, present.updates_of(record_id) if is_known else None)
+            if not is_known:
+                gone += updates.tombstone(record_id, None)
+            elif record_id in updated:
+                gone += updates.tombstone(record_id, present.updates_of(record_id) if record_id in others else 1)
             elif record_id in lone or record_id in heads:
                 gone += updates.forget(record_id)
             done += 1

@@ -305,6 +305,11 @@ class RowError(CorruptionError):
     """Raised for table or control bytes that do not parse as what their key says."""
 
 
+class CountError(CorruptionError):
+    """Raised by a load that found other numbers of rows than the marks say, in a copy that was just built from the
+    topic: the table has lost rows, or has some back. `kafka-journal verify` names which."""
+
+
 # ---- fencing and unknown outcomes ----------------------------------------------------------------------------
 
 

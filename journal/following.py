@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from journal.acceptance import Acceptance
 from journal.accepted_load import accept_prepared, load_stored
 from journal.engine import Change
-from journal.errors import RowError
+from journal.errors import CountError, RowError
 from journal.limits import Limits
 from journal.live_records import LiveRecords
 from journal.loading import (
@@ -105,7 +105,7 @@ class Following:
         if self._live is not None:
             self.keep_up()
         elif replica.readable and self.failure is None and self.follows and not self._ended:
-            self._guarded(lambda: self._begin(replica.marks()))
+            self._guarded(lambda: self._begin(replica))
 
     def keep_up(self) -> None:
         """Bring a warm loader to where the copy stands."""
@@ -124,14 +124,16 @@ class Following:
             self.loader = None
             self.failure = error
 
-    def _begin(self, marks: Mapping[int, Mark]) -> None:
+    def _begin(self, replica: Replica) -> None:
         loader = self.loader = self._loader_factory()
         if isinstance(loader, FollowingLoader):
-            live = LiveRecords()
+            live, marks = LiveRecords(), replica.marks()
             collecting = _Collecting(loader, live, self._require_wanted)
             loader.begin(marks)
-            load_records(self._store, collecting)
+            live.counts = load_records(self._store, collecting)
             collecting.flush()
+            with replica.counting():
+                live.counts.require(self._store, marks)
             self._live = live
 
     def _require_wanted(self) -> None:
@@ -184,16 +186,17 @@ class Following:
         self.keep_up()
         if self._live is None:
             return False
-        expected = sum(mark.records for mark in marks.values())
-        if len(self._live) != expected:
-            log.error("the followed state has %d records and the marks say %d", len(self._live), expected)
+        try:
+            self._live.counts.require(self._store, marks)
+        except CountError as error:
+            log.error("the followed state is not that of the marks, and is loaded anew: %s", error)
             self.lost()
         return self._live is not None
 
     def finish(self, marks: Mapping[int, Mark], told: Callable[[int, int], None]) -> tuple[Acceptance, LoadCounts]:
         """Complete `loader` with the state of `marks`, at which the copy stands; loads it if it `is_at` another.
 
-        Raises whatever the loader raises, RowError, LocalStorageError.
+        Raises whatever the loader raises, RowError, CountError, LocalStorageError.
         """
         warm = self.is_at(marks)
         self.finished = True
@@ -202,7 +205,7 @@ class Following:
             loader = self.loader = loader or self._loader_factory()
             return load_stored(self._store, marks, loader, self._limits, told)
         self._live = None
-        records, updates = len(live), live.updates
+        records, updates = len(live.ids), sum(live.counts.updates)
         acceptance = Acceptance(len(marks), self._limits, live.ids)
         prepared = operations = 0
         for tx, data, staged, parts in prepared_transactions(self._store):

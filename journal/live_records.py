@@ -6,23 +6,21 @@ from collections.abc import Iterable
 
 from pyroaring import BitMap64
 
+from journal.counts import Counts
+from journal.update_counts import UpdateCounts
+from journal.wire.ids import SHARD_MASK
+
 
 class LiveRecords:
-    """Ids in a bitmap; the number of updates by its binary digits, a bitmap each. A few bytes a record."""
+    """Ids in a bitmap, and the number of updates of each. A few bytes a record."""
 
-    __slots__ = ("_digits", "ids")
+    __slots__ = ("_updates", "counts", "ids")
 
     def __init__(self) -> None:
         self.ids = BitMap64()
-        self._digits: list[BitMap64] = []
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @property
-    def updates(self) -> int:
-        """Of all records."""
-        return sum(len(digit) << place for place, digit in enumerate(self._digits))
+        self.counts = Counts()
+        """Of what `put` and `drop` told, and of what was loaded: whoever loads sets them."""
+        self._updates = UpdateCounts()
 
     def load(self, record_ids: Iterable[int]) -> None:
         """Records not known before, whose updates `load_updates` tells."""
@@ -30,27 +28,20 @@ class LiveRecords:
 
     def load_updates(self, record_id: int, updates: int) -> None:
         """The number of updates of a record of which none was known."""
-        self._extend(updates)
-        for place, digit in enumerate(self._digits):
-            if updates >> place & 1:
-                digit.add(record_id)
+        self._updates.load(record_id, updates)
 
     def put(self, record_id: int, updates: int) -> None:
         """A record as it is now."""
-        self.ids.add(record_id)
-        self._extend(updates)
-        for place, digit in enumerate(self._digits):
-            if updates >> place & 1:
-                digit.add(record_id)
-            else:
-                digit.discard(record_id)
+        counts, place = self.counts, record_id & SHARD_MASK
+        if record_id not in self.ids:
+            self.ids.add(record_id)
+            counts.records[place] += 1
+        counts.updates[place] += updates - self._updates.put(record_id, updates)
 
     def drop(self, record_id: int) -> None:
         """A record is gone, if it was there."""
-        self.ids.discard(record_id)
-        for digit in self._digits:
-            digit.discard(record_id)
-
-    def _extend(self, updates: int) -> None:
-        while updates >> len(self._digits):
-            self._digits.append(BitMap64())
+        counts, place = self.counts, record_id & SHARD_MASK
+        if record_id in self.ids:
+            self.ids.discard(record_id)
+            counts.records[place] -= 1
+        counts.updates[place] -= self._updates.put(record_id, 0)

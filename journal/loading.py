@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from google.protobuf.message import DecodeError
+
+from journal.counts import Counts
 from journal.engine import Base
 from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Transaction, Update, Updates
-from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, staged_prefix
+from journal.wire.ids import SHARD_MASK
+from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, TRANSACTION_PREFIX, staged_prefix
 from journal.wire.rows import only_update, plain_record, unstaged_row
 
 
@@ -106,36 +110,40 @@ class NullLoader:
 
 
 def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
-    """Tell the state of `base`, which is that of `marks`, to `loader`."""
+    """Tell the state of `base`, which is that of `marks`, to `loader`. Raises CountError if it is another one."""
     loader.begin(marks)
-    records, updates = load_records(base, loader)
+    told = load_records(base, loader)
+    told.require(base, marks)
     prepared = operations = 0
     for tx, data, staged, _ in prepared_transactions(base):
         loader.prepared(tx, data, staged)
         prepared += 1
         operations += len(staged)
-    counts = LoadCounts(records, updates, prepared, operations)
+    counts = LoadCounts(sum(told.records), sum(told.updates), prepared, operations)
     loader.complete(counts)
     return counts
 
 
-def load_records(base: Base, loader: Loader) -> tuple[int, int]:
+def load_records(base: Base, loader: Loader) -> Counts:
     """Tell all records; how many, and of how many updates."""
     tell, parse, parse_update, row_of_record = loader.record, plain_record, only_update, RECORD_KEY_BYTES
-    records = update_count = record_id = kind = 0
+    counts = Counts()
+    records, update_counts, mask = counts.records, counts.updates, SHARD_MASK
+    record_id = kind = place = 0
     data, position, key_of_record = b"", (0, 0, 0), _NO_KEY
     updates: list[LoadedUpdate] = []
     for key, value in base.scan(RECORD_TAG):
         if len(key) == row_of_record:
             if updates:
-                update_count += _in_order(updates)
+                update_counts[place] += _in_order(updates)
                 tell(record_id, kind, data, updates, position)
                 updates = []
-            elif records:
+            elif record_id:
                 tell(record_id, kind, data, (), position)
             record_id, kind, data, position = parse(value) or _record(value)
             key_of_record = key
-            records += 1
+            place = record_id & mask
+            records[place] += 1
             continue
         if not key.startswith(key_of_record):
             raise RowError(f"row {key.hex()} holds updates of a record that is not there")
@@ -144,10 +152,10 @@ def load_records(base: Base, loader: Loader) -> tuple[int, int]:
             _take_updates(key, value, updates)
         else:
             updates.append(_new(LoadedUpdate, (update[0], update[1], False, 0, update[2])))
-    if records:
-        update_count += _in_order(updates)
+    if record_id:
+        update_counts[place] += _in_order(updates)
         tell(record_id, kind, data, updates, position)
-    return records, update_count
+    return counts
 
 
 def _in_order(updates: list[LoadedUpdate]) -> int:
@@ -178,15 +186,25 @@ _Record = tuple[int, int, bytes, tuple[int, int, int]]
 
 
 def _record(value: bytes) -> _Record:
-    record = Record.FromString(value)
+    record = _parsed(Record, value)
     return record.id, record.kind, record.data, _position(record.position)
 
 
 def _take_updates(key: bytes, value: bytes, updates: list[LoadedUpdate]) -> None:
     if len(key) > RECORD_KEY_BYTES + 1:
-        updates.append(_loaded(Update.FromString(value)))
+        updates.append(_loaded(_parsed(Update, value)))
     else:
-        updates.extend([_loaded(update) for update in Updates.FromString(value).updates])
+        updates.extend([_loaded(update) for update in _parsed(Updates, value).updates])
+
+
+_Row = TypeVar("_Row", Record, Update, Updates)
+
+
+def _parsed(message: type[_Row], value: bytes) -> _Row:
+    try:
+        return message.FromString(value)
+    except DecodeError as error:
+        raise RowError(f"a row does not parse: {error}") from None
 
 
 def _loaded(update: Update) -> LoadedUpdate:
@@ -209,7 +227,7 @@ def prepared_transactions(base: Base) -> Iterator[tuple[int, bytes, list[Operati
     doubt, and whoever settles it settles that.
     """
     parts: list[Transaction] = []
-    for _, value in base.scan(b"t"):
+    for _, value in base.scan(TRANSACTION_PREFIX):
         part = Transaction.FromString(value)
         if parts and parts[0].tx != part.tx:
             yield from _whole(base, parts)

@@ -19,7 +19,7 @@ PRESENT_MAX = 16_000_000
 class Presence:
     """Records in the base, and which rows of updates they have there. Of other records it knows nothing."""
 
-    __slots__ = ("_counts", "highest", "records", "spilled", "updated")
+    __slots__ = ("_counts", "highest", "others", "records", "spilled", "updated")
 
     def __init__(self, highest: int) -> None:
         self.highest = highest
@@ -30,14 +30,13 @@ class Presence:
         """Of those, the ones that have a row of updates there."""
         self.spilled = BitMap64()
         """Of those, the ones that have spilled ones too."""
+        self.others = BitMap64()
+        """Of those in `updated`, the ones that may have another number of updates than one: `updates_of`."""
         self._counts = UpdateCounts()
-        """Of those in `updated`: one that is not in here has one update."""
 
     def updates_of(self, record_id: int) -> int | None:
-        """How many updates one of `updated` has, all in one row; None if that is not known."""
-        if record_id in self.spilled:
-            return None
-        return self._counts.of(record_id) or 1
+        """How many updates one of `others` has, all in one row; None if that is not known."""
+        return None if record_id in self.spilled else self._counts.of(record_id)
 
     def checkpointed(
         self,
@@ -50,17 +49,18 @@ class Presence:
         """The base now is without `deleted`, then with `added`. `lone` have one update there, `heads` so many in one
         row, and `spilled` have more."""
         gone = BitMap64(deleted)
-        for known in (self.records, self.updated, self.spilled):
+        for known in (self.records, self.updated, self.others, self.spilled):
             known.difference_update(gone)
         self._counts.drop(gone)
         if len(self.records) + len(added) > PRESENT_MAX:
-            for known in (self.records, self.updated, self.spilled):
+            for known in (self.records, self.updated, self.others, self.spilled):
                 known.clear()
             self._counts = UpdateCounts()
         self.records.update(added)
         self.highest = max(self.highest, max(added, default=0))
         self.updated.update(lone)
         self.updated.update(heads)
+        self.others.update(heads)
         for record_id, updates in heads.items():
             self._counts.put(record_id, updates)
         self.spilled.update(spilled)

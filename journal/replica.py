@@ -12,37 +12,46 @@ state behind it, and so has the newest one of any moment within that time. A rea
 was away, or slow, or its process was stopped) is building again: on top of what it has, up to the newest mark.
 
 A copy that exists is used again if it is of the same topic and journal, its position is inside the log, and it stood at
-the end more recently than tombstones are kept. Otherwise it is dropped: it could hold records that were deleted. The
-position is that of the last state: a copy that was building on top of one reads again from there. It first looks for
-the mark of that state: if neither it nor a newer one is in the table, Kafka has lost what it had acknowledged (all that
-had it lost power, say), and the copy is dropped too, for it would go on from a state that is nobody's.
+the end more recently than tombstones are kept, by the brokers' clock. Otherwise it is dropped: it could hold records
+that were deleted. The position is that of the last state, and it is kept with the leader epoch of its mark's record, so
+that the brokers tell whether the log was truncated before it (KIP-320). It first looks for the mark of that state, and
+each mark that it takes must name the one before it: otherwise Kafka has lost what it had acknowledged (all that had it
+lost power, say), and the copy is dropped too, for it would go on from a state that is nobody's.
+
+Marks of long ago may have been compacted away. A copy that was built on top of an older state is *doubted*: before it
+becomes readable its rows are counted, and it is built from nothing if they are not as many as its marks say.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from google.protobuf.message import DecodeError
 
 from journal.engine import Change
-from journal.errors import DeadlineError, RowError
-from journal.kafka.marks import MarkReader
+from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
+from journal.kafka.broker_time import BrokerTime
+from journal.kafka.marks import FoundMark, MarkReader
 from journal.kafka.ports import Clock, Kafka, LogRecord, RecordRun
+from journal.loading import NullLoader, load_records
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, RowType, mark_key, row_type
+from journal.wire.rows import mark_name
 
 log = logging.getLogger(__name__)
 
 _IDENTITY = b"identity"
 _BUILDING = b"building"
-_NUMBER = struct.Struct(">q")
+_PLACE = struct.Struct(">qqi")
+_NO_EPOCH = -1
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 _RECORD_ROW_BYTES = (RECORD_KEY_BYTES, RECORD_KEY_BYTES + 1)
 """Bytes of the keys of most rows: records, and the first of their updates."""
@@ -57,17 +66,43 @@ class CopyState(Enum):
     READABLE = "readable"
 
 
+class _Place(NamedTuple):
+    """Where a copy of a shard stands: behind its mark's row, which was appended by the broker's clock at `stood_ms` (0:
+    there is no mark yet), by a leader of that epoch."""
+
+    position: int
+    stood_ms: int
+    leader_epoch: int
+
+
 @dataclass(slots=True)
 class _Shard:
-    position: int
+    place: _Place
+    """Behind the last state."""
     end: int
     end_captured: tuple[float, float]
     state: CopyState
     mark: Mark
+    name: int
+    """What the next mark calls it."""
     held: list[Change] = field(default_factory=list)
     proved: bool = True
     """Its mark was found in the table, or a newer one: it does not hold what the table has lost."""
     at_mark: bool = True
+    found: _Place | None = None
+    """Behind the last mark read, while it is building."""
+    old_to: int = 0
+    old_ms: float = 0.0
+    """Rows below `old_to`, as far as they are from before `old_ms`, were old when the copy was opened, if the clock of
+    this machine is right."""
+
+    def may_be_old(self, offset: int, timestamp_ms: int, old_ms: float) -> bool:
+        """Whether rows may have been compacted that were appended then; `old_ms` is by the brokers' clock."""
+        return timestamp_ms <= old_ms or (offset < self.old_to and timestamp_ms <= self.old_ms)
+
+
+class _CutOffError(Exception):
+    """The log does not go on where the copy stands: what it holds is nobody's state."""
 
 
 class CopyListener(Protocol):
@@ -104,14 +139,19 @@ class Replica:
         self._store = store
         self._clock = clock
         self._wall_ms = wall_ms
+        self._broker_time = BrokerTime(clock)
         self._retention_ms = delete_retention_ms - delete_retention_ms // 10
         self._lag_ms = min_compaction_lag_ms - min_compaction_lag_ms // 10
         self._young_ms = min_compaction_lag_ms / 2
-        """By the brokers' clocks; half, as ours may differ."""
+        """Half, as brokers' clocks may differ."""
         self._old_ms = 0.0
         """Rows of before may have been compacted when the last poll read them."""
-        self._whole_ms = 0.0
+        self._whole = self._now()
         """When the copy last lacked nothing: tombstones of later have to be read before they are gone."""
+        self._doubted = False
+        """Its rows have to be counted before they are a state."""
+        self._is_fresh = False
+        """It was built from the topic, and no load has found as many rows yet as the marks say."""
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
         self._timeout_s = 0.0
@@ -146,91 +186,135 @@ class Replica:
         self._unnoted.clear()
         now, timeout_s = self._now(), self._timeout_s
         ends = self._reader.bounds(self._numbers, timeout_s)
-        if anew or not self._is_usable(ends):
+        places = {shard: self._stored_place(shard) for shard in self._numbers}
+        newest = {} if anew else self._newest_marks(self._behind(places, ends))
+        if anew or not self._is_usable(places, ends, newest):
             self._lose()
             self._store.clear()
             self._store.write((), {_IDENTITY: self.identity, _BUILDING: _YES})
-        self._whole_ms = self._last_whole_ms(ends)
+            places = dict.fromkeys(self._numbers)
+            self._is_fresh = True
+        self._whole = now
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
-        marks = self._stored_marks()
-        places: dict[int, int] = {}
+        self._doubted = state is CopyState.BUILDING and any(places.values())
         for shard, (start, end) in ends.items():
-            position = self._stored(b"position", shard)
-            copy = _Shard(start if position is None else position, end, now, state, marks[shard])
-            copy.proved = copy.position == start or copy.mark.offset < 0
-            self._shards[shard] = copy
-            # its mark is right before it, unless the cleaner has dropped that for a newer one
-            places[shard] = copy.position if copy.proved else copy.position - 1
+            place, row = places[shard] or _Place(start, 0, _NO_EPOCH), self._store.get(mark_key(shard))
+            mark = _no_mark(shard) if row is None else Mark.FromString(row)
+            copy = self._shards[shard] = _Shard(place, end, now, state, mark, 0 if row is None else mark_name(row))
+            copy.proved = place.position == start or row is None
+            copy.old_to, copy.old_ms = end, now[1] - self._young_ms
         if state is CopyState.BUILDING:
             self._capture_ends(self._numbers)
             self._lose()
-        self._reader.seek(places)
+        self._seek()
         self._note_ends()
+
+    def _seek(self) -> None:
+        """To where the copy stands: its mark is right before, unless the cleaner has dropped it for a newer one."""
+        copies = self._shards.items()
+        self._reader.seek(
+            {shard: copy.place.position - (not copy.proved) for shard, copy in copies},
+            {shard: copy.place.leader_epoch for shard, copy in copies if copy.place.leader_epoch != _NO_EPOCH},
+        )
 
     def _capture_ends(self, shards: Collection[int]) -> None:
         """The offsets behind the newest marks. What lies behind one (a foreign row, say) belongs to no state yet."""
         now = self._now()
-        marks = MarkReader(self._kafka, self._topic, self._clock)
-        try:
-            for shard, found in marks.newest_of(shards, self._timeout_s).items():
-                copy = self._shards[shard]
-                copy.end, copy.end_captured = found.place + 1, now
-        finally:
-            marks.close()
+        for shard, found in self._newest_marks(shards).items():
+            copy = self._shards[shard]
+            copy.end, copy.end_captured = found.place + 1, now
+
+    def _newest_marks(self, shards: Collection[int]) -> dict[int, FoundMark]:
+        if not shards:
+            return {}
+        with closing(MarkReader(self._kafka, self._topic, self._clock)) as marks:
+            newest = marks.newest_of(shards, self._timeout_s)
+        self._broker_time.see(max(found.timestamp for found in newest.values()))
+        return newest
 
     def _now(self) -> tuple[float, float]:
         return self._clock(), self._wall_ms()
 
-    def _is_usable(self, ends: Mapping[int, tuple[int, int]]) -> bool:
+    def _behind(self, places: Mapping[int, _Place | None], ends: Mapping[int, tuple[int, int]]) -> list[int]:
+        """The shards of which the log may have something that the copy lacks. One offset is a transaction marker: no
+        row, no tombstone."""
+        known = ((shard, place) for shard, place in places.items() if place is not None)
+        return [shard for shard, place in known if ends[shard][1] - place.position > 1]
+
+    def _is_usable(
+        self,
+        places: Mapping[int, _Place | None],
+        ends: Mapping[int, tuple[int, int]],
+        behind: Iterable[int],
+    ) -> bool:
         if self._store.named(_IDENTITY) != self.identity:
             return False
-        for shard, (start, end) in ends.items():
-            position = self._stored(b"position", shard)
-            if position is None or not start <= position <= end:
+        for shard, place in places.items():
+            start, end = ends[shard]
+            if place is None or not start <= place.position <= end:
                 return False
-        return self._wall_ms() - self._last_whole_ms(ends) <= self._retention_ms
+        stood = [place.stood_ms for shard in behind if (place := places[shard]) is not None and place.stood_ms]
+        return not stood or self._broker_time.now_ms() - min(stood) <= self._retention_ms
 
-    def _last_whole_ms(self, ends: Mapping[int, tuple[int, int]]) -> float:
-        """When the copy last lacked nothing that was in the log: now, if it still does."""
-        whole = self._wall_ms()
-        for shard, (_, end) in ends.items():
-            position, stood = self._stored(b"position", shard), self._stored(b"stood", shard)
-            # one offset is a transaction marker: no row, no tombstone
-            if position is not None and stood is not None and end - position > 1:
-                whole = min(whole, stood)
-        return whole
+    def _stored_place(self, shard: int) -> _Place | None:
+        value = self._store.named(b"position/%d" % shard)
+        return None if value is None else _Place(*_PLACE.unpack(value))
 
-    def _stored(self, name: bytes, shard: int) -> int | None:
-        value = self._store.named(b"%s/%d" % (name, shard))
-        return None if value is None else int(_NUMBER.unpack(value)[0])
+    # ---- counting --------------------------------------------------------------------------------------------------
 
-    def _stored_marks(self) -> dict[int, Mark]:
-        rows = {shard: self._stored_mark(shard) for shard in self._numbers}
-        return {shard: _no_mark(shard) if row is None else Mark.FromString(row) for shard, row in rows.items()}
+    def _require_counted(self) -> None:
+        """Raises _CutOffError for a copy that has other rows than its marks say, and CountError (or RowError, for rows
+        that do not fit together) if it was just built from the topic: it is the table then."""
+        try:
+            with self.counting():
+                load_records(self._store, NullLoader()).require(self._store, self.marks())
+        except LocalDamageError as error:
+            raise _CutOffError(str(error)) from error
 
-    def _stored_mark(self, shard: int) -> bytes | None:
-        return self._store.get(mark_key(shard))
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Around what compares the copy's rows with its marks. Another number is damage of the copy, unless it was just
+        built from the topic: then it is the topic's, and raised as it is."""
+        try:
+            yield
+        except (CountError, RowError) as error:
+            if self._is_fresh:
+                raise
+            raise LocalDamageError(f"the local copy is not what its marks say: {error}") from error
+        self._is_fresh = False
 
     # ---- following -------------------------------------------------------------------------------------------------
 
     def poll(self, timeout_s: float) -> int:
         """Take in what has arrived, waiting for the first row at most `timeout_s`. How many rows that were."""
-        began = self._wall_ms()
-        if began - self._whole_ms > self._retention_ms:
+        began = self._now()
+        if self._ms_since(self._whole) > self._retention_ms:
             self.open(self._timeout_s)  # whoever was not asked, or stopped, for so long may have to be dropped
+        try:
+            taken = self._take_in(timeout_s)
+        except (GapError, _CutOffError) as error:
+            log.warning("%s does not go on where its local copy stands, which is built anew: %s", self._topic, error)
+            self._open(anew=True)
+            self._doubted = True  # what the table has lost may be more than that
+            return 0
+        if self._is_at_end():
+            self._whole = began
+        return taken
+
+    def _take_in(self, timeout_s: float) -> int:
         runs = self._reader.poll_runs(timeout_s)
-        self._old_ms = self._wall_ms() - self._young_ms
+        for run in runs:
+            self._broker_time.see(run.records(len(run.offsets) - 1)[0].timestamp)
+        self._old_ms = self._broker_time.now_ms() - self._young_ms
         direct: list[Iterable[Change]] = []
         for run in runs:
             self._take_run(run, direct)
         if direct:
             self._store.write(chain.from_iterable(direct), {}, durable=False)
         self._note_ends()
-        if any(not copy.proved and self._reader.position(shard) >= copy.end for shard, copy in self._shards.items()):
-            log.warning("%s lacks the mark that a local copy of it stands at: the copy is built anew", self._topic)
-            self._open(anew=True)
-        elif self._is_caught_up():
-            self._whole_ms = began
+        for shard, copy in self._shards.items():
+            if not copy.proved and self._reader.position(shard) >= copy.end:
+                raise _CutOffError(f"shard {shard}: the mark at WAL offset {copy.mark.offset} is not there any more")
         return sum(len(run.offsets) for run in runs)
 
     def _take_run(self, run: RecordRun, direct: list[Iterable[Change]]) -> None:
@@ -238,7 +322,7 @@ class Replica:
         makes no tuple for a row that the store takes one by one."""
         copy = self._shards[run.partition]
         first = 0
-        if copy.state is CopyState.BUILDING and run.offsets[0] >= copy.position:
+        if copy.state is CopyState.BUILDING and run.offsets[0] >= copy.place.position:
             keys, values, tag, (short, long) = run.keys(), run.values(), _RECORD_TAG_BYTE, _RECORD_ROW_BYTES
             others = [n for n, key in enumerate(keys) if not key or key[0] != tag or not short <= len(key) <= long]
             for place in [*others, len(keys)]:
@@ -256,8 +340,10 @@ class Replica:
     def _take(self, record: LogRecord, direct: list[Iterable[Change]]) -> None:
         copy = self._shards[record.partition]
         key = record.key
-        if record.offset < copy.position:
-            copy.proved |= key == mark_key(record.partition) and record.value == self._stored_mark(record.partition)
+        if record.offset < copy.place.position:
+            if key != mark_key(record.partition) or mark_name(record.value or b"") != copy.name:
+                raise _CutOffError(f"shard {record.partition}: another row is where the copy's mark was")
+            copy.proved = True
             return
         if key is None:
             raise self._row_error(record, "a row without a key")
@@ -266,10 +352,10 @@ class Replica:
         except RowError as error:
             raise self._row_error(record, error.reason) from None
         copy.at_mark = is_mark
-        if copy.state is CopyState.READABLE and record.timestamp <= self._old_ms:
+        if copy.state is CopyState.READABLE and copy.may_be_old(record.offset, record.timestamp, self._old_ms):
             self._take_old(copy, record, direct)
         if is_mark:
-            self._take_mark(copy, record)
+            self._take_mark(copy, record, direct)
         if copy.state is CopyState.BUILDING:
             direct.append([(key, record.value)])
             if is_mark and record.offset + 1 >= copy.end:
@@ -280,9 +366,11 @@ class Replica:
         copy.held.append((key, record.value))
         self._held_bytes += len(key) + len(record.value or b"")
         if is_mark:
-            self._write_held(record.partition, copy, record.offset + 1, record.timestamp)
+            self._write_held(record.partition, copy, _place_behind(record))
         elif self._held_bytes > self._held_bytes_max:
-            raise self._row_error(record, f"more than {self._held_bytes_max} bytes of rows without a mark")
+            self._take_old(copy, record, direct)
+            if copy.state is CopyState.READABLE:
+                raise self._row_error(record, f"more than {self._held_bytes_max} bytes of rows without a mark")
 
     def _take_old(self, copy: _Shard, record: LogRecord, direct: list[Iterable[Change]]) -> None:
         """Build on from the last state, if there is a mark to build up to.
@@ -292,11 +380,14 @@ class Replica:
         if record.offset + 1 >= copy.end and not self._is_long_since(copy.end_captured):
             return
         self._capture_ends((record.partition,))
-        if record.offset + 1 >= copy.end:
-            return
+        if record.offset + 1 < copy.end:
+            self._build_on(copy, record.partition, direct)
+
+    def _build_on(self, copy: _Shard, shard: int, direct: list[Iterable[Change]]) -> None:
         self._lose()
         self._store.write((), {_BUILDING: _YES})
-        self._unnoted.pop(record.partition, None)
+        self._unnoted.pop(shard, None)
+        self._doubted = True
         copy.state = CopyState.BUILDING
         copy.proved = True  # there is a newer mark to build up to
         direct.append(list(copy.held))
@@ -307,22 +398,38 @@ class Replica:
 
         The larger of two answers: one clock stands still while the machine is suspended, the other may be set back.
         """
-        return max((self._clock() - moment[0]) * 1000, self._wall_ms() - moment[1]) > self._lag_ms
+        return self._ms_since(moment) > self._lag_ms
 
-    def _take_mark(self, copy: _Shard, record: LogRecord) -> None:
+    def _ms_since(self, moment: tuple[float, float]) -> float:
+        return max((self._clock() - moment[0]) * 1000, self._wall_ms() - moment[1])
+
+    def _take_mark(self, copy: _Shard, record: LogRecord, direct: list[Iterable[Change]]) -> None:
         try:
             mark = Mark.FromString(record.value or b"")
         except DecodeError as error:
             raise self._row_error(record, str(error)) from None
         if not record.value or mark.shard != record.partition:
             raise self._row_error(record, f"the mark of shard {mark.shard}, or none")
-        if copy.state is CopyState.READABLE and mark.offset < copy.mark.offset:
-            raise self._row_error(record, f"a mark at {mark.offset} behind the mark at {copy.mark.offset}")
-        copy.mark = mark
+        if copy.state is CopyState.READABLE:
+            self._require_chained(copy, mark, record, direct)
+        copy.mark, copy.name = mark, mark_name(record.value)
+        copy.found = _place_behind(record)
         copy.proved = True
 
-    def _write_held(self, shard: int, copy: _Shard, position: int, timestamp: int) -> None:
-        named = note_checkpoint(shard, position, timestamp)
+    def _require_chained(self, copy: _Shard, mark: Mark, record: LogRecord, direct: list[Iterable[Change]]) -> None:
+        """A mark that does not name the copy's is not of its history, unless marks in between were compacted away."""
+        if mark.previous == copy.name and copy.proved:
+            return
+        if mark.offset < copy.mark.offset or not copy.may_be_old(record.offset, copy.place.stood_ms, self._old_ms):
+            raise _CutOffError(
+                f"shard {record.partition}: the mark at WAL offset {mark.offset} does not follow the copy's, at "
+                f"{copy.mark.offset}"
+            )
+        self._capture_ends((record.partition,))
+        self._build_on(copy, record.partition, direct)
+
+    def _write_held(self, shard: int, copy: _Shard, place: _Place) -> None:
+        named = note_checkpoint(shard, *place)
         try:
             if shard in self._unnoted:
                 self._store.write(copy.held, {}, durable=False)
@@ -335,7 +442,7 @@ class Replica:
         if self._listener is not None:
             self._listener.checkpointed(list(copy.held))
         self._forget_held(copy)
-        copy.position = position
+        copy.place = place
 
     def _forget_held(self, copy: _Shard) -> None:
         self._held_bytes -= sum(len(key) + len(value or b"") for key, value in copy.held)
@@ -356,9 +463,12 @@ class Replica:
                 if position < copy.end:
                     continue
             copy.state = CopyState.READABLE
-            copy.position = position
-            self._unnoted[shard] = note_checkpoint(shard, position, int(self._wall_ms()))
+            copy.place = copy.found or copy.place
+            self._unnoted[shard] = note_checkpoint(shard, *copy.place)
         if self._unnoted and self.readable:
+            if self._doubted:
+                self._require_counted()
+                self._doubted = False
             self._store.flush()  # a position is never there without its rows
             named = {name: value for noted in self._unnoted.values() for name, value in noted.items()}
             self._store.write((), named | {_BUILDING: _NO})
@@ -394,14 +504,14 @@ class Replica:
     def catch_up(self, timeout_s: float) -> None:
         """Follow until every shard is readable and stands at or beyond its end as last captured."""
         until = self._clock() + timeout_s
-        while not self._is_caught_up():
+        while not self._is_at_end():
             left = until - self._clock()
             if left <= 0:
                 behind = max(self._shards, key=self.lag)
                 raise DeadlineError(f"{self._topic}[{behind}]: the copy is {self.lag(behind)} offsets behind")
             self.poll(left)
 
-    def _is_caught_up(self) -> bool:
+    def _is_at_end(self) -> bool:
         return self.readable and all(copy.proved and self.lag(shard) <= 0 for shard, copy in self._shards.items())
 
     def close(self) -> None:
@@ -417,9 +527,15 @@ def copy_identity(cluster_id: str, topic_id: str, partitions: int, journal: byte
     return f"{cluster_id}/{topic_id}/{partitions}/{journal.hex()}".encode()
 
 
-def note_checkpoint(shard: int, position: int, timestamp: int) -> dict[bytes, bytes]:
-    """Named values of a copy that stands behind the mark before `position`, appended by the broker at `timestamp`."""
-    return {b"position/%d" % shard: _NUMBER.pack(position), b"stood/%d" % shard: _NUMBER.pack(timestamp)}
+def note_checkpoint(shard: int, position: int, stood_ms: int, leader_epoch: int = _NO_EPOCH) -> dict[bytes, bytes]:
+    """Named values of a copy that stands behind the mark before `position`, which was appended by the broker's clock at
+    `stood_ms` or later, by a leader of that epoch."""
+    return {b"position/%d" % shard: _PLACE.pack(position, stood_ms, leader_epoch)}
+
+
+def _place_behind(record: LogRecord) -> _Place:
+    epoch = _NO_EPOCH if record.leader_epoch is None else record.leader_epoch
+    return _Place(record.offset + 1, record.timestamp, epoch)
 
 
 def _no_mark(shard: int) -> Mark:

@@ -153,15 +153,20 @@ class UpdateTable:
         `in_row` says that these are so many and in one row, so that nothing needs to be read; None: it is not known.
         """
         key = updates_key(record_id)
-        spilled: set[bytes] = set()
         if in_row is None:
-            row = self._row_in_base(key)
-            if row is None:
-                return self.forget(record_id)
-            in_row, spilled = self._rows_in_base(record_id, row)
-            self._tombstones |= spilled
+            return self._tombstone_unknown(record_id, key)
         self._recent.drop(key)
         self._tombstones.add(key)
+        return self.forget(record_id) if record_id in self.heads else in_row
+
+    def _tombstone_unknown(self, record_id: int, key: bytes) -> int:
+        row = self._row_in_base(key)
+        if row is None:
+            return self.forget(record_id)
+        in_row, spilled = self._rows_in_base(record_id, row)
+        self._recent.drop(key)
+        self._tombstones.add(key)
+        self._tombstones |= spilled
         if record_id not in self.heads:
             return in_row + len(spilled)
         again = len(spilled & self._spilled.get(record_id, {}).keys())

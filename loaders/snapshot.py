@@ -36,9 +36,13 @@ class SnapshotState:
     marks: Mapping[int, Mark]
     group: int
     snapshot: Snapshot
+    replica: Replica
 
     def tell(self, loader: Loader) -> LoadCounts:
-        return load(self.base, self.marks, loader)
+        """Raises what the loader raises, LocalDamageError if the copy is not what its marks say, and CountError if the
+        table is not."""
+        with self.replica.counting():
+            return load(self.base, self.marks, loader)
 
     def close(self) -> None:
         """Let go of the store's snapshot: before, the store cannot be closed for good."""
@@ -76,7 +80,7 @@ def read_snapshot(
     for fold in folds.values():
         changes += fold.changes()
     folded = {shard: fold.mark for shard, fold in folds.items()}
-    return SnapshotState(Overlay(snapshot, changes), folded, group, snapshot)
+    return SnapshotState(Overlay(snapshot, changes), folded, group, snapshot, replica)
 
 
 def _fold_wal(

@@ -437,7 +437,7 @@ class ShardWorker:
             self._outgoing.counts.committed(done, self._committed, int(self._wall_ms()))
         self._go_on()
         try:
-            packed()(note_checkpoint(self.shard, offset + 1, int(self._wall_ms())))
+            packed()(note_checkpoint(self.shard, offset + 1, fold.mark.timestamp))
         except LocalStorageError as error:
             self._note_disk(error)
             return

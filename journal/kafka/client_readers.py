@@ -35,6 +35,7 @@ _TOPIC_SPREADS_S = 3.0
 _LEADER_ANSWERS_S = 2.0
 _ASK_TOPIC_AGAIN_S = 0.05
 
+_NO_EPOCH = -1
 _START, _END = -2, -1
 """Times that stand for a log's first offset and its end, in the protocol's ListOffsets."""
 
@@ -43,6 +44,7 @@ _key_of = cast(Callable[[Message], bytes | None], Message.key)
 _value_of = cast(Callable[[Message], bytes | None], Message.value)
 _partition_of: Callable[[Message], int | None] = Message.partition
 _offset_of = cast(Callable[[Message], int], Message.offset)  # of a message without an error
+_epoch_of: Callable[[Message], int | None] = Message.leader_epoch
 _error_of: Callable[[Message], KafkaError | None] = Message.error
 
 
@@ -65,7 +67,10 @@ class _Run:
     def records(self, first: int = 0, end: int | None = None) -> list[LogRecord]:
         new, partition = tuple.__new__, self.partition
         return [
-            new(LogRecord, (partition, offset, message.timestamp()[1], message.key(), message.value()))
+            new(
+                LogRecord,
+                (partition, offset, message.timestamp()[1], message.key(), message.value(), _epoch_of(message)),
+            )
             for offset, message in zip(self.offsets[first:end], self._messages[first:end], strict=True)
         ]
 
@@ -96,10 +101,16 @@ class KafkaReader:
         except KafkaException as error:
             raise config_error(error) from error
 
-    def seek(self, positions: Mapping[int, int]) -> None:
+    def seek(self, positions: Mapping[int, int], leader_epochs: Mapping[int, int] | None = None) -> None:
         self._error = None
         self._positions = dict(positions)
-        self._open().assign([TopicPartition(self._topic, part, offset) for part, offset in positions.items()])
+        known = leader_epochs or {}
+        self._open().assign(
+            [
+                TopicPartition(self._topic, part, offset, leader_epoch=known.get(part, _NO_EPOCH))
+                for part, offset in positions.items()
+            ]
+        )
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         runs = self.poll_runs(timeout_s)

@@ -21,12 +21,14 @@ _GROWTH = 16
 
 
 class FoundMark(NamedTuple):
-    """A shard's newest mark (one with offset -1 before the first), where its row is (-1: nowhere), and where the
-    partition ended when it was looked for: committed rows in between belong to no checkpoint."""
+    """A shard's newest mark (one with offset -1 before the first), where its row is (-1: nowhere), where the partition
+    ended when it was looked for (committed rows in between belong to no checkpoint), and when the row was appended, in
+    ms since 1970 by the broker's clock."""
 
     mark: Mark
     place: int
     end: int
+    timestamp: int
 
 
 def records_between(
@@ -70,11 +72,11 @@ class MarkReader:
         while True:
             last = self._last_between(shard, start, end, timeout_s)
             if last is not None:
-                return FoundMark(self._decode(last), last.offset, end)
+                return FoundMark(self._decode(last), last.offset, end, last.timestamp)
             before = end
             start, end = self._reader.start_and_end(shard, timeout_s)
             if end == before:
-                return FoundMark(Mark(shard=shard, offset=-1), -1, end)
+                return FoundMark(Mark(shard=shard, offset=-1), -1, end, 0)
             if self._clock() > until:
                 raise DeadlineError(f"{self._topic}[{shard}]: no mark was found in {timeout_s:g} s, and rows go on")
 
@@ -94,7 +96,7 @@ class MarkReader:
                     last[shard] = record
             unread = {shard for shard in unread if self._reader.position(shard) < bounds[shard][1]}
         return {
-            shard: FoundMark(self._decode(last[shard]), last[shard].offset, end)
+            shard: FoundMark(self._decode(last[shard]), last[shard].offset, end, last[shard].timestamp)
             if shard in last and shard not in unread
             else self.newest(shard, max(0.0, until - self._clock()))
             for shard, (_, end) in bounds.items()

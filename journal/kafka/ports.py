@@ -26,13 +26,15 @@ def nothing() -> None:
 
 
 class LogRecord(NamedTuple):
-    """A record as a consumer sees it. `timestamp` is ms since 1970."""
+    """A record as a consumer sees it. `timestamp` is ms since 1970; `leader_epoch` is the leader's that wrote it, None
+    where that is not known."""
 
     partition: int
     offset: int
     timestamp: int
     key: bytes | None
     value: bytes | None
+    leader_epoch: int | None = None
 
 
 class RecordRun(Protocol):
@@ -179,14 +181,15 @@ class PlainProducer(Protocol):
 class Reader(Protocol):
     """A consumer of assigned partitions of one topic; never in a group, never resets an offset."""
 
-    def seek(self, positions: Mapping[int, int]) -> None:
-        """Read these partitions, and no others, from these offsets on."""
+    def seek(self, positions: Mapping[int, int], leader_epochs: Mapping[int, int] | None = None) -> None:
+        """Read these partitions, and no others, from these offsets on. `leader_epochs` are those of the records before
+        them, where they are known: the brokers are asked whether these records are still there."""
 
     def poll(self, timeout_s: float) -> list[LogRecord]:
         """What has arrived, each partition's in offset order; none if the time passes, or a position moved over markers
         and aborted records alone.
 
-        Raises GapError if a position is outside the log.
+        Raises GapError if a position is outside the log, or what was read before it is not there any more.
         """
 
     def poll_runs(self, timeout_s: float) -> list[RecordRun]:

@@ -129,8 +129,12 @@ def shard_of_row(key: bytes, shards: int) -> int:
     tag = key[:1]
     if tag == RECORD_TAG:
         return shard_of(record_id_of(key), shards)
-    place = 9 if is_xa(key) else 1
-    return int.from_bytes(key[place : place + 2], "big")
+    return xa_shard_of(key) if is_xa(key) else int.from_bytes(key[1:3], "big")
+
+
+def xa_shard_of(key: bytes) -> int:
+    """The shard of a transaction's row or a staged operation's."""
+    return int.from_bytes(key[9:11], "big")
 
 
 def is_xa(key: bytes) -> bool:

@@ -90,4 +90,6 @@ def test_live_records_count_as_a_dictionary_does(puts: list[tuple[int, int]]) ->
         else:
             live.put(record_id, updates)
             expected[record_id] = updates
-    assert (set(live.ids), len(live), live.updates) == (set(expected), len(expected), sum(expected.values()))
+    counts = live.counts
+    assert set(live.ids) == set(expected)
+    assert (sum(counts.records), sum(counts.updates)) == (len(expected), sum(expected.values()))

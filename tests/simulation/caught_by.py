@@ -16,13 +16,13 @@ SEEDS_MAX = 2000
 
 CAUGHT_BY: dict[str, int] = {
     "doubtful_ready_is_trusted": 28,
-    "end_is_captured_once": 33,
+    "end_is_captured_once": 93,
     "fenced_is_failed": 132,
+    "followed_updates_are_missed": 142,
     "kept_shard_is_fenced_and_not_read": 58,
     "late_ready_is_accepted": 28,
-    "marks_of_a_compacted_log_are_states": 33,
+    "marks_of_a_compacted_log_are_states": 217,
     "no_ready": 32,
-    "position_is_written_before_its_rows": 103,
     "read_back_before_init": 47,
     "read_back_ends_at_the_last_stable_offset": 1289,
 }

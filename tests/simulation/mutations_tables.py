@@ -8,6 +8,7 @@ from typing import Any
 import journal.replica
 import loaders.snapshot
 import tests.simulation.node
+from journal.counts import Counts
 from journal.engine import Fold
 from journal.errors import FrameError
 from journal.following import Following
@@ -19,6 +20,7 @@ from journal.v1.journal_pb2 import ADD, DELETE
 from journal.wire.keys import RECORD_KEY_BYTES
 from streams.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
+from tests.simulation.readers import SimulatedReader
 
 # ---- the engine --------------------------------------------------------------------------------------------------
 
@@ -226,24 +228,58 @@ def copy_is_written_before_the_commit() -> list[Patch]:
 
 @mutation
 def stale_copy_is_kept() -> list[Patch]:
-    """A copy is used again however long it was away."""
+    """A copy is used again however long it was away, and nobody counts what it has."""
     usable = Replica._is_usable
 
-    def is_usable(self: Any, ends: Any) -> bool:
+    def is_usable(self: Any, *where: Any) -> bool:
         self._retention_ms = float("inf")
-        return usable(self, ends)
+        return usable(self, *where)
 
-    return [(Replica, "_is_usable", is_usable)]
+    return [(Replica, "_is_usable", is_usable), _UNCOUNTED]
+
+
+def _believing() -> list[Patch]:
+    """A copy takes a mark whatever it says that the one before it was, and does not look for its own."""
+
+    def taking(self: Any, record: Any, direct: Any) -> None:
+        copy = self._shards[record.partition]
+        if record.offset < copy.place.position:
+            copy.proved = True
+        else:
+            take(self, record, direct)
+
+    take, seek = Replica._take, SimulatedReader.seek
+    return [
+        (Replica, "_take", taking),
+        (Replica, "_require_chained", lambda self, copy, mark, record, direct: None),
+        (SimulatedReader, "seek", lambda self, positions, leader_epochs=None: seek(self, positions)),
+    ]
+
+
+_UNCOUNTED: Patch = (Counts, "require", lambda self, base, marks: None)
+
+
+@mutation
+def nobody_counts() -> list[Patch]:
+    """A copy is not counted, and what a load has told neither."""
+    return [_UNCOUNTED]
+
+
+@mutation
+def any_mark_follows() -> list[Patch]:
+    """A copy goes on in a table that has lost its tail, and grew again beyond where it stands."""
+    return [*_believing(), _UNCOUNTED]
 
 
 @mutation
 def copy_of_another_topic_is_kept() -> list[Patch]:
-    """A copy is used again although its topic was deleted and made anew."""
+    """A copy is used again although its topic was deleted and made anew, and nothing else tells that either."""
 
     def identity(cluster_id: str, topic_id: str, partitions: int, uuid: bytes) -> bytes:
         return f"{cluster_id}/{partitions}/{uuid.hex()}".encode()
 
-    return [(journal.replica, "copy_identity", identity), (tests.simulation.node, "copy_identity", identity)]
+    copied = [(module, "copy_identity", identity) for module in (journal.replica, tests.simulation.node)]
+    return [*copied, *_believing(), _UNCOUNTED]
 
 
 @mutation
@@ -262,14 +298,14 @@ def rows_are_written_before_their_mark() -> list[Patch]:
 
 @mutation
 def position_is_written_before_its_rows() -> list[Patch]:
-    """A copy writes its position first, and its rows in a second batch."""
+    """A copy writes its position first, and its rows in a second batch; nothing else tells that they are missing."""
     write = Replica._write_held
 
-    def writing(self: Any, shard: int, copy: Any, position: int, timestamp: int) -> None:
-        self._store.write((), note_checkpoint(shard, position, timestamp))
-        write(self, shard, copy, position, timestamp)
+    def writing(self: Any, shard: int, copy: Any, place: Any) -> None:
+        self._store.write((), note_checkpoint(shard, *place))
+        write(self, shard, copy, place)
 
-    return [(Replica, "_write_held", writing)]
+    return [(Replica, "_write_held", writing), *_believing(), _UNCOUNTED]
 
 
 @mutation
@@ -289,25 +325,28 @@ def building_copy_is_readable_at_once() -> list[Patch]:
 @mutation
 def marks_of_a_compacted_log_are_states() -> list[Patch]:
     """A readable copy that was away takes every mark for a state, also where the log has been compacted."""
-    return [(Replica, "_take_old", lambda self, copy, record, direct: None)]
+    return [
+        (Replica, "_take_old", lambda self, copy, record, direct: None),
+        (Replica, "_require_chained", lambda self, copy, mark, record, direct: None),
+    ]
 
 
 @mutation
 def copy_does_not_say_that_it_builds_again() -> list[Patch]:
     """A readable copy that was away writes rows direct without a note that it is no state meanwhile."""
-    take_old = Replica._take_old
+    build_on = Replica._build_on
 
-    def taking(self: Any, copy: Any, record: Any, direct: Any) -> None:
+    def building(self: Any, copy: Any, shard: int, direct: Any) -> None:
         store, self._store = self._store, Unwritten()
         try:
-            take_old(self, copy, record, direct)
+            build_on(self, copy, shard, direct)
         finally:
             self._store = store
 
     class Unwritten:
         def write(self, rows: Any, named: Any) -> None: ...
 
-    return [(Replica, "_take_old", taking)]
+    return [(Replica, "_build_on", building)]
 
 
 @mutation
@@ -331,6 +370,7 @@ def position_is_there_before_its_rows() -> list[Patch]:
     class Lazy:
         def __init__(self, store: Any) -> None:
             self._store = store
+            self.scan = store.scan
 
         def flush(self) -> None: ...
 
@@ -359,8 +399,8 @@ def read_only_load_is_not_cut_at_a_group() -> list[Patch]:
 
 @mutation
 def rebuilt_copy_stays_warm() -> list[Patch]:
-    """A standby keeps its state although the copy was built anew, or may not be what was written to it."""
-    return [(Replica, "_lose", lambda self: None)]
+    """A standby keeps its state although the copy was built anew, or may not be what was written to it, uncounted."""
+    return [(Replica, "_lose", lambda self: None), _UNCOUNTED]
 
 
 @mutation

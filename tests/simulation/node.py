@@ -8,7 +8,15 @@ from random import Random
 from journal.activation import Activation, ActivationReport
 from journal.completion import Completion
 from journal.core import Core
-from journal.errors import CorruptionError, FencedError, JournalError, OperatingError, OutcomeUnknownError, TopicError
+from journal.errors import (
+    CorruptionError,
+    FencedError,
+    JournalError,
+    LocalDamageError,
+    OperatingError,
+    OutcomeUnknownError,
+    TopicError,
+)
 from journal.fencing import Claim
 from journal.following import Following
 from journal.kafka.control import table_topic
@@ -118,10 +126,10 @@ class Node:
         self.core = core
         following = Following(store, LIMITS, lambda: CapturedLoad(setting.shards, self._take_time))
         replica.listen(following)
-        if not self._stand_by(replica, following) or not self._activate(core, replica, store, following):
+        if not self._stand_by(replica, store, following) or not self._activate(core, replica, store, following):
             return
         replica.listen(None)
-        self._scheduler.spawn(self.process, lambda: self._follow(core, replica))
+        self._scheduler.spawn(self.process, lambda: self._follow(core, replica, store))
         self._scheduler.spawn(self.process, lambda: self._call(core))
         if self._takes_in:
             self._scheduler.spawn(self.process, lambda: self._take_in(core))
@@ -130,7 +138,7 @@ class Node:
         if self.tenure is not None:
             self.tenure.ended = True
 
-    def _stand_by(self, replica: Replica, following: Following) -> bool:
+    def _stand_by(self, replica: Replica, store: SimulatedStore, following: Following) -> bool:
         """Some nodes follow for a while before they activate; False if that comes to an end."""
         if self._chance.random() < 0.5:
             return True
@@ -141,7 +149,7 @@ class Node:
                 following.warm_up(replica)
             except (OperatingError, CorruptionError) as error:
                 self._require_outside(error)
-                if not self._open_again(replica):
+                if not self._open_again(replica, store, error):
                     return False
         return not self._closing
 
@@ -157,7 +165,7 @@ class Node:
             except (OperatingError, OutcomeUnknownError, CorruptionError) as error:
                 self._require_outside(error)
                 core.become(JournalState.STARTED)
-                if self._closing or not self._open_again(replica):
+                if self._closing or not self._open_again(replica, store, error):
                     return False
                 if following.finished:
                     following.restart()
@@ -182,9 +190,12 @@ class Node:
         elif self._chance.random() < 0.15 and self.busy:
             self._scheduler.pause(self._chance.choice((0.1, 0.5, 3.0)))
 
-    def _open_again(self, replica: Replica) -> bool:
+    def _open_again(self, replica: Replica, store: SimulatedStore, met: JournalError) -> bool:
+        """As `LocalTables` mends a copy whose user met an error."""
         self._scheduler.pause(self._chance.choice((0.05, 0.5)))
         try:
+            if isinstance(met, LocalDamageError):
+                store.clear()
             replica.open(REQUEST_S)
         except (OperatingError, CorruptionError) as error:
             self._require_outside(error)
@@ -248,7 +259,7 @@ class Node:
                 self._closing = True
                 return
 
-    def _follow(self, core: Core, replica: Replica) -> None:
+    def _follow(self, core: Core, replica: Replica, store: SimulatedStore) -> None:
         """As `JournalRuntime` follows, and steps down for a newer epoch."""
         tenure = self.tenure
         assert tenure is not None
@@ -257,7 +268,7 @@ class Node:
                 replica.poll(0.5)
             except (OperatingError, CorruptionError) as error:
                 self._require_outside(error)
-                if not self._open_again(replica):
+                if not self._open_again(replica, store, error):
                     return
             newer = max(mark.epoch for mark in replica.marks().values())
             if newer > tenure.epoch:

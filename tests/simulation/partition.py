@@ -22,7 +22,7 @@ COMMITTED, OPEN, ABORTED, MARKER = range(4)
 class Entry:
     """One offset of the log."""
 
-    __slots__ = ("ended", "kept_until", "key", "offset", "producer", "state", "timestamp", "value")
+    __slots__ = ("ended", "kept_until", "key", "leader_epoch", "offset", "producer", "state", "timestamp", "value")
 
     def __init__(
         self, offset: int, timestamp: int, key: bytes | None, value: bytes | None, producer: int, state: int
@@ -34,6 +34,7 @@ class Entry:
         self.producer = producer
         self.state = state
         self.kept_until: float | None = None
+        self.leader_epoch = 0
         self.ended = -1
         """Where the marker of its transaction is."""
 
@@ -109,7 +110,9 @@ class PartitionLog:
             if entry.offset >= end or len(records) == count:
                 break
             if entry.state == COMMITTED or (entry.state != MARKER and not committed):
-                records.append(LogRecord(partition, entry.offset, entry.timestamp, entry.key, entry.value))
+                records.append(
+                    LogRecord(partition, entry.offset, entry.timestamp, entry.key, entry.value, entry.leader_epoch)
+                )
         return records
 
     def trim(self, start: int) -> None:
@@ -167,6 +170,7 @@ class PartitionLog:
         return True
 
     def _add(self, entry: Entry) -> int:
+        entry.leader_epoch = self.leader_epoch
         self.entries.append(entry)
         self._offsets.append(entry.offset)
         self.end = entry.offset + 1

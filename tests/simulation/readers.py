@@ -48,14 +48,14 @@ class SimulatedReader:
         self._records_per_poll = records_per_poll
         self._positions: dict[int, int] = {}
         self._leader_epochs: dict[int, int] = {}
-        """Of what was read last before each position, where that was not sought."""
+        """Of what was read last before each position, where that is known."""
         self._seen = -1
         """Changes with whatever could give records: until it does, there is no need to look for some again."""
 
-    def seek(self, positions: Mapping[int, int]) -> None:
+    def seek(self, positions: Mapping[int, int], leader_epochs: Mapping[int, int] | None = None) -> None:
         self._open()
         self._positions = dict(positions)
-        self._leader_epochs = {}
+        self._leader_epochs = dict(leader_epochs or {})
         self._seen = -1
 
     def poll(self, timeout_s: float) -> list[LogRecord]:

@@ -6,13 +6,16 @@ from random import Random
 
 import pytest
 
-from journal.replica import Replica
-from journal.v1.journal_pb2 import Mark
+from journal.errors import CountError
+from journal.replica import Replica, note_checkpoint
+from journal.v1.journal_pb2 import ADD, Mark, Record
 from journal.wire.keys import mark_key, record_key
+from journal.wire.rows import mark_name
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.partition import PartitionLog
 from tests.simulation.timeline import Timeline
 
 COMPACTION_LAG_S = 2.0
@@ -35,13 +38,33 @@ class Table:
         self.broker = SimulatedBroker(self.timeline)
         self.broker.create_topic("table", shards, 1, _TOPIC)
         self.disk = Disk()
+        self.clock_behind_s = 0.0
+        """How far the wall clock of the reader's machine is behind."""
         self._shards = shards
+        self._marks: dict[int, list[tuple[int, frozenset[int], bytes]]] = {shard: [] for shard in range(shards)}
+        """Where the table ends behind each mark, the records that live then, and its row."""
 
     def checkpoint(self, offset: int, rows: dict[int, bytes | None], shard: int = 0) -> None:
-        """Rows by record, and the mark at `offset`."""
-        mark = Mark(shard=shard, offset=offset, epoch=1)
-        records = [*((record_key(id), value) for id, value in rows.items())]
-        self.broker.write("table", shard, [*records, (mark_key(shard), mark.SerializeToString())])
+        """Data by record, and the mark at `offset`."""
+        marks = self._marks[shard]
+        _, live, before = marks[-1] if marks else (0, frozenset[int](), b"")
+        live = frozenset((live | rows.keys()) - {id for id, data in rows.items() if data is None})
+        mark = Mark(shard=shard, offset=offset, epoch=1, records=len(live), previous=mark_name(before) if before else 0)
+        records = [(record_key(id), None if data is None else row(id, data)) for id, data in rows.items()]
+        value = mark.SerializeToString()
+        self.broker.write("table", shard, [*records, (mark_key(shard), value)])
+        marks.append((self.log(shard).end, live, value))
+
+    def log(self, shard: int = 0) -> PartitionLog:
+        log = self.broker.log("table", shard)
+        assert log is not None
+        return log
+
+    def lose_last_mark(self, shard: int = 0) -> None:
+        """A power cut takes the newest checkpoint; another leader goes on, and the worker from the mark before."""
+        marks = self._marks[shard]
+        marks.pop()
+        self.log(shard).lose(marks[-1][0])
 
     def pass_time(self, seconds: float, *, compact: bool = False) -> None:
         self.timeline.wait(seconds, lambda: False)
@@ -58,7 +81,7 @@ class Table:
             SimulatedStore(self.disk, Faults(), "node"),
             b"identity",
             clock=self.timeline.now,
-            wall_ms=lambda: self.timeline.now() * 1000,
+            wall_ms=lambda: (self.timeline.now() - self.clock_behind_s) * 1000,
             delete_retention_ms=int(RETENTION_S * 1000),
             min_compaction_lag_ms=int(COMPACTION_LAG_S * 1000),
             held_bytes_max=HELD_BYTES_MAX,
@@ -73,7 +96,12 @@ class Table:
 
     def records(self) -> dict[int, bytes]:
         """What the copy holds."""
-        return {int.from_bytes(key[1:9], "big"): value for key, value in self.disk.rows.items() if key[:1] == b"r"}
+        rows = [Record.FromString(value) for key, value in self.disk.rows.items() if key[:1] == b"r"]
+        return {record.id: record.data for record in rows}
+
+
+def row(id: int, data: bytes) -> bytes:
+    return Record(type=ADD, id=id, data=data).SerializeToString()
 
 
 def marks_on_the_way(replica: Replica, until: int) -> list[int]:
@@ -363,3 +391,105 @@ def test_a_copy_at_the_end_of_a_table_looks_for_its_mark_once() -> None:
     assert replica.poll(SOON_S) == 1
     assert (replica.mark(0).offset, replica.lag(0)) == (0, 0)
     assert table.records() == {1: b"a"}
+
+
+def test_a_copy_that_was_away_for_too_long_is_built_anew_on_a_machine_whose_clock_is_behind() -> None:
+    table = Table()
+    table.clock_behind_s = 10 * RETENTION_S
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    missed_tombstone(table)
+    table.up_to_date()
+    assert table.records() == {2: b"b"}
+
+
+def test_a_copy_that_was_away_while_nobody_wrote_is_counted_as_nothing_tells_for_how_long_that_was() -> None:
+    table = Table()
+    table.clock_behind_s = 10 * RETENTION_S
+    table.checkpoint(0, {1: b"a"})
+    table.up_to_date()
+    table.checkpoint(1, {1: None})
+    table.checkpoint(2, {2: b"a"})
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.pass_time(RETENTION_S * 1.1, compact=True)
+    table.up_to_date()
+    assert table.records() == {2: b"a"}
+
+
+# ---- a table that has lost its tail and grew again beyond where a copy stands --------------------------------------
+
+
+def grown_again(table: Table) -> None:
+    """Mark 2 is lost; the worker folds the same frames again, in other checkpoints, and one more behind them."""
+    table.lose_last_mark()
+    table.checkpoint(3, {3: None, 4: b"b", 5: b"b"})
+    table.checkpoint(4, {6: b"b"})
+
+
+def followed_to_mark_two() -> Table:
+    table = Table()
+    table.checkpoint(0, {1: b"a"})
+    table.checkpoint(1, {3: b"a"})
+    table.checkpoint(2, {2: b"a"})
+    return table
+
+
+def test_a_copy_of_a_table_that_lost_its_tail_and_grew_again_is_built_anew() -> None:
+    table = followed_to_mark_two()
+    table.up_to_date()
+    grown_again(table)
+    table.up_to_date()
+    assert table.records() == {1: b"a", 4: b"b", 5: b"b", 6: b"b"}
+
+
+def test_a_copy_that_follows_a_table_which_loses_its_tail_and_grows_again_is_built_anew() -> None:
+    table = followed_to_mark_two()
+    replica = table.up_to_date()
+    grown_again(table)
+    assert marks_on_the_way(replica, 4) == [2, -1, 4]
+    assert table.records() == {1: b"a", 4: b"b", 5: b"b", 6: b"b"}
+
+
+def without_a_leader_epoch(table: Table) -> None:
+    """The copy does not know who wrote the mark that it stands at, as a worker's own does not."""
+    table.disk.named |= note_checkpoint(0, table.log().end, int(table.timeline.now() * 1000))
+
+
+def test_without_a_leader_epoch_the_mark_that_is_not_there_tells_that_a_table_lost_its_tail() -> None:
+    table = followed_to_mark_two()
+    table.up_to_date()
+    without_a_leader_epoch(table)
+    grown_again(table)
+    table.up_to_date()
+    assert table.records() == {1: b"a", 4: b"b", 5: b"b", 6: b"b"}
+
+
+def test_a_mark_that_does_not_name_the_one_before_it_tells_that_a_table_lost_its_tail() -> None:
+    table = followed_to_mark_two()
+    replica = table.up_to_date()
+    strange = Mark(shard=0, offset=5, epoch=1, records=3, previous=1)
+    table.broker.write("table", 0, [(mark_key(0), strange.SerializeToString())])
+    assert marks_on_the_way(replica, 5) == [2, -1, 5]
+
+
+def test_where_the_marks_were_compacted_away_the_counts_tell_that_a_table_lost_its_tail() -> None:
+    table = followed_to_mark_two()
+    table.up_to_date()
+    without_a_leader_epoch(table)
+    grown_again(table)
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.checkpoint(5, {1: b"c"})
+    table.up_to_date()
+    assert table.records() == {1: b"c", 4: b"b", 5: b"b", 6: b"b"}
+
+
+def test_a_table_that_has_lost_a_row_is_told_once_its_copy_was_built_anew() -> None:
+    table = Table()
+    table.checkpoint(0, {1: b"a", 2: b"a"})
+    table.up_to_date()
+    table.checkpoint(1, {2: None})
+    table.broker.write("table", 0, [(record_key(1), None)])
+    table.pass_time(COMPACTION_LAG_S * 2, compact=True)
+    table.checkpoint(2, {3: b"a"})
+    with pytest.raises(CountError, match=r"has 1 records.* says 2 records"):
+        table.up_to_date()

@@ -26,7 +26,9 @@ def grown_by(directory: Path, records: int) -> int:
     store = RocksStore(directory)
     before = _peak_bytes()
     loader = NullLoader()
-    _, counts = load_with_acceptance(store, {0: Mark(shard=0)}, loader, Limits(), lambda _done, _total: None)
+    _, counts = load_with_acceptance(
+        store, {0: Mark(shard=0, records=records)}, loader, Limits(), lambda _done, _total: None
+    )
     assert counts.records == records
     store.close()
     return _peak_bytes() - before

@@ -22,6 +22,7 @@ from journal.moments import LONG_AGO
 from journal.v1.journal_pb2 import Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key
+from journal.wire.rows import mark_name
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
@@ -43,20 +44,22 @@ class Cluster:
             self._create(topic)
         row = control_row(settings.journal, IDENTITY_KEY, IDENTITY)
         self.broker.write(control_topic(settings.journal), 0, [(row.key, row.value)])
+        self._mark = b""
         self.mark(AT)
 
     def _create(self, topic: str) -> None:
         self.broker.create_topic(topic, 1, 1, self._configs[topic])
 
-    def mark(self, offset: int) -> None:
-        mark = Mark(shard=0, offset=offset, epoch=1)
-        self.broker.write(self._table, 0, [(mark_key(0), mark.SerializeToString())])
+    def mark(self, offset: int, records: int = 0) -> None:
+        previous = mark_name(self._mark) if self._mark else 0
+        self._mark = Mark(shard=0, offset=offset, epoch=1, records=records, previous=previous).SerializeToString()
+        self.broker.write(self._table, 0, [(mark_key(0), self._mark)])
 
     def add(self, records: int) -> None:
         self.broker.write(
             self._table, 0, [(record_key(id), Record(id=id).SerializeToString()) for id in range(1, records + 1)]
         )
-        self.mark(AT + 1)
+        self.mark(AT + 1, records)
 
     def delete_table(self) -> None:
         self.broker.delete_topic(self._table)

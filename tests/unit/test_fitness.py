@@ -19,9 +19,10 @@ from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, tabl
 from journal.kafka.topics import topic_configs
 from journal.loading import Loader
 from journal.local_tables import LocalTables
-from journal.v1.journal_pb2 import Identity, Mark
+from journal.v1.journal_pb2 import ADD, Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key
+from journal.wire.rows import mark_name
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -58,16 +59,22 @@ class Standby:
         row = control_row(settings.journal, IDENTITY_KEY, IDENTITY)
         self._broker.write(control_topic(settings.journal), 0, [(row.key, row.value)])
         self._settings = settings
+        self._mark = b""
+        self._records = 0
         self.mark(1)
 
     def mark(self, offset: int) -> None:
         """A worker's checkpoint."""
-        mark = Mark(shard=0, offset=offset, epoch=1)
-        self._broker.write(table_topic(self._settings.journal), 0, [(mark_key(0), mark.SerializeToString())])
+        previous = mark_name(self._mark) if self._mark else 0
+        mark = Mark(shard=0, offset=offset, epoch=1, records=self._records, previous=previous)
+        self._mark = mark.SerializeToString()
+        self._broker.write(table_topic(self._settings.journal), 0, [(mark_key(0), self._mark)])
 
     def add(self, record_id: int) -> None:
         """A checkpoint with a record."""
-        self._broker.write(table_topic(self._settings.journal), 0, [(record_key(record_id), b"")])
+        row = Record(type=ADD, id=record_id).SerializeToString()
+        self._broker.write(table_topic(self._settings.journal), 0, [(record_key(record_id), row)])
+        self._records += 1
         self.mark(2)
 
     def lose(self, name: str) -> None:

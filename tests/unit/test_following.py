@@ -8,12 +8,22 @@ from pathlib import Path
 import pytest
 from rocksdict import DbClosedError
 
-from journal.errors import LocalDamageError
+from journal.errors import CountError, LocalDamageError
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.local.rocks import RocksStore
-from journal.v1.journal_pb2 import Mark, Operation
-from journal.wire.keys import record_key
-from tests.support.build import add, delete, frame, marker, prepare, update
+from journal.v1.journal_pb2 import (
+    ADD,
+    DELETE,
+    Mark,
+    Operation,
+    Record,
+    Staged,
+    Transaction,
+    Update,
+    Updates,
+)
+from journal.wire.keys import record_key, staged_key, transaction_key, updates_key
+from tests.support.build import START_MS, add, delete, frame, marker, prepare, update
 from tests.support.followed import COMPACTION_LAG_S, FollowedTable, KeptState
 
 MANY = 2000
@@ -242,3 +252,54 @@ def test_a_closed_store_says_so_to_whoever_still_reads(tmp_path: Path) -> None:
     reopened = RocksStore(tmp_path / "copy")
     assert reopened.get(record_key(1)) == b"a"
     reopened.close()
+
+
+# ---- a copy that is not what its marks say -----------------------------------------------------------------------
+
+
+GHOSTS = {
+    "record": (record_key(MANY + 9), Record(type=ADD, id=MANY + 9).SerializeToString()),
+    "update": (updates_key(2), Updates(id=2, updates=[Update(id=2, kind=1)] * 2).SerializeToString()),
+    "staged operation": (staged_key(7, 0, 1, 0), Staged(type=DELETE, id=2, tx=7).SerializeToString()),
+    "prepared part": (transaction_key(7, 0), Transaction(tx=7, prepared=True, shards=1).SerializeToString()),
+}
+
+
+@pytest.mark.parametrize("ghost", GHOSTS.values(), ids=GHOSTS)
+def test_a_load_of_other_rows_than_the_marks_say_is_refused(
+    store: ScanCountingStore, ghost: tuple[bytes, bytes]
+) -> None:
+    table = FollowedTable(store)
+    many(table)
+    table.follow()
+    assert table.following.warm
+    store.write([ghost], {})
+    with pytest.raises(
+        CountError, match=rf"shard 0 has .* its mark at WAL offset 1 says {MANY} records, {MANY} updates"
+    ):
+        table.loaded()
+    table.following.restart()
+    table.follow()
+    assert isinstance(table.following.failure, LocalDamageError)
+
+
+def test_a_load_that_lacks_a_row_is_refused_and_a_copy_that_was_just_built_is_not_to_blame(
+    store: ScanCountingStore,
+) -> None:
+    table = FollowedTable(store)
+    many(table)
+    table.broker.write("table", 0, [(record_key(5), None), (updates_key(5), None)])
+    table.folds[0].apply(2, START_MS, frame(3, add(MANY + 1)))
+    table.checkpoint()
+    table.follow()
+    assert isinstance(table.following.failure, CountError)
+    assert f"shard 0 has {MANY} records, {MANY - 1} updates" in str(table.following.failure)
+
+
+def test_a_warm_state_with_other_numbers_than_the_marks_is_loaded_again(store: ScanCountingStore) -> None:
+    table = FollowedTable(store)
+    many(table)
+    table.follow()
+    marks = table.replica.marks()
+    marks[0].updates += 1
+    assert not table.following.is_at(marks)

@@ -14,8 +14,9 @@ from journal.errors import LocalDamageError, LocalStorageError
 from journal.local.ports import LocalStore
 from journal.local.rocks import RocksStore
 from journal.replica import Replica
-from journal.v1.journal_pb2 import Mark
-from journal.wire.keys import RECORD_TAG, mark_key, record_key
+from journal.v1.journal_pb2 import ADD, Mark, Record
+from journal.wire.keys import RECORD_TAG, mark_key, record_id_of, record_key
+from journal.wire.rows import mark_name
 from streams.standby import StandbyCopies
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
@@ -53,7 +54,7 @@ class Disk(RocksStore):
             raise LocalDamageError("a damaged file")
         written = list(rows)
         super().write(written, named, durable=durable, synced=synced)
-        self.numbers += [int(value) for key, value in written if key.startswith(RECORD_TAG) and value]
+        self.numbers += [record_id_of(key) for key, value in written if key.startswith(RECORD_TAG) and value]
 
     def damage(self) -> None:
         self.damaged = self.spoiled = True
@@ -90,6 +91,7 @@ class Standbys:
         self._timeline = PacedTimeline()
         self._broker = SimulatedBroker(self._timeline, self.faults)
         self._broker.create_topic(TOPIC, SHARDS, 1, {})
+        self._marks: dict[int, bytes] = {}
         for shard in range(SHARDS):
             self.checkpoint(shard, 1)
         self.copies = StandbyCopies(self._store, self._replica, OPEN_S)
@@ -120,9 +122,12 @@ class Standbys:
         self._broker.write(TOPIC, shard, rows)
 
     def checkpoint(self, shard: int, number: int) -> None:
-        """A worker's: one record, and the mark."""
-        mark = Mark(shard=shard, offset=number, epoch=1)
-        self.write(shard, (record_key(number), b"%d" % number), (mark_key(shard), mark.SerializeToString()))
+        """A worker's, the so many-th: one record, and the mark."""
+        previous = mark_name(self._marks[shard]) if shard in self._marks else 0
+        mark = Mark(shard=shard, offset=number, epoch=1, records=number, previous=previous)
+        self._marks[shard] = mark.SerializeToString()
+        row = Record(type=ADD, id=number, data=b"%d" % number).SerializeToString()
+        self.write(shard, (record_key(number), row), (mark_key(shard), self._marks[shard]))
 
     def wait_until_at(self, shard: int, number: int) -> None:
         """Until a copy has the checkpoint, and every record of those before it."""
@@ -133,7 +138,7 @@ def records_of(store: LocalStore | None) -> list[int]:
     """Of one that was taken."""
     assert store is not None
     with closing(store):
-        return [int(value) for _, value in store.scan(RECORD_TAG)]
+        return [record_id_of(key) for key, _ in store.scan(RECORD_TAG)]
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

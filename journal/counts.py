@@ -1,0 +1,51 @@
+"""Numbers of rows, shard by shard: what a load was told, compared with what the marks say. Pure.
+
+A copy that missed tombstones has rows too many, and one that was cut off from the table has others than it should.
+Nothing else tells: each row of it is a row that once was. So every load counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from journal.engine import Base
+from journal.errors import CountError
+from journal.limits import VIRTUAL_SHARDS
+from journal.v1.journal_pb2 import Mark, Transaction
+from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of
+
+
+class Counts:
+    """Records and their updates, by virtual shard: a hot path counts there, and adds up later."""
+
+    __slots__ = ("records", "updates")
+
+    def __init__(self) -> None:
+        self.records = [0] * VIRTUAL_SHARDS
+        self.updates = [0] * VIRTUAL_SHARDS
+
+    def require(self, base: Base, marks: Mapping[int, Mark]) -> None:
+        """Raises CountError unless these, and the transactions in `base`, are as many as `marks` say: of all shards, or
+        of one, if the base has no rows of others."""
+        staged, prepared = _transactions(base)
+        for shard, mark in marks.items():
+            own = slice(shard, None, len(marks)) if len(marks) > 1 else slice(None)
+            counted = sum(self.records[own]), sum(self.updates[own]), staged[shard], prepared[shard]
+            said = mark.records, mark.updates, mark.staged, mark.prepared
+            if counted != said:
+                raise CountError(
+                    f"shard {shard} has {_words(counted)}, and its mark at WAL offset {mark.offset} says {_words(said)}"
+                )
+
+
+def _transactions(base: Base) -> tuple[Counter[int], Counter[int]]:
+    """Staged operations and prepared parts, by shard."""
+    staged = Counter(xa_shard_of(key) for key, _ in base.scan(STAGED_PREFIX))
+    parts = (Transaction.FromString(value) for _, value in base.scan(TRANSACTION_PREFIX))
+    return staged, Counter(part.shard for part in parts if part.prepared)
+
+
+def _words(counts: tuple[int, int, int, int]) -> str:
+    records, updates, staged, prepared = counts
+    return f"{records} records, {updates} updates, {staged} staged operations and {prepared} prepared parts"
