@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from journal.errors import ConfigError
 
@@ -104,7 +104,7 @@ class BatchLog:
         return name
 
     def _read(self, name: str) -> Batch:
-        found: Mapping[str, Any] = json.loads(self._files.text(f"{BATCHES}/{name}"))
+        found = self._files.told(f"{BATCHES}/{name}", "batch", "begin", "end", "tables")
         return Batch(found["batch"], _ends(found["begin"]), _ends(found["end"]), found["tables"])
 
 

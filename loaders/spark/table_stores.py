@@ -251,6 +251,20 @@ class Files:
         finally:
             stream.close()
 
+    def told(self, name: str, *keys: str) -> Mapping[str, Any]:
+        """The JSON object with these keys that a file is. Raises ConfigError for one that is something else: a power
+        cut may leave it empty."""
+        try:
+            found = json.loads(self.text(name))
+            if isinstance(found, dict) and found.keys() >= set(keys):
+                return found
+        except ValueError:  # told below
+            pass
+        raise ConfigError(
+            f"{self.place(name)} is empty or damaged, as a power cut leaves a file: delete {self.place('')} and keep "
+            "the tables anew"
+        )
+
     def write_new(self, name: str, text: str) -> None:
         """A file that appears whole; there must be none of that name."""
         directory, _, base = name.rpartition("/")

@@ -95,7 +95,7 @@ class TablesPlace:
             self._until_ms = ms
 
     def _check_description(self, journal: JournalIdentity, kept_as: TableFormat) -> None:
-        path, found = self._path, json.loads(self._files.text(_DESCRIPTION))
+        path, found = self._path, self._files.told(_DESCRIPTION, "format")
         if found["format"] != _FORMAT:
             raise ConfigError(
                 f"{path} has tables of format {found['format']}, this kafka-journal keeps {_FORMAT}: keep the tables "

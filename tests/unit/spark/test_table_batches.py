@@ -50,6 +50,14 @@ def test_a_batch_that_was_cut_off_is_begun_once_and_goes_where_it_was_to_go() ->
     assert log.cut_off() is None, "what a kill leaves that came before the file had its name"
 
 
+@pytest.mark.parametrize("text", ["", "\0" * 20, '{"bat', "{}"])
+def test_a_batch_that_a_power_cut_left_empty_is_told_with_what_mends_it(text: str) -> None:
+    files, log = log_of(FIRST, SECOND)
+    files.texts["batches/000000000001.json"] = text
+    with pytest.raises(ConfigError, match=r"/tables/batches/000000000001\.json is empty or damaged.* delete"):
+        log.newest()
+
+
 def test_only_the_newest_two_are_kept() -> None:
     files, log = log_of(FIRST, SECOND, THIRD)
     assert log.kept() == [SECOND, THIRD]

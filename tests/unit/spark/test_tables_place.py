@@ -55,6 +55,14 @@ def test_a_place_of_other_things_another_journal_or_format_is_refused() -> None:
         opened(files)
 
 
+@pytest.mark.parametrize("text", ["", "\0" * 20, '{"for', "[]", "{}"])
+def test_a_description_that_a_power_cut_left_empty_is_told_with_what_mends_it(text: str) -> None:
+    files = begun()
+    files.texts["journal.json"] = text
+    with pytest.raises(ConfigError, match=r"/tables/journal\.json is empty or damaged.* delete /tables/ and keep"):
+        opened(files)
+
+
 def test_what_a_job_leaves_that_was_killed_in_its_first_moment_is_gone_on_with() -> None:
     """Before the description had its name; before it was written which offsets the first batch has."""
     files = FilesInMemory(".journal.json.0a1b2c3d")
