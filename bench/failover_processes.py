@@ -135,7 +135,7 @@ class NodeProcess(Told):
     """A `bench.failover_node`."""
 
     def __init__(self, settings: Settings, name: str, *flags: str) -> None:
-        directory = settings.directory / settings.journal / name
+        directory = settings.journal_directory / name
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self.name = name

@@ -24,6 +24,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from journal.directories import STATE, user_directory
 from journal.errors import ConfigError
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.routing.config import RoutingConfig
@@ -66,8 +67,9 @@ class Settings(BaseSettings):
     node: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
     """Name of this node in epochs, frames and status."""
 
-    directory: Path = Field(default_factory=lambda: _state_home() / "kafka-journal")
-    """Local copies live under it; they may be deleted at any time while no process uses them."""
+    directory: Path | None = None
+    """Local copies live under it; they may be deleted at any time while no process uses them. None: `kafka-journal` in
+    the user's directory for state."""
 
     checkpoint_interval_ms: int = Field(default=100, ge=1)
     """How long a worker gathers frames. Longer: fewer rows for short-lived records; shorter: less lag."""
@@ -234,6 +236,12 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def journal_directory(self) -> Path:
+        """Where this journal's local copies are. Raises ConfigError if the user has no directory for them."""
+        directory = self.directory or user_directory(STATE, "directory (KAFKA_JOURNAL_DIRECTORY)")
+        return directory / self.journal
+
+    @property
     def min_insync_replicas(self) -> int:
         return self.min_insync or max(1, self.replication - 1)
 
@@ -289,7 +297,3 @@ def _has_parts(setting: str) -> bool:
 def _fault(fault: Any) -> str:
     where = ".".join(str(part) for part in fault["loc"]) or "settings"
     return f"{where}: {fault['msg']}"
-
-
-def _state_home() -> Path:
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")

@@ -57,7 +57,7 @@ class TableCopy:
         A copy that is behind for more than `fit_lag_ms` is not fit.
         """
         self._settings = settings
-        self._place = slot or settings.directory / settings.journal / copy_name
+        self._place = slot or settings.journal_directory / copy_name
         self._kafka = kafka or kafka_of(settings)
         self._fit_lag_ms = fit_lag_ms
         self._lock = threading.Lock()

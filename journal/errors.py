@@ -84,6 +84,14 @@ class NodeSocketError(OperatingError):
     """Raised by `--node` when no running node's control socket answers, and by a node that cannot open its own."""
 
 
+class DescriptorsError(OperatingError):
+    """Raised at the start of a process that may have fewer files and connections open than it needs; it says so."""
+
+
+class OutputError(OperatingError):
+    """Raised by a command whose standard output is closed, or on a full disk. What it did before is done."""
+
+
 class EmbeddedKafkaError(OperatingError):
     """Raised by the embedded Apache Kafka: Java missing or old, port taken, half-formatted directory, no start."""
 

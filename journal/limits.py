@@ -81,6 +81,9 @@ class Limits(BaseModel):
     """Bytes of the WAL, and of what outcomes there settle, that a worker gathers for one shard before it checkpoints,
     whatever the interval. The group that passes it is gathered whole."""
 
+    gathered_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
+    """The same for all shards of a journal: each has its part, also if a worker has only some of them."""
+
     held_bytes_max: int = Field(default=512 * 1024 * 1024, ge=4096)
     """Rows that a replica holds back until their mark. A checkpoint of more could be read by no copy."""
 
@@ -112,6 +115,10 @@ class Limits(BaseModel):
                 f"no copy could read the largest checkpoint; make it {2 * gathered} or more"
             )
         return self
+
+    def checkpoint_bytes_of(self, shards: int) -> int:
+        """What a worker gathers for one of so many shards before it checkpoints."""
+        return min(self.checkpoint_bytes_max, max(1, self.gathered_bytes_max // shards))
 
     @property
     def message_bytes_max(self) -> int:

@@ -81,7 +81,7 @@ class Node:
             raise StateError(f"the node is {self.role.value}")
         settings = self._settings
         kafka = kafka_of(settings)
-        slot = take_slot(settings.directory / settings.journal, "node")
+        slot = take_slot(settings.journal_directory, "node")
         copy = TableCopy(settings, slot=slot, kafka=kafka)
         try:
             rows = copy.open()

@@ -16,11 +16,13 @@ from mode import Service
 
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
+from journal.descriptors import require_descriptors
 from journal.errors import ConfigError, CorruptionError, TopicError
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
+from journal.local.rocks_options import SHARD_FILES
 from journal.local.slots import Slot, take_slot
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport
@@ -30,9 +32,9 @@ from streams.change_agents import ChangeAgents
 from streams.change_memory import make_memory
 from streams.change_session import ChangeConfig, ChangeSession
 from streams.records import Prepared
-from streams.service import make_worker
+from streams.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
 from streams.shell import WorkerShell
-from streams.source import source_settings
+from streams.source import SourceSettings, source_settings
 from streams.sources import SourceReports
 from streams.trimming import with_trims
 from streams.view import GlobalView, StateLoader
@@ -78,6 +80,7 @@ class JournalHost(Service):
         self._served: WorkerShell | None = None
         self._calls: AgentCalls | None = None
         self._opening: asyncio.Task[WorkerShell | None] | None = None
+        self._source: SourceSettings | None = None
         self._worker: StreamWorker | None = None
         self._operations: OperationAgents | None = None
         self._changes: ChangeAgents | None = None
@@ -95,9 +98,9 @@ class JournalHost(Service):
         except BaseException:
             await self._close_opened(opening)
             raise
-        if shell is None or self._slot is None or self.should_stop:
+        if shell is None or self._source is None or self.should_stop:
             return
-        worker = self._worker = StreamWorker(shell, source_settings(self.settings, self._slot.path.name))
+        worker = self._worker = StreamWorker(shell, self._source)
         self.add_future(self._run(worker))
 
     async def _run(self, worker: StreamWorker) -> None:
@@ -127,7 +130,8 @@ class JournalHost(Service):
         rows = self._patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
         identity = rows.require_identity(settings.journal)
         self._check_outputs(timeout_s)
-        slot = self._slot = take_slot(settings.directory / settings.journal, self._name)
+        slot = self._slot = take_slot(settings.journal_directory, self._name)
+        self._source = source_settings(settings, slot.path.name, identity.shards)
         if self.view is not None:
             self.view.start(slot.path / "view" if self._has_worker else slot)
         if not self._has_worker:
@@ -163,6 +167,9 @@ class JournalHost(Service):
 
     def _make_changes(self, identity: Identity, slot: Slot, calls: AgentCalls, timeout_s: float) -> ChangeAgents:
         settings, kafka = self.settings, self._kafka
+        copies = identity.shards * (1 + len(self.change_agents))
+        what = f"a worker, which may have {identity.shards} shards and {len(self.change_agents)} agents of each,"
+        require_descriptors(WORKER_DESCRIPTORS + copies * SHARD_DESCRIPTORS, what)
         cluster = kafka.cluster()
         try:
             table = identity_of_copy(cluster, settings, identity, timeout_s)
@@ -182,7 +189,7 @@ class JournalHost(Service):
             cluster.close()
 
         def store(agent: Agent, shard: int) -> LocalStore:
-            return open_copy(slot.path / "agents" / agent.name / f"shard-{shard}")
+            return open_copy(slot.path / "agents" / agent.name / f"shard-{shard}", files_max=SHARD_FILES)
 
         def session(agent: Agent, shard: int, store: LocalStore) -> ChangeSession:
             config = configs[agent.name]

@@ -227,7 +227,7 @@ def read_for_parent(number: int) -> None:
     prepare = partial(_sort, shell, journal, shards)
     error: BaseException | None = None
     try:
-        source = source_settings(settings, name)
+        source = source_settings(settings, name, shards)
         run_until_signalled(lambda stop: serve(shell, source, stop, lambda: None, prepare))
     except JournalError as failure:
         error = failure

@@ -12,10 +12,12 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from journal.beside import InBackground
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
+from journal.descriptors import require_descriptors
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
+from journal.local.rocks_options import SHARD_FILES
 from journal.local.slots import Slot, take_slot
 from journal.replica import Replica
 from journal.runtime import kafka_of, wall_ms
@@ -38,6 +40,14 @@ RECOVERIES_AT_ONCE = 8
 """A recovery mostly waits, for seconds where the broker has to end a dead worker's transaction; but each reads a table
 with a consumer of its own, which needs memory. In threads of their own: one that builds a copy anew takes minutes, in
 which other shards want their checkpoints."""
+
+
+WORKER_DESCRIPTORS = 100
+"""Files and connections of a worker, besides those of its shards."""
+
+SHARD_DESCRIPTORS = SHARD_FILES + 16
+"""Those of one shard: its copy's files, and what RocksDB and a producer have open besides. With many brokers a producer
+has some more: each shard has its leader, so it is connected to few of them."""
 
 
 def run_service(
@@ -65,7 +75,7 @@ def run_service(
     shell: WorkerShell | None = None
     try:
         rows = patiently(lambda: open_journal(kafka, settings, clock=time.monotonic, timeout_s=timeout_s))
-        slot = take_slot(settings.directory / settings.journal, f"worker-{name}" if name else "worker")
+        slot = take_slot(settings.journal_directory, f"worker-{name}" if name else "worker")
         identity = rows.require_identity(settings.journal)
         log.info(
             "worker %s of journal %s (%d shards) at %s, local copies in %s",
@@ -75,7 +85,7 @@ def run_service(
         shell = with_trims(worker, kafka, settings, rows)
         with beside or nullcontext(_nothing_else) as end_others:
             if reader is None:
-                _run_here(shell, settings, slot.path.name, end_others)
+                _run_here(shell, settings, slot.path.name, identity.shards, end_others)
             else:
                 reader.run(shell, settings, identity, slot.path.name, end_others)
         if left := worker.held_up():
@@ -91,12 +101,12 @@ def run_service(
             slot.release()
 
 
-def _run_here(shell: WorkerShell, settings: Settings, name: str, on_signal: Callable[[], None]) -> None:
+def _run_here(shell: WorkerShell, settings: Settings, name: str, shards: int, on_signal: Callable[[], None]) -> None:
     # Faust, which takes its time to import: with a reader that one alone needs it
     from streams.app import run_worker
     from streams.source import source_settings
 
-    run_worker(shell, source_settings(settings, name), on_signal)
+    run_worker(shell, source_settings(settings, name, shards), on_signal)
 
 
 def _nothing_else() -> None: ...
@@ -113,9 +123,11 @@ def make_worker(
 ) -> Worker:
     """The shell, with its local copies under `slot`. `tell` tells a service's agents what happened.
 
-    Raises TopicError for a route whose topic cannot be, ConfigError.
+    Raises DescriptorsError, TopicError for a route whose topic cannot be, ConfigError.
     """
     timeout_s = settings.request_timeout_ms / 1000
+    shards = identity.shards
+    require_descriptors(WORKER_DESCRIPTORS + shards * SHARD_DESCRIPTORS, f"a worker, which may have {shards} shards,")
     with closing(kafka.cluster()) as cluster:
         copied = identity_of_copy(cluster, settings, identity, timeout_s)
     limits = settings.limits
@@ -129,7 +141,7 @@ def make_worker(
         shards=identity.shards,
         copy_identity=copied,
         checkpoint_interval_s=settings.checkpoint_interval_ms / 1000,
-        checkpoint_bytes_max=limits.checkpoint_bytes_max,
+        checkpoint_bytes_max=limits.checkpoint_bytes_of(identity.shards),
         updates_row_bytes_max=limits.updates_row_bytes_max,
         request_timeout_s=timeout_s,
         delete_retention_ms=settings.delete_retention_ms,
@@ -140,7 +152,7 @@ def make_worker(
     )
 
     def store(shard: int) -> LocalStore:
-        return open_copy(slot.path / f"shard-{shard}")
+        return open_copy(slot.path / f"shard-{shard}", files_max=SHARD_FILES)
 
     checkpointing: InBackground = in_daemon_thread
     if tell is None:

@@ -48,6 +48,12 @@ POLL_NEVER_LATE_MS = 10**12
 """A worker that recovers, or has no shards, does not poll. Heartbeats alone say whether it lives."""
 
 
+FETCH_BYTES_MAX = 4 * 1024 * 1024
+
+FETCHED_BYTES_MAX = 256 * 1024 * 1024
+"""What a worker holds in fetches of all shards: each has its part."""
+
+
 @dataclass(frozen=True)
 class SourceSettings:
     """How the group is joined and the WAL is read. `client_properties` are keyword arguments of AIOKafkaConsumer."""
@@ -64,7 +70,7 @@ class SourceSettings:
     commit_interval_ms: int = 3_000
     retry_backoff_ms: int = 250
     """The client logs each attempt, so with Kafka away this is how fast the log grows."""
-    fetch_bytes_max: int = 4 * 1024 * 1024
+    fetch_bytes_max: int = FETCH_BYTES_MAX
     """Of one shard in one fetch. A worker holds up to two fetches of each of its shards."""
     fetch_wait_ms: int = 100
     """A shard whose last batch was taken late joins the next fetch only: so a fetch must not wait long for others."""
@@ -110,14 +116,15 @@ class MemberSettings(Protocol):
     def client_properties(self) -> Mapping[str, str]: ...
 
 
-def source_settings(settings: MemberSettings, name: str) -> SourceSettings:
-    """How the worker's Faust app joins its group and reads the WAL."""
+def source_settings(settings: MemberSettings, name: str, shards: int) -> SourceSettings:
+    """How the worker's Faust app joins its group and reads the WAL, which has so many shards."""
     return SourceSettings(
         settings.bootstrap_servers,
         wal_topic(settings.journal),
         worker_group(settings.journal),
         client_id=f"{worker_group(settings.journal)}.{settings.node}.{name}",
         session_timeout_ms=settings.session_timeout_ms,
+        fetch_bytes_max=min(FETCH_BYTES_MAX, FETCHED_BYTES_MAX // (2 * shards)),
         client_properties=aiokafka_properties(settings.client_properties),
     )
 

@@ -109,7 +109,7 @@ class GlobalView:
         """
         self._settings = settings
         self._loader = loader
-        self._directory = directory or settings.directory / settings.journal / "view"
+        self._directory = directory or settings.journal_directory / "view"
         self._kafka = kafka or kafka_of(settings)
         self._fit_lag_ms = fit_lag_ms
         self._questions: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()

@@ -33,7 +33,7 @@ def activated_journal(
     Raises ActiveNodeError unless `take_over`, and GateTimeoutError with what stops shards, if anything does: within
     seconds if only `repair` mends it.
     """
-    slot = take_slot(settings.directory / settings.journal, "command")
+    slot = take_slot(settings.journal_directory, "command")
     look = partial(stops_now, kafka_of(settings), settings.journal, timeout_s=_LOOK_S)
     stops = GateStops(settings.journal, look, clock=time.monotonic, beside=in_thread)
     journal = BlockingJournal(settings, copy_name=f"{slot.path.name}/tables", progress=progress, at_gate=stops)

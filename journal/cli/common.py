@@ -25,6 +25,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
+from journal.cli.standard_streams import drop_output
 from journal.errors import (
     ConfigError,
     FencedError,
@@ -32,6 +33,7 @@ from journal.errors import (
     JournalError,
     KafkaUnavailableError,
     OutcomeUnknownError,
+    OutputError,
 )
 from journal.words import escaped
 
@@ -145,12 +147,16 @@ def exit_codes() -> Iterator[None]:
             "the last operations are in the journal as a whole or not at all: kafka-journal dump --now shows which"
         )
         raise typer.Exit(1) from error
+    except OutputError as error:
+        _say(f"error: {error}")
+        drop_output()
+        raise typer.Exit(1) from error
     except JournalError as error:
         print_error(f"error: {error}")
         raise typer.Exit(1) from error
     except BrokenPipeError:
-        # whoever read standard output has enough; what is left in its buffer must not be flushed at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # whoever read standard output has enough
+        drop_output()
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")

@@ -45,6 +45,10 @@ COMMANDS: Mapping[str, Command] = {
 }
 
 
+COMMAND_DESCRIPTORS = 128
+"""Some forty for Kafka's clients, the rest for a copy of the tables."""
+
+
 class LazyCommands(TyperGroup):
     """The commands of the table. Only one that is called is imported; the overview takes its lines from the table."""
 
@@ -56,6 +60,14 @@ class LazyCommands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(name or ""), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        from journal.cli.common import exit_codes
+        from journal.descriptors import require_descriptors
+
+        with exit_codes():
+            require_descriptors(COMMAND_DESCRIPTORS, "a command")
+            return super().invoke(ctx)
 
 
 def load_command(name: str) -> Any:
@@ -101,4 +113,7 @@ def options(
 
 def main() -> None:
     """The console script."""
-    app()
+    from journal.cli.standard_streams import standard_streams
+
+    with standard_streams():
+        app()

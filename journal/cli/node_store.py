@@ -49,7 +49,7 @@ class StoreOwner:
             # not found out by an activation that has fenced another node
             take_slot(settings.store.swap_directory, "swap").release()
         # a node holds one loader at a time, so they may have the same directory one after the other
-        slot = take_slot(settings.directory / settings.journal, "references")
+        slot = take_slot(settings.journal_directory, "references")
         self._ending.callback(slot.release)
         self._directory = slot.path
         return self

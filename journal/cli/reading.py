@@ -7,7 +7,6 @@ another cluster or topic is dropped. All of it may be deleted while no command r
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from journal.activation import Progress
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
+from journal.directories import CACHE, user_directory
 from journal.errors import DeadlineError, LocalDamageError, LocalStorageError
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
@@ -36,7 +36,7 @@ _SHOW_EVERY_RECORDS = 4096
 
 def copies_directory() -> Path:
     """Where commands keep their copies of tables: kafka-journal/copies in the XDG cache directory."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kafka-journal" / "copies"
+    return user_directory(CACHE) / "copies"
 
 
 @contextmanager
@@ -113,7 +113,7 @@ def cached_directory(parent: Path, prefix: str) -> Iterator[Path]:
     try:
         slot = take_slot(parent, prefix)
     except LocalStorageError as error:
-        raise LocalStorageError(f"{error}; XDG_CACHE_HOME can name another place") from error
+        raise LocalStorageError(f"{error}; {CACHE} can name another place") from error
     try:
         yield slot.path
     finally:

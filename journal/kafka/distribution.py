@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
+from journal.directories import CACHE, user_directory
 from journal.downloads import one_at_a_time
 from journal.errors import EmbeddedKafkaError
 
@@ -75,8 +76,7 @@ def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
     own = environ.get(CACHE_VARIABLE)
     if own:
         return Path(own)
-    base = environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "kafka-journal"
+    return user_directory(CACHE, CACHE_VARIABLE, environ)
 
 
 def get_kafka(java: Path, *, cache: Path | None = None, report: Report = report_to_stderr) -> Path:

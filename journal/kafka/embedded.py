@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from journal.directories import DATA, user_directory
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.distribution import Report, get_kafka, report_to_stderr
 from journal.kafka.embedded_classes import archive_option
@@ -69,8 +70,7 @@ JVM_OPTIONS = (
 
 def default_directory(environ: Mapping[str, str] = os.environ) -> Path:
     """The user's own embedded Kafka: kafka-journal/kafka under the XDG data directory."""
-    base = environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "kafka-journal" / "kafka"
+    return user_directory(DATA, "--dir or KAFKA_JOURNAL_KAFKA_DIR", environ) / "kafka"
 
 
 class EmbeddedKafka:

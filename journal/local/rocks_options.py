@@ -25,6 +25,9 @@ LEVEL_ZERO_FILES_MAX = 36
 STORE_FILES = 256
 """Files that one store has open."""
 
+SHARD_FILES = 24
+"""The same for one shard's, of which a worker may have hundreds."""
+
 _LOG_BYTES = 64 * 1024 * 1024
 """RocksDB's own log, which a start after a crash reads: it is kept for the table that was flushed longest ago."""
 _ARENA_BYTES = 64 * 1024

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import pwd
 import signal
 import sys
 import threading
@@ -124,6 +125,7 @@ def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:
 
 
 def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) -> SparkSession:
+    _require_user_name()
     builder = SparkSession.builder.appName(name)
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -136,6 +138,17 @@ def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) ->
             return builder.getOrCreate()
     except RuntimeError as error:  # all that PySpark 3 says of a JVM that ends at once
         raise MissingExtraError(_did_not_start(wanted)) from error
+
+
+def _require_user_name() -> None:
+    """Hadoop, without which no Spark starts, asks for the name of the process' user, and takes no other for it."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise ConfigError(
+            f"Spark does not run as user id {os.getuid()}, which has no name here: add one to /etc/passwd (in a "
+            "container, when it starts), or run it as a user who has one"
+        ) from error
 
 
 _starting: set[int] = set()

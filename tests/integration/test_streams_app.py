@@ -183,7 +183,7 @@ def test_an_agent_that_raises_holds_up_its_shard_alone_and_is_told_again(bootstr
 
 def test_a_service_that_is_stopped_while_it_starts_leaves_nothing_behind(bootstrap: str, tmp_path: Path) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=1)
-    before, slot_path = set(threading.enumerate()), settings.directory / settings.journal / "service-0"
+    before, slot_path = set(threading.enumerate()), settings.journal_directory / "service-0"
 
     async def stopped_early() -> None:
         stop = asyncio.Event()

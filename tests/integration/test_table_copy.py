@@ -163,7 +163,7 @@ def test_a_damaged_copy_is_recognised_and_built_anew(settings: Settings, tmp_pat
         with BlockingJournal(settings, copy_name="standby") as active:
             active.activate()
             work(active, 0)
-        directory = settings.directory / settings.journal / "standby"
+        directory = settings.journal_directory / "standby"
         (manifest,) = directory.glob("MANIFEST-*")
         manifest.write_bytes(b"not a manifest")
         with closing(TableCopy(settings, copy_name="standby")) as standby:

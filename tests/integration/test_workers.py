@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from journal.kafka.control import table_topic, worker_group
 from journal.kafka.embedded_process import wait_until
 from tests.support.judgement import judge, settings_of
 from tests.support.nodes import NodeProcess
-from tests.support.processes import WorkerProcess, new_journal
+from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]
 
@@ -105,6 +106,20 @@ def test_one_worker_leaves_and_one_is_killed_and_the_other_goes_on(bootstrap: st
             node.stop()
             judge(settings_of(bootstrap, journal, tmp_path / "judge"), node.activations())
             assert three.terminate() == 0
+    if shards > 1:
+        refuses_too_few_descriptors(bootstrap, journal, tmp_path / "three")
+
+
+def refuses_too_few_descriptors(bootstrap: str, journal: str, directory: Path) -> None:
+    """A worker that cannot open its copies ends with the number that it needs, and they are what they were."""
+    files = sorted(directory.rglob("*.sst"))
+    assert files
+    command = ["/bin/sh", "-c", 'ulimit -n 150; exec "$0" "$@"', str(COMMAND), "worker", "--name", "three"]
+    env = command_env(bootstrap, journal, directory)
+    ended = subprocess.run(command, capture_output=True, text=True, env=env, timeout=TIMEOUT_S)
+    assert ended.returncode == 1
+    assert "error: a worker, which may have 8 shards, needs 420 open files and connections" in ended.stderr
+    assert sorted(directory.rglob("*.sst")) == files
 
 
 def lags(log: str) -> dict[int, int]:

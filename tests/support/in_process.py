@@ -42,8 +42,10 @@ def running_worker(settings: Settings) -> Iterator[BackgroundWorker]:
     """A worker in a thread of this process."""
     kafka = kafka_of(settings)
     identity = open_journal(kafka, settings, clock=time.monotonic, timeout_s=START_S).require_identity(settings.journal)
-    slot = take_slot(settings.directory / settings.journal, "worker")
-    worker = BackgroundWorker(make_worker(kafka, settings, identity, slot), source_settings(settings, slot.path.name))
+    slot = take_slot(settings.journal_directory, "worker")
+    worker = BackgroundWorker(
+        make_worker(kafka, settings, identity, slot), source_settings(settings, slot.path.name, identity.shards)
+    )
     worker.start(START_S)
     try:
         yield worker

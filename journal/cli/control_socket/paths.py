@@ -31,7 +31,7 @@ _SUFFIX = ".sock"
 
 
 def sockets_directory(settings: Settings) -> Path:
-    return settings.directory / settings.journal / "nodes"
+    return settings.journal_directory / "nodes"
 
 
 def socket_path(settings: Settings, node: str) -> Path:

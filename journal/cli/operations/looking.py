@@ -114,7 +114,7 @@ class ServedStates:
 @contextmanager
 def rows_of_a_load(settings: Settings) -> Iterator[SnapshotState]:
     """Rows of a read-only load inside a node, whose copies lie with the node's own."""
-    copies = settings.directory / settings.journal / "read"
+    copies = settings.journal_directory / "read"
     with (
         opened_journal(settings) as (kafka, rows),
         loaded_snapshot(settings, kafka, rows, now=True, copies=copies) as state,

@@ -627,7 +627,7 @@ def test_a_reader_reads_what_its_parent_has_told_it_and_says_when_it_is_done(chi
     assert child.end_of() is None
     reading.result(LIMIT_S)
     (settings,) = found
-    assert settings == source_settings(SETTINGS, NAME)
+    assert settings == source_settings(SETTINGS, NAME, SHARDS)
     assert (settings.topic, settings.session_timeout_ms) == ("orders.wal", 2000)
     assert settings.client_id.endswith(".one.worker-3")
 

@@ -1,0 +1,25 @@
+"""Where a user's files are, by the XDG base directories; containers may have neither those, nor a home directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from journal.errors import ConfigError
+
+STATE, CACHE, DATA = "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"
+
+_IN_HOME = {STATE: Path(".local", "state"), CACHE: Path(".cache"), DATA: Path(".local", "share")}
+
+
+def user_directory(variable: str, setting: str = "", environ: Mapping[str, str] = os.environ) -> Path:
+    """Ours in the base directory of an XDG variable. Raises ConfigError if there is none: it names the variables, and
+    the `setting` with which this is not asked for."""
+    if base := environ.get(variable):
+        return Path(base, "kafka-journal")
+    try:
+        return Path.home() / _IN_HOME[variable] / "kafka-journal"
+    except RuntimeError as error:
+        settings = " or ".join(filter(None, (setting, variable, "HOME")))
+        raise ConfigError(f"user id {os.getuid()} has no home directory here: set {settings}") from error

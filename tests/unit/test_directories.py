@@ -1,0 +1,66 @@
+"""Directories of a user who has no home, and maybe no name, as in a container: only what needs one asks for it."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from journal.cli.common import operator
+from journal.cli.main import app
+from journal.cli.reading import copies_directory
+from journal.config import load_settings
+from journal.errors import ConfigError
+from journal.kafka.distribution import cache_directory
+from journal.kafka.embedded import default_directory
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user id that is in no list, and an environment that says nothing."""
+
+    def unknown(uid: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME", "XDG_STATE_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("KAFKA_JOURNAL_DIRECTORY", "KAFKA_JOURNAL_CACHE", "KAFKA_JOURNAL_KAFKA_DIR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("nobody")
+@pytest.mark.parametrize(
+    ("asked", "settings"),
+    [
+        (lambda: load_settings().journal_directory, "directory (KAFKA_JOURNAL_DIRECTORY) or XDG_STATE_HOME or HOME"),
+        (copies_directory, "XDG_CACHE_HOME or HOME"),
+        (cache_directory, "KAFKA_JOURNAL_CACHE or XDG_CACHE_HOME or HOME"),
+        (default_directory, "--dir or KAFKA_JOURNAL_KAFKA_DIR or XDG_DATA_HOME or HOME"),
+    ],
+)
+def test_what_needs_a_directory_names_the_settings_that_give_it_one(
+    asked: Callable[[], Path], settings: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ConfigError, match=r"user id \d+ has no home directory here: set ") as raised:
+        asked()
+    assert str(raised.value).endswith(f"set {settings}")
+    monkeypatch.setenv("HOME", "/somewhere")
+    assert asked().is_relative_to("/somewhere")
+
+
+@pytest.mark.usefixtures("nobody")
+def test_settings_and_an_operator_need_no_directory() -> None:
+    assert load_settings(journal="orders").journal == "orders"
+    assert operator().startswith("uid-")
+
+
+@pytest.mark.usefixtures("nobody")
+def test_a_command_says_so_and_not_where_in_the_program_it_was() -> None:
+    ended = CliRunner().invoke(app, ["kafka", "status"])
+    assert ended.exit_code == 2
+    assert "KAFKA_JOURNAL_KAFKA_DIR" in ended.stderr
+    assert "Traceback" not in ended.stderr
