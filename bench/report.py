@@ -18,7 +18,7 @@ import confluent_kafka
 import psutil
 import typer
 
-from bench import activate, append, audit, divert, failover, ingress, load, process, store
+from bench import activate, append, audit, divert, failover, ingress, load, process, shards, store
 from bench.rounds import Comparison, Figures, Outcome, say
 from bench.scene import Scene, make_scene
 from journal.kafka.distribution import KAFKA_VERSION
@@ -42,6 +42,7 @@ BENCHES: dict[str, Callable[[Scene], Outcome]] = {
     "ingress": ingress.run,
     "spark": _spark,
     "audit": audit.run,
+    "shards": shards.run,
 }
 
 

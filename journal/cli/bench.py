@@ -85,6 +85,12 @@ def audit(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json
     _run("audit", bootstrap, quick, as_json)
 
 
+@app.command()
+def shards(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+    """256 shards in one worker and a node beside it: memory, descriptors, threads, and the gate."""
+    _run("shards", bootstrap, quick, as_json)
+
+
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes(), ended_by_sigterm_as_by_ctrl_c():
         # measuring needs packages that nothing else does
