@@ -147,10 +147,8 @@ def exit_codes() -> Iterator[None]:
             "the last operations are in the journal as a whole or not at all: kafka-journal dump --now shows which"
         )
         raise typer.Exit(1) from error
-    except OutputError as error:
-        _say(f"error: {error}")
-        drop_output()
-        raise typer.Exit(1) from error
+    except OutputError:
+        raise  # `standard_streams` says so
     except JournalError as error:
         print_error(f"error: {error}")
         raise typer.Exit(1) from error

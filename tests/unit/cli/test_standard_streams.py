@@ -15,6 +15,7 @@ with standard_streams():
     from journal.cli.common import exit_codes, print_table
     try:
         with exit_codes():
+            print("first", flush=True)
             print_table("queues", ("queue",), [("na\xefve \u2713",)])
             print("said", file=sys.stderr)
     except typer.Exit as ended:
