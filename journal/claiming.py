@@ -160,10 +160,11 @@ class Claiming:
         """
         name, counter = self._config.journal, found.counter
         for shard, (place, tail, mark) in enumerate(zip(places, found.tails, found.marks, strict=True)):
-            if place <= mark.offset:
-                lost = f"the tables have what the WAL held up to offset {mark.offset}, and it goes on at {place}"
+            if place > mark.offset:
+                require_nothing_between(name, {shard: tail.end}, [(shard, place)])
+            if place <= mark.offset or tail.number < mark.number:
+                lost = f"the tables have frame {mark.number} of offset {mark.offset}, and the last one is {tail.number}"
                 raise wal_lost(name, shard, place, lost, f"kafka-journal dump -j {name}` shows what the tables hold")
-            require_nothing_between(name, {shard: tail.end}, [(shard, place)])
             if counter.nonce and tail.epoch < counter.epoch:
                 lost = f"epoch {counter.epoch} began with a marker in every shard, and there is none here"
                 mend = f"kafka-journal repair control -j {name}` has the next activation go on with what is left"

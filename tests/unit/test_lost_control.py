@@ -78,13 +78,17 @@ def test_markers_do_not_follow_a_tail_that_only_a_deposed_leader_shows(scene: Ac
     assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
 
 
-def test_a_wal_that_lost_what_its_tables_have_is_told_before_a_claim_is_written(scene: Activations) -> None:
-    scene.lose_wal(1, keep=2)
-    for _ in range(4):
+@pytest.mark.parametrize(("shard", "keep"), [(0, 5), (1, 2)], ids=["the_last_frame", "an_epoch"])
+def test_a_wal_that_lost_what_its_tables_have_is_told_before_a_claim_is_written(
+    scene: Activations, shard: int, keep: int
+) -> None:
+    scene.checkpoint()
+    scene.lose_wal(shard, keep)
+    for _ in range(8):  # what is aborted takes offsets too
         error = fails(scene)
         assert isinstance(error, CorruptionError)
-        assert (error.topic, error.partition) == (WAL, 1)
-    assert len(scene.records(1)) == 2
+        assert (error.topic, error.partition) == (WAL, shard)
+    assert len(scene.records(shard)) == keep
 
 
 def test_a_wal_that_lost_the_newest_epochs_marker_is_told_until_an_operator_goes_on_with_what_is_left() -> None:
