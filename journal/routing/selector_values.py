@@ -53,21 +53,20 @@ def computing(first: Run, further: Sequence[tuple[str, Run]]) -> Run:
     steps = [(_COMPUTE[sign], part) for sign, part in further]
 
     def run(get: Lookup) -> Value | None:
-        value = first(get)
+        a = first(get)
         for compute, part in steps:
-            value = _computed(compute, value, part(get))
-        return value
+            b = part(get)
+            if type(a) is int and type(b) is int:
+                a = compute(a, b)
+                if a is not None and not _INTEGER_MIN <= a <= _INTEGER_MAX:
+                    a = _wrapped(int(a))
+            elif (type(a) is float or type(a) is int) and (type(b) is float or type(b) is int):
+                a = compute(float(a), float(b))
+            else:
+                return None
+        return a
 
     return run
-
-
-def _computed(compute: Callable[[float, float], float | None], a: Value | None, b: Value | None) -> Value | None:
-    if type(a) is int and type(b) is int:
-        result = compute(a, b)
-        return result if result is None or _INTEGER_MIN <= result <= _INTEGER_MAX else _wrapped(int(result))
-    if (type(a) is float or type(a) is int) and (type(b) is float or type(b) is int):
-        return compute(float(a), float(b))
-    return None
 
 
 def negating(of: Run) -> Run:
@@ -130,9 +129,9 @@ def all_of(conditions: Sequence[Condition]) -> Condition:
         found: bool | None = True
         for condition in conditions:
             value = condition(get)
-            if value is False:
-                return False
-            if value is None:
+            if not value:
+                if value is False:
+                    return False
                 found = None
         return found
 
