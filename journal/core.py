@@ -70,7 +70,8 @@ class Core:
         self._shards = shards
         self.limits = limits
         self._operations_max = limits.queue_operations_max
-        self._bytes_max = limits.queue_bytes_max
+        self._bytes_max = min(limits.group_bytes_max, limits.queue_bytes_max)
+        """What the open group may become before somebody has to look: `_wait_for_room`."""
         self._timing = timing
         self._heartbeat_s = timing.fence_check_s / 2
         """Of an idle node: so that it is still `current` when the next one is answered."""
@@ -84,8 +85,11 @@ class Core:
         """What appends are asked of; None while none is accepted."""
         self._group = Group(shards, limits.frame_bytes_max)
         self._ahead: deque[Group] = deque()
-        """Groups to be written before the open one: one that takes in what was consumed, and what was open before it.
+        """Groups to be written before the open one: those that are complete, and one that takes in what was consumed.
         """
+        self._ahead_operations = 0
+        self._ahead_bytes = 0
+        """Of those that are complete."""
         self._taking_in = TakingIn(shards, limits, self._lock)
         self._in_flight: Completion | None = None
         """Of the last group that was taken, if it was not one of those that take in: nobody waits for these."""
@@ -136,7 +140,8 @@ class Core:
         ahead = [group.completion for group in self._ahead]
         pending = [*ahead, self._group.completion, *self._transactions.values(), *self._room]
         self._ahead.clear()
-        self._group = Group(self._shards, self.limits.frame_bytes_max)
+        self._ahead_operations = self._ahead_bytes = 0
+        self._open_group()
         self._transactions.clear()
         self._room.clear()
         self._wake.notify_all()
@@ -233,7 +238,7 @@ class Core:
             if tx:
                 return self._operate_all([*one_by_one(operations, self.limits.data_bytes_max)], tx)
             count, size = count_and_size(operations)
-            if not wait and not self._fits(count, size) and self._group:
+            if not wait and not self._fits(count, size) and self._waiting:
                 raise self._full()
             group = self._require_room(count, size)
             acceptance.all_of(operations)
@@ -257,16 +262,13 @@ class Core:
         with self._lock:
             acceptance = self._require_active()
             count, size = count_and_size(operations)
-            if count > self._operations_max or size > self._bytes_max:
-                self._wait_for_room(count, size)  # raises what is wrong with it
+            self._require_one_group(count, size)
             self._taking_in.require_done()
-            if self._group and not self._fits(count, size):
+            if self._waiting and not self._fits(count, size):
                 raise self._full()
             taking = self._taking_in.group(acceptance, operations, consumed, beside)
             if self._group:
-                self._ahead.append(self._group)
-                self._group = Group(self._shards, self.limits.frame_bytes_max)
-                self._taken.notify_all()
+                self._complete_group()
             self._ahead.append(taking)
             self._wake.notify()
             return taking.completion
@@ -333,7 +335,7 @@ class Core:
             acceptance = self._require_active()
             operations, size = acceptance.size_of(tx)
             settled = acceptance.settled_by(tx)
-            group = self._require_room_to_settle(operations + len(then), size + count_and_size(then)[1], settled)
+            group = self._require_room(operations + len(then), size + count_and_size(then)[1], settled)
             appends = acceptance.commit(tx, then)
             if appends:
                 completion = self._settle(appends, tx)
@@ -349,7 +351,7 @@ class Core:
             acceptance = self._require_active()
             settled = acceptance.settled_by(tx)
             in_doubt = acceptance.is_prepared(tx)
-            group = self._require_room_to_settle(*acceptance.rollback_size_of(tx), settled)
+            group = self._require_room(*acceptance.rollback_size_of(tx), settled)
             completion = self._append(acceptance.rollback(tx))
             group.settle(settled)
             cut_off = self._transactions.pop(tx, None)
@@ -397,68 +399,87 @@ class Core:
 
     # ---- room ------------------------------------------------------------------------------------------------------
 
-    def _require_room(self, operations: int, size: int) -> Group:
-        """The open group, which has room for so much."""
+    def _require_room(self, operations: int, size: int, settled: Staged = NOTHING_STAGED) -> Group:
+        """The open group, which takes so much, and what that settles."""
         group = self._group
-        if group.operations + operations <= self._operations_max and group.bytes + size <= self._bytes_max:
+        if (
+            group.operations + operations <= self._operations_max
+            and group.bytes + size <= self._bytes_max
+            and self._may_settle(settled)
+        ):
             return group
-        return self._wait_for_room(operations, size)
-
-    def _require_room_to_settle(self, operations: int, size: int, settled: Staged) -> Group:
-        """The same, which settles no more with `settled` than a worker applies at once."""
-        if self._fits(operations, size) and self._may_settle(settled):
-            return self._group
         return self._wait_for_room(operations, size, settled)
 
     def _wait_for_room(self, operations: int, size: int, settled: Staged = NOTHING_STAGED) -> Group:
-        if operations > self._operations_max:
-            raise InvalidOperationError(
-                f"{operations} operations of one group are over the limit of {self._operations_max} "
-                "(queue_operations_max)"
-            )
-        if size > self._bytes_max:
-            raise InvalidOperationError(
-                f"operations of one group take up to {size} bytes, over the limit of {self._bytes_max} "
-                "(queue_bytes_max)"
-            )
+        """The same, in a new group where the open one is complete; waits while the queue is full."""
+        self._require_one_group(operations, size)
         until = self._timing.clock() + (0.0 if is_callback() else self._room_wait_s)
-        while not (self._fits(operations, size) and self._may_settle(settled)):
+        while not self._fits(operations, size):
             left_s = until - self._timing.clock()
             if left_s <= 0:
                 raise self._full()
             self._taken.wait(left_s)
             self._require_active()
+        if self._group and (self._group.bytes + size > self.limits.group_bytes_max or not self._may_settle(settled)):
+            self._complete_group()
         return self._group
 
+    def _require_one_group(self, operations: int, size: int) -> None:
+        """Raises InvalidOperationError for more than one group may have."""
+        limits = self.limits
+        if operations > limits.queue_operations_max:
+            raise InvalidOperationError(
+                f"{operations} operations of one group are over the limit of {limits.queue_operations_max} "
+                "(queue_operations_max)"
+            )
+        if size > limits.queue_bytes_max:
+            raise InvalidOperationError(
+                f"operations of one group take up to {size} bytes, over the limit of {limits.queue_bytes_max} "
+                "(queue_bytes_max)"
+            )
+
     def _full(self) -> QueueFullError:
-        return QueueFullError(
-            "the queue is full (queue_operations_max, queue_bytes_max; of what one group settles: "
-            "staged_operations_max, staged_bytes_max): await journal.room()"
-        )
+        return QueueFullError("the queue is full (queue_operations_max, queue_bytes_max): await journal.room()")
 
     def _fits(self, operations: int, size: int) -> bool:
-        group = self._group
-        return group.operations + operations <= self._operations_max and group.bytes + size <= self._bytes_max
+        """Whether the queue has room for so much more."""
+        waiting, waiting_bytes = self._queued()
+        limits = self.limits
+        return waiting + operations <= limits.queue_operations_max and waiting_bytes + size <= limits.queue_bytes_max
+
+    def _queued(self) -> tuple[int, int]:
+        """Operations and bytes that wait for the writer; what takes in has its own bound."""
+        return self._ahead_operations + self._group.operations, self._ahead_bytes + self._group.bytes
 
     def _may_settle(self, settled: Staged) -> bool:
-        """The first may be of any size: it was staged within the bounds."""
+        """Whether the open group settles no more with it than a worker applies at once. The first may be of any size:
+        it was staged within the bounds."""
         before, limits = self._group.settled, self.limits
         return not (before.operations and settled.operations) or (
             before.operations + settled.operations <= limits.staged_operations_max
             and before.bytes + settled.bytes <= limits.staged_bytes_max
         )
 
+    def _complete_group(self) -> None:
+        """What comes next goes into another group."""
+        group = self._group
+        self._ahead.append(group)
+        self._ahead_operations += group.operations
+        self._ahead_bytes += group.bytes
+        self._open_group()
+
+    def _open_group(self) -> None:
+        limits = self.limits
+        self._group = Group(self._shards, limits.frame_bytes_max)
+        self._operations_max = limits.queue_operations_max - self._ahead_operations
+        self._bytes_max = min(limits.group_bytes_max, limits.queue_bytes_max - self._ahead_bytes)
+
     def room(self) -> Completion:
         """Done when the queue has room again, first come first served."""
         with self._lock:
             self._require_active()
-            limits, group = self.limits, self._group
-            half = (
-                group.operations * 2 <= limits.queue_operations_max
-                and group.bytes * 2 <= limits.queue_bytes_max
-                and group.settled.operations * 2 <= limits.staged_operations_max
-                and group.settled.bytes * 2 <= limits.staged_bytes_max
-            )
+            operations, size = self._queued()
+            half = operations * 2 <= self.limits.queue_operations_max and size * 2 <= self.limits.queue_bytes_max
             if half and not self._room:
                 return completed()
             waiter = Completion()
@@ -504,26 +525,31 @@ class Core:
         """What is to be written next, and who may append now."""
         if self._ahead:
             group = self._ahead.popleft()
+            if group.consumed is None:
+                self._ahead_operations -= group.operations
+                self._ahead_bytes -= group.bytes
+                self._operations_max += group.operations
+                self._bytes_max = min(self.limits.group_bytes_max, self.limits.queue_bytes_max - self._ahead_bytes)
         else:
             group = self._group
-            self._group = Group(self._shards, self.limits.frame_bytes_max)
+            self._open_group()
         group.issued = self._issued
         self._taken.notify_all()
         if group.consumed is None:
             self._in_flight = group.completion
         return group, [self._room.popleft() for _ in range(min(len(self._room), self.limits.queue_operations_max))]
 
-    def _take_joining(self, first: Group) -> Group | None:
-        """What has gathered since `first` was taken, if both are within the bounds of a group."""
+    def _take_joining(self, operations: int, size: int, *, complete: bool) -> Group | None:
+        """As `Joining`."""
         with self._lock:
             group = self._ahead[0] if self._ahead else self._group
             if (
                 not group
+                or (complete and not self._ahead)
                 or group.consumed is not None
-                or first.consumed is not None
                 or self.state is not JournalState.ACTIVE
-                or first.operations + group.operations > self._operations_max
-                or first.bytes + group.bytes > self._bytes_max
+                or group.operations + operations > self.limits.queue_operations_max
+                or group.bytes > size
             ):
                 return None
             group, waiters = self._take_group()
@@ -538,7 +564,7 @@ class Core:
                 self._require_active()
             if self._group:
                 return self._group.completion
-            for group in self._ahead:
+            for group in reversed(self._ahead):
                 if group.consumed is None:
                     return group.completion
             return self._in_flight or completed(self._error)

@@ -47,10 +47,14 @@ class Limits(BaseModel):
     """Data of one operation."""
 
     queue_operations_max: int = Field(default=100_000, ge=1)
-    """Operations that wait for the writer: the size of the largest group, so one group stays a short transaction."""
+    """Operations that wait for the writer, and those of the largest group."""
 
     queue_bytes_max: int = Field(default=32 * 1024 * 1024, ge=4096)
-    """Bytes that wait for the writer; a group is sent whole, and its consumer must hold it whole."""
+    """Bytes that wait for the writer, and those of the largest group; its consumer must hold it whole."""
+
+    group_bytes_max: int = Field(default=4 * 1024 * 1024, ge=1)
+    """Bytes at which a group is complete, and the next one begins: one transaction has several, or as many as get
+    through. What belongs together is in one group, however much it is."""
 
     transaction_buffer_operations_max: int = Field(default=2_000, ge=1)
     """A local transaction with more operations than this is staged in the WAL instead of held in memory."""

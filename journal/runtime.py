@@ -214,6 +214,7 @@ class JournalRuntime:
                 settings.commit_pause_ms / 1000,
                 settings.commit_pause_max_ms / 1000,
                 settings.group_join_ms / 1000,
+                settings.limits.queue_bytes_max,
             ),
             settings.limits,
             lambda epoch: Claim(epoch, settings.node, os.urandom(16)),

@@ -11,9 +11,10 @@ if an error met it and it is not in the WAL, neither are its offsets committed, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from itertools import accumulate
+from typing import NamedTuple, NoReturn, Protocol
 
 from journal.errors import (
     CorruptionError,
@@ -28,8 +29,9 @@ from journal.errors import (
 from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Timing, always_open
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import wal_topic
-from journal.kafka.ports import Consumed, Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.pacing import Pace
+from journal.portion import Portion
 from journal.wal import Tail, WalReader, require_nothing_between, wal_lost
 from journal.wire.frames import nonce_of
 
@@ -54,7 +56,9 @@ class WriterConfig:
     pace_max_s: float
     """As long as it becomes while transactions meet the last one's markers."""
     join_s: float
-    """How long after its first group a transaction waits for a second one to join it."""
+    """How long after its first groups a transaction waits for one more to join it."""
+    transaction_bytes_max: int
+    """Of operations in one transaction; one group may have more."""
 
 
 def last_numbers(tails: Sequence[Tail]) -> FrameNumbers:
@@ -69,24 +73,35 @@ class Place(NamedTuple):
     number: int
 
 
-Joining = Callable[[Group], Group | None]
-"""Gives what has gathered since a group was taken, if it may join that group's transaction."""
+class Joining(Protocol):
+    """Gives the next group that has gathered, if it may join a transaction."""
+
+    def __call__(self, operations: int, size: int, *, complete: bool) -> Group | None:
+        """With the `operations` of the transaction, and of no more than `size` bytes. With `complete` only one into
+        which nothing more goes."""
 
 
-def nothing_joins(_: Group) -> Group | None:
+def nothing_joins(operations: int, size: int, *, complete: bool) -> Group | None:
     """For a group that is written alone."""
     return None
 
 
+class _Part(NamedTuple):
+    """A sealed group, its WAL records, and the place of each."""
+
+    group: Group
+    records: list[Sent]
+    places: list[Place]
+
+
 class _Transaction:
-    """Groups that one Kafka transaction writes: their WAL records, and the place of each."""
+    """Groups that one Kafka transaction writes, or several one after the other where one is too large. Those whose fate
+    is known leave it."""
 
     def __init__(self, origin: Origin, topic: str, last: FrameNumbers) -> None:
-        self.groups: list[Group] = []
-        self.records: list[Sent] = []
-        self.places: list[Place] = []
-        self.beside: list[Sent] = []
-        """Records of other topics, sent behind those of the WAL."""
+        self.parts: list[_Part] = []
+        self.operations = 0
+        self.bytes = 0
         self.numbers = last
         self._origin = origin
         self._topic = topic
@@ -94,34 +109,51 @@ class _Transaction:
     @property
     def consumed(self) -> Consumed | None:
         """Offsets to be committed with it: then it has one group."""
-        return self.groups[0].consumed
+        return self.parts[0].group.consumed
+
+    @property
+    def beside(self) -> Sequence[Sent]:
+        """Records of other topics, sent behind those of that group."""
+        return self.parts[0].group.beside
+
+    @property
+    def places(self) -> list[Place]:
+        return [place for part in self.parts for place in part.places]
 
     def add(self, group: Group) -> list[Sent]:
         """Seal a group behind what is here; its records."""
         self.numbers = group.seal(self._origin, self.numbers)
-        records = group.records(self._topic)
-        self.groups.append(group)
-        self.records += records
-        self.places += [Place(*key) for key in group.numbers()]
-        self.beside += group.beside
-        return records
+        part = _Part(group, group.records(self._topic), [Place(*key) for key in group.numbers()])
+        self.parts.append(part)
+        self.operations += group.operations
+        self.bytes += group.bytes
+        return part.records
 
     def delivered(self, offsets: Sequence[int]) -> None:
         """Tell the groups where their frames are."""
-        place = 0
-        for group in self.groups:
+        remaining = iter(offsets)
+        for group, _, places in self.parts:
             found: dict[int, tuple[int, int]] = {}
-            for _ in range(group.frames):
-                shard, offset = self.places[place].shard, offsets[place]
+            for (shard, _), offset in zip(places, remaining, strict=False):
                 found[shard] = (found.get(shard, (offset, offset))[0], offset)
-                place += 1
             group.completion.offsets = found
+
+    def first(self, bytes_max: int) -> list[_Part]:
+        """The first groups of all: as many as have `bytes_max` together, but at least one."""
+        ends = accumulate(part.group.bytes for part in self.parts)
+        return self.parts[: max(1, sum(end <= bytes_max for end in ends))]
+
+    def are_there(self, there: Collection[Place]) -> None:
+        """Tell groups that they are done, all of whose frames are in the WAL; they are no longer part of this."""
+        for part in list(self.parts):
+            if all(place in there for place in part.places):
+                part.group.completion.resolve()
+                self.parts.remove(part)
 
     def resolve(self, error: JournalError | None = None) -> None:
         """Tell those that were not told yet."""
-        for group in self.groups:
-            if not group.completion.done:
-                group.completion.resolve(error)
+        for group, *_ in self.parts:
+            group.completion.resolve(error)
 
 
 class Writer:
@@ -155,9 +187,10 @@ class Writer:
         self._topic = wal_topic(config.journal)
         self._origin = Origin(config.uuid, claim.epoch, claim.node)
         self._pace = Pace(config.pace_s, config.pace_max_s)
+        self._portion = Portion(config.transaction_bytes_max)
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
-        """Commit a group, and one that joins it; tell their completions.
+        """Commit a group, and those that join it; tell their completions.
 
         Raises FencedError or OutcomeUnknownError after telling it. A group with consumed offsets may be told
         NotTakenInError instead, which is not raised.
@@ -241,12 +274,14 @@ class Writer:
             clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
             log.warning("a group met an error; check, init, check: %s", error)
+            self._note_failure(transaction.bytes, error)
             self.close()
             self._recover(transaction, error)
             return
         except CorruptionError as error:
             raise _unknown(transaction, error) from error
         self._pace.answered(timing.clock())
+        self._portion.succeeded(transaction.bytes)
         transaction.delivered(offsets)
         for (shard, _), offset in zip(transaction.places, offsets, strict=True):
             self._ends[shard] = offset + 1
@@ -284,24 +319,33 @@ class Writer:
         return offsets
 
     def _joined(self, transaction: _Transaction, joining: Joining) -> Iterator[Sent]:
-        """The records of a transaction's first group; then, after a while in which they set out, those of a second."""
-        first = transaction.groups[0]
-        yield from (*transaction.records, *transaction.beside)
-        if first.operations > _JOINED_OPERATIONS_MAX or first.consumed is not None:
+        """The records of a transaction's first group, and of those that are complete by now; then, after a while in
+        which they set out, of one that has gathered meanwhile."""
+        yield from (*transaction.parts[0].records, *transaction.beside)
+        if transaction.consumed is not None:
+            return
+        while (more := joining(transaction.operations, self._left(transaction), complete=True)) is not None:
+            yield from transaction.add(more)
+        if transaction.operations > _JOINED_OPERATIONS_MAX:
             return
         self._timing.pause(self._config.join_s)
-        second = joining(first)
-        if second is not None:
-            yield from transaction.add(second)
+        last = joining(transaction.operations, self._left(transaction), complete=False)
+        if last is not None:
+            yield from transaction.add(last)
+
+    def _left(self, transaction: _Transaction) -> int:
+        return self._portion.bytes - transaction.bytes
 
     # ---- after an error --------------------------------------------------------------------------------------------
 
     def _recover(self, transaction: _Transaction, met: OperatingError) -> None:
-        """Bring the group into the WAL once, or raise what became of it: unknown, unless it is proven to be absent."""
-        timing = self._timing
+        """Bring the groups into the WAL once, or raise what became of them: unknown, unless proven to be absent."""
+        timing, left = self._timing, len(transaction.parts)
         until = timing.clock() + timing.recovery_s
         try:
             while not self._resend_missing(transaction, met, until):
+                if len(transaction.parts) < left:
+                    left, until = len(transaction.parts), timing.clock() + timing.recovery_s
                 timing.pause(RETRY_PAUSE_S)
         except NotTakenInError:
             raise
@@ -311,46 +355,59 @@ class Writer:
             raise _unknown(transaction, error) from error
 
     def _resend_missing(self, transaction: _Transaction, met: OperatingError, until: float) -> bool:
-        """Read the WAL back and send what is not there, with the numbers it had; False if that met an error too.
+        """Read the WAL back and send what is not there, with the numbers it had, as much as may get through; whether
+        all is there then.
 
         A group with consumed offsets is not sent again, as what those met may well last: its frames go out once more
         to prove that they were not there, and are not committed. Then it raises NotTakenInError; besides FencedError,
         CorruptionError, and an OperatingError behind `until`.
         """
         timing, places = self._timing, transaction.places
-        there = self._renew(places, until)
-        missing = [n for n, place in enumerate(places) if place not in there.own]
+        there = self._renew(places, until).own
         producer = self._producer
         assert producer is not None
-        if not missing:
+        consumed, beside = transaction.consumed, transaction.beside
+        once_only = consumed is not None and there.isdisjoint(places)
+        transaction.are_there(there)
+        if not transaction.parts:
             self.close()  # nothing proves what was read but something that is sent
             return True
-        once_only = transaction.consumed is not None and len(missing) == len(places)
-        again = [transaction.records[n] for n in missing]
+        parts = transaction.first(self._portion.bytes)
+        missing, again = _without(parts, there)
+        size = sum(part.group.bytes for part in parts)
         try:
-            offsets = producer.send(again if once_only else [*again, *transaction.beside], timing.request_s)
-            self._require_in_place([places[n].shard for n in missing], offsets[: len(missing)])
+            offsets = producer.send(again if once_only else [*again, *beside], timing.request_s)
+            self._require_in_place([place.shard for place in missing], offsets[: len(missing)])
             if once_only:
                 producer.abort_transaction(timing.request_s)
                 clean = False
             else:
-                clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
+                clean = consumed is None or producer.send_offsets(consumed, timing.request_s)
                 clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
             log.warning("a group is not settled yet: %s", error)
+            self._note_failure(size, error)
             return False
         if not clean:
             self.close()
         if once_only:
             raise NotTakenInError(f"{len(places)} frames and the offsets of what was consumed for them: {met}") from met
-        for n, offset in zip(missing, offsets, strict=False):
-            self._ends[places[n].shard] = offset + 1
-        return True
+        for place, offset in zip(missing, offsets, strict=False):
+            self._ends[place.shard] = offset + 1
+        self._portion.succeeded(size)
+        transaction.are_there({place for part in parts for place in part.places})
+        return not transaction.parts
+
+    def _note_failure(self, size: int, error: OperatingError) -> None:
+        """The next transaction has less, unless it is known that size is not what this one failed for."""
+        explained = isinstance(error, FatalProducerError) and (error.fenced or error.refused_topic)
+        if not explained:
+            self._portion.failed(size)
 
     def _tell_fate(self, transaction: _Transaction, until: float) -> NoReturn:
-        """This node is fenced: read what became of the group, and tell that if it is known. Raises in any case."""
-        timing, places = self._timing, transaction.places
-        touched = {place.shard for place in places}
+        """This node is fenced: read what became of the groups, and tell that if it is known. Raises in any case."""
+        timing = self._timing
+        touched = {place.shard for place in transaction.places}
         there = _ReadBack(set(), set(), {})
         while timing.clock() < until:
             try:
@@ -359,10 +416,11 @@ class Writer:
                 log.warning("fenced; the group's fate cannot be read yet: %s", error)
             except CorruptionError as error:
                 raise OutcomeUnknownError(f"another node took over, and the WAL cannot be read: {error}") from error
-            if there.own.issuperset(places):
-                transaction.resolve()
+            transaction.are_there(there.own)
+            places = transaction.places
+            if not places:
                 raise FencedError("another node took over; the last group is in the WAL", epoch=self.claim.epoch)
-            if there.newer == touched and there.own.isdisjoint(places):
+            if there.newer.issuperset(place.shard for place in places) and there.own.isdisjoint(places):
                 raise FencedError("another node took over; the group is not in the WAL", epoch=self.claim.epoch)
             timing.pause(RETRY_PAUSE_S)
         raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
@@ -415,6 +473,12 @@ class Writer:
                     there.ends[shard] = end
         finally:
             reader.close()
+
+
+def _without(parts: Sequence[_Part], there: Collection[Place]) -> tuple[list[Place], list[Sent]]:
+    """Places and records of these groups that are not there."""
+    found = [each for part in parts for each in zip(part.places, part.records, strict=True) if each[0] not in there]
+    return [place for place, _ in found], [record for _, record in found]
 
 
 def _unknown(transaction: _Transaction, error: JournalError) -> OutcomeUnknownError:

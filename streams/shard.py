@@ -36,6 +36,7 @@ from journal.kafka.ports import (
 )
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
+from journal.portion import Portion
 from journal.replica import note_checkpoint
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
@@ -117,8 +118,10 @@ class ShardWorker:
         self._outgoing = None if config.divert is None else config.divert.outgoing(shard)
         self._tells = config.tell is not None or self._outgoing is not None
         self._failures = 0
-        """Of checkpoints, in a row. After one the next asks for the fate of every record, to learn what is refused;
-        if nothing is, it may be too much for a transaction: those that follow take one group, and ask in turns."""
+        """Of checkpoints, in a row: every other one behind a failure asks for the fate of every record, to learn what
+        is refused."""
+        self._portion = Portion(config.checkpoint_bytes_max)
+        """Of the WAL, and of what outcomes there settle, in one checkpoint."""
         self._failures_alone = 0
         """The last so many of them were of one group, and nothing explains them."""
         self._passes: Collection[int] = ()
@@ -250,9 +253,13 @@ class ShardWorker:
 
     def _is_full(self, fold: Fold) -> bool:
         """What outcomes settle counts too: a few bytes of frames may settle more than a checkpoint takes."""
-        if self._group_ends and (self._failures > 1 or self._group_ends[0] <= self._alone_to):
+        if self._group_ends and self._group_ends[0] <= self._alone_to:
             return True
-        return self._gathered_bytes + fold.settled_bytes >= self._config.checkpoint_bytes_max
+        return self._taken_bytes(fold) >= self._portion.bytes
+
+    def _taken_bytes(self, fold: Fold) -> int:
+        """Of the checkpoint that gathers."""
+        return self._gathered_bytes + fold.settled_bytes
 
     def _apply(self, fold: Fold, offset: int, timestamp: int, value: bytes | SortedFrame) -> None:
         if isinstance(value, bytes):
@@ -431,6 +438,7 @@ class ShardWorker:
             return
         self._committed = fold.mark.offset
         self._failures = self._failures_alone = 0
+        self._portion.succeeded(self._taken_bytes(fold))
         if self._config.tell is not None:
             self._config.tell.committed(self.shard)
         if self._outgoing is not None:
@@ -475,9 +483,11 @@ class ShardWorker:
         return found is not None
 
     def _note_failure(self, fold: Fold, rows: int, error: OperatingError, *, is_explained: bool) -> None:
-        """The checkpoint failed: look at the targets again; and say so if nothing less than this can be tried. What is
-        refused, or fenced, is so however little it is: `is_explained`."""
+        """The checkpoint failed: look at the targets again, take less, and say so if nothing less than this can be
+        tried. What is refused, or fenced, is so however little it is: `is_explained`."""
         self._failures = 1 if is_explained else self._failures + 1
+        if not is_explained:
+            self._portion.failed(self._taken_bytes(fold))
         self._failures_alone = self._failures_alone + 1 if len(self._group_ends) == 1 and not is_explained else 0
         if self._outgoing is None:
             return

@@ -22,8 +22,6 @@ from tests.simulation.reference import Reference, Seen
 from tests.simulation.setting import JOURNAL, LIMITS, UUID
 from tests.simulation.taking_in import GROUP, SOURCE, is_taken_back, judge
 
-GROUPS_OF_A_TRANSACTION = 2
-
 _PROVEN = (FencedError, NotTakenInError)
 """What tells the caller of a group that was sent that it is known not to be there."""
 
@@ -187,16 +185,15 @@ class Checker:
         acknowledged = _at_load(state).seen(self._shards)
         if acknowledged == found:
             return
-        # the transaction that was being written when it ended: one group, or two that share it
-        written, place = 0, cut_off
-        while place < len(calls) and written < GROUPS_OF_A_TRANSACTION:
+        # the transaction that was being written when it ended: one group, or several that share it
+        place = cut_off
+        while place < len(calls):
             last = calls[place][1]
             if last is None or fate_of(last) not in ("unknown", "pending"):
                 break
             while place < len(calls) and calls[place][1] in (None, last):
                 state.apply(calls[place][0])
                 place += 1
-            written += 1
             if _at_load(state).seen(self._shards) == found:
                 return
         what = f"durable: epoch {after.epoch} does not load what epoch {before.epoch} left: "

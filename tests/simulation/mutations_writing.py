@@ -35,7 +35,7 @@ def no_read_back() -> list[Patch]:
         request_s = self._timing.request_s
         producer, _ = self._fence.check_init_check(self.claim, until, claimed=True)
         try:
-            producer.send(transaction.records, request_s)
+            producer.send([record for part in transaction.parts for record in part.records], request_s)
             producer.commit_transaction(request_s)
         except OperatingError:
             return False
@@ -51,11 +51,27 @@ def taken_in_is_sent_again() -> list[Patch]:
     resend = Writer._resend_missing
 
     def resending(self: Any, transaction: Any, met: Any, until: float) -> bool:
-        group = transaction.groups[0]
-        group.consumed = None
+        transaction.parts[0].group.consumed = None
         return resend(self, transaction, met, until)
 
     return [(Writer, "_resend_missing", resending)]
+
+
+@mutation
+def a_portion_counts_for_all() -> list[Patch]:
+    """What is sent again in several transactions is told done with the first of them."""
+    are_there = _Transaction.are_there
+
+    def all_there(self: Any, there: Any) -> None:
+        are_there(self, self.places if not there.isdisjoint(self.places) else there)
+
+    return [(_Transaction, "are_there", all_there)]
+
+
+@mutation
+def portions_out_of_order() -> list[Patch]:
+    """What is sent again in several transactions begins with the last group."""
+    return [(_Transaction, "first", lambda self, bytes_max: self.parts[-1:])]
 
 
 @mutation
@@ -99,7 +115,6 @@ def _committing(judge: Any, *, trust: bool = False) -> list[Patch]:
     """A writer that asks `judge` what an error says about the group, before any check."""
 
     def commit(self: Any, transaction: Any, joining: Any) -> None:
-        places = transaction.places
         self.renew_if_disturbed(transaction)
         producer, timing = self._producer, self._timing
         self._keep_pace()
@@ -115,7 +130,7 @@ def _committing(judge: Any, *, trust: bool = False) -> list[Patch]:
             self._recover(transaction, error)
             return
         self._answered_at = timing.clock()
-        for (shard, _), offset in zip(places, offsets, strict=True):
+        for (shard, _), offset in zip(transaction.places, offsets, strict=True):
             self._ends[shard] = offset + 1
         if not clean and not trust:
             self.close()

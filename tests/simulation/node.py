@@ -115,7 +115,7 @@ class Node:
         setting = self._setting
         kafka = setting.kafka(self._name)
         store = SimulatedStore(self.disk, setting.broker.faults, self._name)
-        core = Core(setting.shards, LIMITS, setting.timing)
+        core = Core(setting.shards, setting.limits, setting.timing)
         try:
             replica = make_replica(setting, kafka, store)
             replica.open(REQUEST_S)

@@ -49,6 +49,11 @@ LIMITS = Limits(
 
 
 @lru_cache(maxsize=8)
+def _limits_with(group_bytes_max: int) -> Limits:
+    return Limits.model_validate(LIMITS.model_dump() | {"group_bytes_max": group_bytes_max})
+
+
+@lru_cache(maxsize=8)
 def settings_of(shards: int) -> Settings:
     """What read-only loads take; built once, as reading the environment takes a millisecond."""
     return Settings(journal=JOURNAL, node="reader", shards=shards, limits=LIMITS)
@@ -70,6 +75,7 @@ class Setting:
     recovery_s: float
     rejoin_s: float
     """Between a worker's giving its shards back and its hearing which it has now: others may have them meanwhile."""
+    group_bytes_max: int = LIMITS.queue_bytes_max
 
     @staticmethod
     def by_chance(broker: RecordingBroker, scheduler: Scheduler, chance: Random) -> Setting:
@@ -83,6 +89,7 @@ class Setting:
             compaction_lag_s=chance.choice((0.05, 0.5, 2.0)),
             pace_s=chance.choice((0.0, 0.001)),
             join_s=chance.choice((0.0, 0.001)),
+            group_bytes_max=chance.choice((600, LIMITS.queue_bytes_max)),
             recovery_s=chance.choice((1.5, 8.0, 8.0)),
             rejoin_s=chance.choice((0.0, 0.05, 0.5, 2.0)),
         )
@@ -132,8 +139,13 @@ class Setting:
         return self.scheduler.now() * 1000
 
     @property
+    def limits(self) -> Limits:
+        return _limits_with(self.group_bytes_max)
+
+    @property
     def writer_config(self) -> WriterConfig:
-        return WriterConfig(JOURNAL, UUID, self.shards, self.pace_s, 4 * self.pace_s, self.join_s)
+        pace_s, bytes_max = self.pace_s, LIMITS.queue_bytes_max
+        return WriterConfig(JOURNAL, UUID, self.shards, pace_s, 4 * pace_s, self.join_s, bytes_max)
 
     def shard_config(self, copy_identity: bytes) -> ShardConfig:
         return ShardConfig(

@@ -99,7 +99,7 @@ class Activations:
         replica.open(LIMIT_S)
         activated = Activation(
             self.kafka,
-            WriterConfig("j", JOURNAL, SHARDS, 0.0, 0.0, 0.0),
+            WriterConfig("j", JOURNAL, SHARDS, 0.0, 0.0, 0.0, 1 << 20),
             Limits(),
             lambda epoch: Claim(epoch, "node", next(self._nonces).to_bytes(16, "big")),
             replica,

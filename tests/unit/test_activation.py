@@ -54,7 +54,7 @@ def activate(identity: bytes, *, beside: InBackground, wal_partitions: int) -> N
     )
     Activation(
         kafka,
-        WriterConfig("j", OURS, 2, 0.0, 0.0, 0.0),
+        WriterConfig("j", OURS, 2, 0.0, 0.0, 0.0, 1 << 20),
         Limits(),
         lambda epoch: Claim(epoch, "node", b"nonce"),
         replica,

@@ -34,7 +34,7 @@ LIMIT_S = 2.0
 RECOVERY_S = 20.0
 SHARDS = 2
 WAL, CONTROL = wal_topic("j"), control_topic("j")
-CONFIG = WriterConfig("j", JOURNAL, SHARDS, 0.0, 0.0, 0.0)
+CONFIG = WriterConfig("j", JOURNAL, SHARDS, 0.0, 0.0, 0.0, 1 << 20)
 
 
 class Once(Faults):

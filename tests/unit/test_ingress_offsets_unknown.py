@@ -59,7 +59,7 @@ class Scene:
         timing = Timing(self._now, pause, LIMIT_S, 10 * LIMIT_S, LIMIT_S)
         self._writer = Writer(
             self.kafka,
-            WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0),
+            WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0, 1 << 20),
             Claim(1, "node", b"nonce"),
             Fence(self.kafka, "j", timing),
             first,

@@ -72,7 +72,7 @@ def told(*errors: Exception) -> NotTakenInError:
     timing = Timing(lambda: next(clock) * 0.001, lambda seconds: None, 1.0, 10.0, 1000.0)
     writer = Writer(
         kafka,
-        WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0),
+        WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0, 1 << 20),
         CLAIM,
         Fence(kafka, "j", timing),
         Refusing(errors),

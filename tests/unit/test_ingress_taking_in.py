@@ -31,7 +31,9 @@ class Joined(Committing):
         self.joined: list[Group] = []
 
     def write(self, group: Group, joining: Joining) -> None:
-        joined = joining(group)
+        joined = None
+        if group.consumed is None:
+            joined = joining(group.operations, 1 << 20, complete=False)
         if joined is not None:
             self.joined.append(joined)
         self.written.append(group)

@@ -9,7 +9,7 @@ import pytest
 
 from journal.completion import Completion
 from journal.core import Core
-from journal.errors import FullError, RolledBackError
+from journal.errors import RolledBackError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from tests.support.cores import Committing, active_core
 
@@ -34,20 +34,22 @@ SIZE = len(b"data") + OPERATION_OVERHEAD_BYTES
 @pytest.mark.parametrize("bound", [{"staged_operations_max": 10}, {"staged_bytes_max": 10 * SIZE}])
 @pytest.mark.parametrize("settle", [Core.commit, Core.rollback])
 def test_a_group_settles_no_more_than_the_largest_transaction_has(bound: dict[str, int], settle) -> None:
-    core = active(Limits(**bound))
-    prepared(core, 4, 6, 1)
-    settle(core, 1)
-    settle(core, 2)
-    with pytest.raises(FullError, match="staged_operations_max"):
-        settle(core, 3)
-    core.add(1000, 1, b"what settles nothing has room")
-    core.begin(4)
-    core.commit(4)
-    room = core.room()
-    assert not room.done
-    core.step(0.0)
-    assert room.done
-    settle(core, 3)
+    assert settled_by_groups(Limits(**bound), Limits(**bound), settle, 4, 6, 1, 7, 7) == [10, 8, 7]
+
+
+def settled_by_groups(staged: Limits, limits: Limits, settle, *counts: int) -> list[int]:
+    """Operations that each group settles, of transactions that were prepared under `staged` and then settled."""
+    writer = Committing()
+    core = active_core(writer, staged)
+    prepared(core, *counts)
+    core.limits = limits
+    del writer.written[:]
+    for tx in range(1, len(counts) + 1):
+        settle(core, tx)
+        core.add(1000 + tx, 1, b"settles nothing")
+    while not core.flush().done:
+        core.step(0.0)
+    return [group.settled.operations for group in writer.written]
 
 
 def test_an_outcome_that_is_refused_for_what_follows_it_settles_nothing() -> None:
@@ -59,12 +61,8 @@ def test_an_outcome_that_is_refused_for_what_follows_it_settles_nothing() -> Non
 
 
 def test_a_transaction_staged_under_wider_bounds_is_settled_alone() -> None:
-    core = active(Limits(staged_operations_max=100))
-    prepared(core, 50, 1)
-    core.limits = Limits(staged_operations_max=10)
-    core.commit(1)
-    with pytest.raises(FullError):
-        core.commit(2)
+    wide, narrow = Limits(staged_operations_max=100), Limits(staged_operations_max=10)
+    assert settled_by_groups(wide, narrow, Core.commit, 50, 1, 2) == [50, 3]
 
 
 def test_a_rollback_of_what_is_not_in_the_wal_needs_no_room() -> None:

@@ -49,7 +49,7 @@ def test_the_group_is_told_done_and_the_node_steps_down_at_once() -> None:
     timing = Timing(broker.timeline.now, broker.timeline.pass_to, LIMIT_S, 10 * LIMIT_S, LIMIT_S)
     writer = Writer(
         kafka,
-        WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0),
+        WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0, 1 << 20),
         Claim(1, "node", b"nonce"),
         Fence(kafka, "j", timing),
         OvertakenInItsCommit(inner),  # type: ignore[arg-type]  # the rest of the port is not used
