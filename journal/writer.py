@@ -175,6 +175,8 @@ class Writer:
         self.numbers = numbers
         self.committed_at = timing.now()
         """When the last successful commit began."""
+        self.recoveries = 0
+        """Times that check, init, check followed a commit."""
         self._kafka = kafka
         self._config = config
         self._fence = fence
@@ -273,7 +275,7 @@ class Writer:
             clean = transaction.consumed is None or producer.send_offsets(transaction.consumed, timing.request_s)
             clean = producer.commit_transaction(timing.request_s) and clean
         except OperatingError as error:
-            log.warning("a group met an error; check, init, check: %s", error)
+            self._note_recovery(f"a group met an error: {error}")
             self._note_failure(transaction.bytes, error)
             self.close()
             self._recover(transaction, error)
@@ -286,7 +288,7 @@ class Writer:
         for (shard, _), offset in zip(transaction.places, offsets, strict=True):
             self._ends[shard] = offset + 1
         if not clean:
-            log.warning("a commit may have been sent twice; check, init, check before the next group")
+            self._note_recovery("a commit may have been sent twice")
             self.close()
 
     def _require_in_place(self, shards: Sequence[int], offsets: Sequence[int]) -> None:
@@ -305,6 +307,10 @@ class Writer:
         if self._read_to:
             require_nothing_between(self._config.journal, self._read_to, zip(shards, offsets, strict=True))
             self._read_to.clear()
+
+    def _note_recovery(self, why: str) -> None:
+        self.recoveries += 1
+        log.warning("%s; check, init, check (recovery %d of epoch %d)", why, self.recoveries, self.claim.epoch)
 
     def _keep_pace(self) -> None:
         wait_s = self._pace.left_s(self._timing.clock())

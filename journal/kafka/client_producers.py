@@ -36,7 +36,8 @@ from journal.errors import (
 from journal.kafka.access import Need, Request, on_cluster, on_group, on_topic, on_transactional_id
 from journal.kafka.client_calls import call_within
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
-from journal.kafka.client_settings import REPEATED_AFTER_S, ClientEvents, ClientSettings, config_error
+from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error, repeated_after_s
+from journal.kafka.commit_times import CommitTimes
 from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
 
 T = TypeVar("T")
@@ -268,8 +269,14 @@ def _again(message: dict[str, object]) -> dict[str, object]:
 class KafkaTransactionalProducer:
     """`ports.TransactionalProducer`."""
 
-    def __init__(self, settings: ClientSettings, transactional_id: str, clock: Clock = time.monotonic) -> None:
-        self._instance = _Instance(settings, settings.transactional(transactional_id), clock)
+    def __init__(
+        self, settings: ClientSettings, transactional_id: str, times: CommitTimes, clock: Clock = time.monotonic
+    ) -> None:
+        """`times` are those of earlier producers of this id."""
+        backoff_ms = times.backoff_ms
+        self._instance = _Instance(settings, settings.transactional(transactional_id, backoff_ms), clock)
+        self._times = times
+        self._repeated_after_s = repeated_after_s(backoff_ms)
         self._settings = settings
         self._clock = clock
         self._name = transactional_id
@@ -355,7 +362,7 @@ class KafkaTransactionalProducer:
             # dies as the group's coordinator; whoever ended the producer would be held up as the call is.
             self.close()
             raise FatalProducerError(f"{self._name}: commit offsets: {error}") from error
-        return self._clock() - began < REPEATED_AFTER_S
+        return self._was_one_request("commit offsets", began)
 
     def commit_transaction(self, timeout_s: float) -> bool:
         began = self._clock()
@@ -364,7 +371,13 @@ class KafkaTransactionalProducer:
         except RetriableProducerError as error:
             # librdkafka would go on with the same EndTxn; what it did is unknown, and the instance not to be trusted.
             raise FatalProducerError(str(error)) from error
-        return self._clock() - began < REPEATED_AFTER_S
+        return self._was_one_request("commit transaction", began)
+
+    def _was_one_request(self, call: str, began: float) -> bool:
+        """Whether no copy of the request may still arrive."""
+        took_s = self._clock() - began
+        self._times.took(call, took_s)
+        return took_s < self._repeated_after_s
 
     def abort_transaction(self, timeout_s: float) -> None:
         try:

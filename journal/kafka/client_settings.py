@@ -17,12 +17,16 @@ from journal.kafka.access import Access, access_of
 from journal.limits import Limits
 
 RETRY_BACKOFF_MS = 250
-"""librdkafka repeats a request no sooner than this less its jitter of 20 %. See `REPEATED_AFTER_S`."""
+"""librdkafka repeats a request no sooner than this less its jitter of 20 %. See `repeated_after_s`."""
 
-REPEATED_AFTER_S = RETRY_BACKOFF_MS * 0.8 / 1000
-"""A call that one request serves and that took less than this was served by one request. A repetition shows nowhere
-else: librdkafka tells nobody about a connection that closes with one request on its way (it logs it, at INFO, and not
-twice in 30 s)."""
+RETRY_BACKOFF_MAX_MS = 4 * RETRY_BACKOFF_MS
+
+
+def repeated_after_s(backoff_ms: int) -> float:
+    """A call that one request serves and that took less than this was served by one request. Without a price a
+    repetition shows nowhere else: docs/ARCHITECTURE.md, Which commits may have been sent twice."""
+    return backoff_ms * 0.8 / 1000
+
 
 _FIXED_BY_US = frozenset(
     {
@@ -131,10 +135,12 @@ class ClientSettings:
         """Below the transaction's time-out: a record has its delivery report while its transaction can be ended."""
         return self.transaction_timeout_ms * 8 // 10
 
-    def transactional(self, transactional_id: str) -> dict[str, object]:
+    def transactional(self, transactional_id: str, backoff_ms: int = RETRY_BACKOFF_MS) -> dict[str, object]:
         return self._producer() | {
             "transactional.id": transactional_id,
             "transaction.timeout.ms": self.transaction_timeout_ms,
+            "retry.backoff.ms": backoff_ms,
+            "retry.backoff.max.ms": max(RETRY_BACKOFF_MAX_MS, backoff_ms),
         }
 
     def plain(self) -> dict[str, object]:
@@ -191,7 +197,7 @@ class ClientSettings:
             # have auto.create.topics.enable.
             "allow.auto.create.topics": False,
             "retry.backoff.ms": RETRY_BACKOFF_MS,
-            "retry.backoff.max.ms": 4 * RETRY_BACKOFF_MS,
+            "retry.backoff.max.ms": RETRY_BACKOFF_MAX_MS,
         }
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -20,6 +21,7 @@ from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
 from journal.kafka.client_readers import KafkaReader
 from journal.kafka.client_settings import SPREAD_LINGER_MS, ClientSettings
+from journal.kafka.commit_times import CommitTimes
 from journal.kafka.membership import Membership
 from journal.kafka.ports import READ_MS, Clock
 from journal.limits import Limits
@@ -28,7 +30,8 @@ LOGGER = logging.getLogger("journal.kafka")
 
 
 class KafkaClients:
-    """`ports.Kafka`. Clients share nothing but settings: each is made for, and used by, one thread.
+    """`ports.Kafka`. Clients share settings, and producers of one id how long its commits take; each is made for, and
+    used by, one thread.
 
     Raises ConfigError for a property that is the journal's own, and, when a client is made, for one that librdkafka
     does not know.
@@ -48,6 +51,8 @@ class KafkaClients:
     ) -> None:
         bounds = limits or Limits()
         self._clock = clock
+        self._times: defaultdict[str, CommitTimes] = defaultdict(CommitTimes)
+        """By transactional id."""
         self._settings = ClientSettings(
             bootstrap_servers,
             dict(properties or {}),
@@ -73,7 +78,7 @@ class KafkaClients:
         return clients
 
     def transactional_producer(self, transactional_id: str) -> KafkaTransactionalProducer:
-        return KafkaTransactionalProducer(self._settings, transactional_id, self._clock)
+        return KafkaTransactionalProducer(self._settings, transactional_id, self._times[transactional_id], self._clock)
 
     def plain_producer(self) -> KafkaPlainProducer:
         return KafkaPlainProducer(self._settings, self._clock)

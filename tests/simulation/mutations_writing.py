@@ -185,7 +185,7 @@ def a_transaction_for_each_shard() -> list[Patch]:
     """A group is written in one Kafka transaction a shard."""
 
     def sending(self: Any, producer: Any, transaction: Any, joining: Any) -> list[int]:
-        records = transaction.records
+        records = [record for part in transaction.parts for record in part.records]
         shards = sorted({record.partition for record in records})
         offsets: list[int] = []
         for shard in shards:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import TypeVar
 
 from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaRefusedError, TopicError
-from journal.kafka.client_settings import REPEATED_AFTER_S
+from journal.kafka.client_settings import RETRY_BACKOFF_MS, repeated_after_s
 from journal.kafka.ports import (
     AbortableProducerError,
     Consumed,
@@ -32,6 +32,7 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 Row = tuple[bytes | None, bytes | None]
 
+REPEATED_AFTER_S = repeated_after_s(RETRY_BACKOFF_MS)
 BEGIN_AGAIN_S = 0.02
 INIT_AGAIN_S = 0.5
 

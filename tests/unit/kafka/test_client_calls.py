@@ -14,6 +14,7 @@ from journal.kafka import client_producers
 from journal.kafka.client_calls import call_within
 from journal.kafka.client_producers import KafkaTransactionalProducer
 from journal.kafka.client_settings import ClientSettings
+from journal.kafka.commit_times import CommitTimes
 from journal.kafka.ports import Consumed, FatalProducerError
 
 LIMIT_S = 30.0
@@ -63,7 +64,7 @@ def answer() -> Iterator[threading.Event]:
 
 
 def a_producer() -> KafkaTransactionalProducer:
-    return KafkaTransactionalProducer(ClientSettings("b:1"), "id")
+    return KafkaTransactionalProducer(ClientSettings("b:1"), "id", CommitTimes())
 
 
 def test_what_a_call_gives_or_raises_is_passed_on() -> None:

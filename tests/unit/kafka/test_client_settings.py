@@ -9,10 +9,11 @@ import pytest
 from journal.errors import ConfigError
 from journal.kafka.client_settings import (
     LINGER_MS,
-    REPEATED_AFTER_S,
+    RETRY_BACKOFF_MS,
     SPREAD_LINGER_MS,
     ClientEvents,
     ClientSettings,
+    repeated_after_s,
 )
 from journal.kafka.clients import KafkaClients
 
@@ -79,13 +80,14 @@ def test_a_delivery_ends_before_its_transaction_does() -> None:
     assert config["message.timeout.ms"] == 4000 < 5000 == config["transaction.timeout.ms"]
 
 
-def test_a_repeated_request_takes_longer_than_one_that_was_not() -> None:
-    config = ClientSettings(NOWHERE).transactional("id")
+@pytest.mark.parametrize("chosen_ms", [RETRY_BACKOFF_MS, 840, 4000])
+def test_a_repeated_request_takes_longer_than_one_that_was_not(chosen_ms: int) -> None:
+    config = ClientSettings(NOWHERE).transactional("id", chosen_ms)
     backoff_ms, backoff_max_ms = config["retry.backoff.ms"], config["retry.backoff.max.ms"]
     assert isinstance(backoff_ms, int)
     assert isinstance(backoff_max_ms, int)
     # librdkafka's jitter takes up to 20 % off.
-    assert REPEATED_AFTER_S * 1000 <= 0.8 * backoff_ms <= backoff_max_ms
+    assert repeated_after_s(chosen_ms) * 1000 <= 0.8 * backoff_ms <= backoff_max_ms
 
 
 @pytest.mark.parametrize("session_ms", [1000, 6000, 30_000])

@@ -1,0 +1,48 @@
+"""The back-off of the next producer follows how long commits take."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.kafka.client_settings import RETRY_BACKOFF_MS, repeated_after_s
+from journal.kafka.commit_times import BACKOFF_MS_MAX, CommitTimes
+
+FAST_S, SLOW_S = 0.003, 0.21
+
+
+def times(*took_s: float) -> CommitTimes:
+    found = CommitTimes()
+    for each in took_s:
+        found.took("commit", each)
+    return found
+
+
+def test_where_commits_are_quick_a_repetition_is_too() -> None:
+    assert times().backoff_ms == times(FAST_S, FAST_S).backoff_ms == RETRY_BACKOFF_MS
+
+
+@pytest.mark.parametrize("took_s", [0.1, SLOW_S, 0.5, 1.0])
+def test_where_every_commit_is_slow_the_next_producer_repeats_none_that_takes_so_long(took_s: float) -> None:
+    backoff_ms = times(took_s).backoff_ms
+    assert took_s < repeated_after_s(backoff_ms)
+    assert backoff_ms <= BACKOFF_MS_MAX
+
+
+def test_one_commit_that_a_failure_delayed_says_nothing_of_the_others() -> None:
+    assert times(FAST_S, 8.0, FAST_S).backoff_ms == RETRY_BACKOFF_MS
+    assert times(8.0, FAST_S).backoff_ms == RETRY_BACKOFF_MS
+
+
+def test_commits_that_become_slow_or_quick_are_followed_after_a_few() -> None:
+    assert times(FAST_S, *[SLOW_S] * 4).backoff_ms == times(SLOW_S).backoff_ms > RETRY_BACKOFF_MS
+    assert times(*[SLOW_S] * 9, FAST_S).backoff_ms == RETRY_BACKOFF_MS
+
+
+def test_the_slowest_kind_of_call_counts() -> None:
+    found = times(SLOW_S)
+    found.took("offsets", 2 * SLOW_S)
+    assert found.backoff_ms == times(2 * SLOW_S).backoff_ms
+
+
+def test_it_never_becomes_as_long_as_what_a_record_has_to_be_delivered() -> None:
+    assert times(30.0).backoff_ms == BACKOFF_MS_MAX
