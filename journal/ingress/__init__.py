@@ -11,6 +11,7 @@ batch       records -> messages, dead letters and offsets, by each source's poli
 sizing      how much goes into a batch                                 pure
 taking      batches on their way into the journal
 renewal     offsets that do not change, committed again
+patience    when requests are given up
 lags        how far the sources are behind
 loop        positions, consume, take in, commit, begin again: one thread, one activation
 reporting   how they stand, to the control rows

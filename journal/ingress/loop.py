@@ -17,13 +17,14 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from journal.errors import OperatingError, TopicError
 from journal.ingress.batch import Batch, Converter
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.identities import TopicIds, made_anew
 from journal.ingress.lags import asked_lag, known_lag
+from journal.ingress.patience import Patience
 from journal.ingress.positions import Partition, Positions, positions_of
 from journal.ingress.renewal import COMMIT_AGAIN_S, Renewal
 from journal.ingress.starts import start_of
@@ -57,13 +58,6 @@ class LoopConfig:
     list_every_s: float
     batch_records: int
     commit_again_s: float = COMMIT_AGAIN_S
-
-
-class _Ends(NamedTuple):
-    """Where a source's partitions ended, at a moment (ms since 1970) or later."""
-
-    asked_ms: float
-    offsets: Mapping[Partition, int]
 
 
 class IngressLoop:
@@ -110,8 +104,7 @@ class IngressLoop:
         """What was found committed at the beginning, of stopped sources too."""
         self._begun: set[str] = set()
         """Sources that have been consumed."""
-        self._ends: dict[str, _Ends] = {}
-        """Of sources with requests that have waited too long: once it is reached, no reply to them has come."""
+        self._patience = Patience(converter, self._taking)
         self._renewal = Renewal(self._taking, config.commit_again_s)
         self._flight: Flight | None = None
 
@@ -166,7 +159,7 @@ class IngressLoop:
             self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""), waits=name not in stopped)
         self._faults = found.stopped
         consumer.assign(self._taking.offsets)
-        self._ends = {}
+        self._patience.begin()
         self._begun |= {source.name for source in self._routing.sources} - {*found.stopped, *stopped}
         self._status.fail("")
 
@@ -353,27 +346,10 @@ class IngressLoop:
         return bool(of_sources)
 
     def _give_up(self, consumer: SourceConsumer, cluster: Cluster, pending: Collection[Partition]) -> None:
-        """Requests that have waited too long, of sources that have consumed all that had come when that was seen.
-
-        `pending` are partitions of records that wait here. Raises Again if a source is stopped.
-        """
-        for name, now_ms in self._converter.late_since().items():
-            mine = {part: offset for part, offset in self._taking.offsets.items() if self._source_of(part) == name}
-            if not mine:
-                continue  # it is stopped, or there is no topic for a reply
-            ends = self._ends.get(name)
-            if ends is None:
-                try:
-                    ends = _Ends(now_ms, {part: consumer.latest(part, _ASK_S) for part in mine})
-                except OperatingError as error:
-                    log.warning("whether replies for source %s have come cannot be seen now: %s", name, error)
-                    continue
-                self._ends[name] = ends
-            reached = {part: at if part in pending else max(at, consumer.reached(part)) for part, at in mine.items()}
-            if all(reached[part] >= end for part, end in ends.offsets.items()):
-                self._require_same(cluster, {topic for topic, _ in mine})
-                del self._ends[name]
-                self._give_up_of(name, ends.asked_ms, dict([next(iter(mine.items()))]))
+        """Requests that have waited too long. Raises Again if a source is stopped."""
+        for late in self._patience.over(consumer, self._source_of, pending):
+            self._require_same(cluster, {topic for topic, _ in late.partitions})
+            self._give_up_of(late.source, late.asked_ms, dict([next(iter(late.partitions.items()))]))
 
     def _give_up_of(self, source: str, now_ms: float, offsets: Mapping[Partition, int]) -> None:
         while not self._stop.is_set():

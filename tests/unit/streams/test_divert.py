@@ -9,6 +9,7 @@ import pytest
 
 from journal.errors import CorruptionError, RouteStopError, TopicError
 from journal.kafka.control import control_topic, table_topic
+from journal.routing.selector_tokens import SELECTOR_CHARACTERS_MAX
 from journal.v1.store_pb2 import MESSAGE
 from streams.divert.diverter import REFRESH_EVERY_S
 from streams.shard import ROUTE_RETRY_S, ShardState
@@ -100,6 +101,14 @@ def test_a_message_added_and_deleted_inside_one_transaction_is_not_diverted() ->
     scene = world([message(1, b"never", tx=7), delete(1, tx=7), message(2, b"kept", tx=7), commit(7, 3)])
     scene.run(100)
     assert scene.sent() == [b"kept"]
+
+
+def test_a_route_whose_filter_has_as_many_terms_as_fit_sends_like_any() -> None:
+    terms = " OR ".join(["n=9"] * 1400)
+    assert len(terms) < SELECTOR_CHARACTERS_MAX
+    scene = world([message(1, b"no"), message(2, b"yes", headers={"n": 9})], routes=(one_route(filter=terms),))
+    scene.run(100)
+    assert scene.sent() == [b"yes"]
 
 
 # ---- large messages ------------------------------------------------------------------------------------------------

@@ -1,0 +1,69 @@
+"""When requests that have waited too long are given up: once their source has consumed all that had come by then."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from journal.errors import OperatingError
+from journal.ingress.batch import Converter
+from journal.ingress.consumer import SourceConsumer
+from journal.ingress.positions import Partition
+from journal.ingress.taking import Taking
+
+log = logging.getLogger(__name__)
+
+_ASK_S = 2.0
+"""For where a partition ends, which can wait."""
+
+
+class Late(NamedTuple):
+    """A source's requests that had waited too long at a moment (ms since 1970), and no reply to them has come."""
+
+    source: str
+    asked_ms: float
+    partitions: Mapping[Partition, int]
+    """Those of the source, and where they are committed."""
+
+
+class _Ends(NamedTuple):
+    """Where a source's partitions ended, at a moment (ms since 1970) or later."""
+
+    asked_ms: float
+    offsets: Mapping[Partition, int]
+
+
+class Patience:
+    """Used by the ingress' thread."""
+
+    def __init__(self, converter: Converter, taking: Taking) -> None:
+        self._converter = converter
+        self._taking = taking
+        self._ends: dict[str, _Ends] = {}
+        """Of sources with requests that have waited too long: once it is reached, no reply to them has come."""
+
+    def begin(self) -> None:
+        """Other partitions are consumed."""
+        self._ends = {}
+
+    def over(
+        self, consumer: SourceConsumer, source_of: Callable[[Partition], str], pending: Collection[Partition]
+    ) -> Iterator[Late]:
+        """Sources whose requests are to be given up; `pending` are partitions of records that are not taken in yet."""
+        for name, now_ms in self._converter.late_since().items():
+            mine = {part: offset for part, offset in self._taking.offsets.items() if source_of(part) == name}
+            if not mine:
+                continue  # it is stopped, or there is no topic for a reply
+            ends = self._ends.get(name)
+            if ends is None:
+                try:
+                    ends = _Ends(now_ms, {part: consumer.latest(part, _ASK_S) for part in mine})
+                except OperatingError as error:
+                    log.warning("whether replies for source %s have come cannot be seen now: %s", name, error)
+                    continue
+                self._ends[name] = ends
+            reached = {part: at if part in pending else max(at, consumer.reached(part)) for part, at in mine.items()}
+            if all(reached[part] >= end for part, end in ends.offsets.items()):
+                del self._ends[name]
+                yield Late(name, ends.asked_ms, mine)
