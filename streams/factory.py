@@ -25,6 +25,7 @@ from faust.app.base import BootStrategy
 from faust.transport.drivers import aiokafka as driver
 from faust.types.auth import CredentialsT
 from faust.types.web import Web
+from faust.web import View
 from faust.web.drivers import aiohttp
 from mode.types import ServiceT
 
@@ -33,11 +34,12 @@ from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
 from journal.kafka.control import OwnTopics
 from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
 from streams.client_properties import aiokafka_properties
+from streams.faust_agents import WatchedAgent, troubles_of
 from streams.garbage import collect_seldom
 from streams.host import JournalHost
 from streams.signals import run_until_signalled
 from streams.view import GlobalView, StateLoader
-from streams.web import add_routes
+from streams.web import PageView, add_routes
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +58,12 @@ class JournalApp(faust.App):
         self.boot_strategy = _Boot(self)
         self.transport = _Transport(self.conf.broker_consumer, self)
         host.on_failed = self._crash_with
+        host.of_faust = lambda: troubles_of(self)
         add_routes(self.page, host.view, host)
+
+    def page(self, path: str, *, base: type[View] = PageView, **options: Any) -> Callable[[Any], type[View]]:
+        """As Faust's; what the view cannot answer is a 404 for a queue that is not there, and else a 503."""
+        return super().page(path, base=base, **options)
 
     @property
     def view(self) -> GlobalView:
@@ -144,6 +151,7 @@ def make_app(
         "topic_disable_leader": True,
         "web_bind": web_host,
         "worker_redirect_stdouts": False,
+        "Agent": WatchedAgent,
     }
     if web_port is not None:
         faust_options["web_port"] = web_port

@@ -68,6 +68,8 @@ class JournalHost(Service):
         self.operation_agents: list[Agent] = []
         self.change_agents: list[Agent] = []
         self.on_failed: Callable[[BaseException], Awaitable[None]] | None = None
+        self.of_faust: Callable[[], Mapping[str, str]] = dict
+        """By name, what agents and services of Faust's have met."""
         self.failure: BaseException | None = None
         self._name = name
         self._has_worker = worker
@@ -222,6 +224,9 @@ class JournalHost(Service):
     def waiting_shards(self) -> Mapping[int, str]:
         return {} if self._shell is None else self._shell.waiting
 
+    def standby_ended(self) -> Mapping[int, str]:
+        return {} if self._shell is None else self._shell.standby_ended
+
     def standstill(self) -> str:
         if not self._has_worker:
             return ""
@@ -241,6 +246,9 @@ class JournalHost(Service):
             found += [(agent, shard, why) for (agent, shard), why in errors if shard in mine]
         return found
 
+    def faust_troubles(self) -> Mapping[str, str]:
+        return self.of_faust()
+
     def tellings(self) -> Mapping[str, int]:
         operations = {} if self._operations is None else dict(self._operations.told)
         return operations if self._changes is None else operations | self._changes.told()
@@ -259,9 +267,10 @@ class AgentShell(WorkerShell):
         self._worker = worker
         self._changes = changes
         self.states: Mapping[int, str] = {}
-        """As of the last tick, like `stopped` and `waiting`."""
+        """As of the last tick, like `stopped`, `waiting` and `standby_ended`."""
         self.stopped: Mapping[int, str] = {}
         self.waiting: Mapping[int, str] = {}
+        self.standby_ended: Mapping[int, str] = {}
         self.turned_at = time.monotonic()
         """When that was."""
         self.left: Collection[int] = ()
@@ -296,6 +305,7 @@ class AgentShell(WorkerShell):
         self.states = {shard: state.value for shard, state in self._worker.states().items()}
         self.stopped = {shard: str(error) for shard, error in self._worker.stopped().items()}
         self.waiting = self._worker.waiting()
+        self.standby_ended = self._worker.standby_ended()
         self.turned_at = time.monotonic()
 
     def seeks(self) -> Mapping[int, int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from journal.errors import CorruptionError, LocalDamageError, LocalStorageError, OperatingError
 from journal.local.ports import LocalStore
 from journal.replica import Replica
+from journal.words import shortened
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ class StandbyCopies:
             log.info("shard %d: following, as a standby", shard)
             self._copies[shard] = _Copy(shard, store, self._replica, self._open_timeout_s)
 
+    def ended(self) -> dict[int, str]:
+        """The shards whose copies follow no more, and why. For any thread."""
+        return {shard: copy.ended_by for shard, copy in list(self._copies.items()) if copy.ended_by}
+
     def take(self, shard: int) -> LocalStore | None:
         """Follow a shard no more; its store, which stays open."""
         copy = self._copies.pop(shard, None)
@@ -64,6 +69,8 @@ class _Copy:
         self, shard: int, store: LocalStore, replica: Callable[[int, LocalStore], Replica], open_timeout_s: float
     ) -> None:
         self.stop = threading.Event()
+        self.ended_by = ""
+        """What the thread ended by, unless it was told to."""
         self._shard = shard
         self._store = store
         self._make = replica
@@ -83,7 +90,11 @@ class _Copy:
             while not self.stop.is_set():
                 self._follow(replica)
         except CorruptionError as error:
+            self.ended_by = str(error)
             log.error("shard %d: the standby copy follows no more: %s", self._shard, error)
+        except Exception as error:
+            self.ended_by = shortened(repr(error))
+            log.exception("shard %d: the standby copy follows no more", self._shard)
         finally:
             replica.close()
 

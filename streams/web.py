@@ -52,11 +52,17 @@ class Watched(Protocol):
     def waiting_shards(self) -> Mapping[int, str]:
         """And what those wait for that cannot be recovered now."""
 
+    def standby_ended(self) -> Mapping[int, str]:
+        """And by what the standby copies of other workers' shards ended that follow no more."""
+
     def standstill(self) -> str:
         """Why the worker does nothing at all: it starts, or is stuck. Empty while it runs, and without a worker."""
 
     def agent_troubles(self) -> list[tuple[str, int, str]]:
         """Agent, shard, and what is in its way."""
+
+    def faust_troubles(self) -> Mapping[str, str]:
+        """By name, what agents of Faust's own have met, and why other services have ended."""
 
     def tellings(self) -> Mapping[str, int]:
         """By agent, how much it was told: operations, or checkpoints."""
@@ -67,6 +73,18 @@ class Watched(Protocol):
     def sources(self) -> IngressReport | None:
         """How the sources stand, as the active node last reported; None: without sources, or not known now. May wait
         for Kafka."""
+
+
+class PageView(View):
+    """A page that may ask the view: what that cannot answer is an answer too, and says why."""
+
+    async def dispatch(self, request: Any) -> Any:
+        try:
+            return await super().dispatch(request)
+        except QueueMissingError as error:
+            return self.json({"error": str(error)}, status=404)
+        except (OperatingError, StateError) as error:
+            return self.json({"error": str(error)}, status=503)
 
 
 def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
@@ -87,32 +105,24 @@ def add_routes(page: Page, view: GlobalView | None, watched: Watched) -> None:
 
     @page("/queues")
     async def queues(web: View, request: Request) -> Response:
-        return await _answer(web, lambda: {"queues": [queue_json(view, found) for found in view.queues()]})
+        return web.json(await _in_thread(lambda: {"queues": [queue_json(view, found) for found in view.queues()]}))
 
-    @page("/queues/{name:.+}")
+    @page(r"/queues/{name:[\s\S]+}")
     async def one_queue(web: View, request: Request, name: str) -> Response:
         limit = request.query.get("limit", "100")
         if not (limit.isascii() and limit.isdigit() and len(limit) <= LIMIT_DIGITS_MAX):
             return web.json({"error": f"limit={limit} is no number of messages"}, status=400)
-        return await _answer(web, lambda: _queue_with_messages(view, name, int(limit)))
+        return web.json(await _in_thread(lambda: _queue_with_messages(view, name, int(limit))))
 
     @page("/transactions")
     async def transactions(web: View, request: Request) -> Response:
-        return await _answer(web, lambda: {"transactions": [transaction_json(found) for found in view.transactions()]})
+        found = await _in_thread(view.transactions)
+        return web.json({"transactions": [transaction_json(each) for each in found]})
 
 
 async def _in_thread(ask: Callable[[], T]) -> T:
     """A question waits for the view's thread, so it is not asked in the event loop."""
     return await asyncio.get_running_loop().run_in_executor(None, ask)
-
-
-async def _answer(web: View, ask: Callable[[], Any]) -> Response:
-    try:
-        return web.json(await _in_thread(ask))
-    except QueueMissingError as error:
-        return web.json({"error": str(error)}, status=404)
-    except (OperatingError, StateError) as error:
-        return web.json({"error": str(error)}, status=503)
 
 
 # ---- as JSON -------------------------------------------------------------------------------------------------------
@@ -166,23 +176,25 @@ def transaction_json(found: TransactionView) -> dict[str, Any]:
 
 
 def health_of(view: GlobalView | None, watched: Watched) -> Answer:
-    """200 if the worker runs, no shard is stopped or waits, no agent has something in its way, and the view follows;
-    else 503."""
+    """200 if the worker runs, no shard is stopped or waits, no agent has something in its way, none of Faust's has
+    raised, no service and no standby copy has ended, and the view follows; else 503."""
     standstill, stopped, waiting = watched.standstill(), watched.stopped_shards(), watched.waiting_shards()
-    troubles = watched.agent_troubles()
+    troubles, of_faust, standby = watched.agent_troubles(), watched.faust_troubles(), watched.standby_ended()
     body: dict[str, Any] = {
         "shards": {str(shard): state for shard, state in sorted(watched.shard_states().items())},
         "stopped": {str(shard): why for shard, why in sorted(stopped.items())},
         "waiting": {str(shard): why for shard, why in sorted(waiting.items())},
+        "standby": {str(shard): why for shard, why in sorted(standby.items())},
         "standstill": standstill or None,
         "agents": [{"agent": agent, "shard": shard, "error": why} for agent, shard, why in troubles],
+        "faust": dict(of_faust),
     }
     fit = True
     if view is not None:
         fitness = view.fitness()
         fit = fitness.fit
         body["view"] = {"fit": fit, "why_not": fitness.why_not or None, "lag_seconds": fitness.lag_ms / 1000}
-    healthy = fit and not (standstill or stopped or waiting or troubles)
+    healthy = fit and not (standstill or stopped or waiting or standby or troubles or of_faust)
     return (200 if healthy else 503), {"healthy": healthy, **body}
 
 

@@ -310,6 +310,10 @@ class Worker:
         """Shards that cannot be recovered now, and why."""
         return dict(self._waiting)
 
+    def standby_ended(self) -> dict[int, str]:
+        """Shards whose standby copies follow no more, and why."""
+        return {} if self._standby is None else self._standby.ended()
+
     def diverts(self) -> Mapping[int, DivertStatus]:
         """What the routes did, by shard. Thread-safe."""
         return {} if self._config.divert is None else self._config.divert.statuses()

@@ -42,9 +42,12 @@ def as_told(told: Told) -> tuple[int, int, bytes]:
 def test_an_app_has_agents_of_fausts_and_of_the_journals_beside_the_worker(bootstrap: str, tmp_path: Path) -> None:
     settings = made_journal(bootstrap, tmp_path, shards=2)
     seen = new_topic(bootstrap)
-    app = make_app(settings, web_port=free_port())
+    port = free_port()
+    app = make_app(settings, web_port=port)
     told: list[Told] = []
     counted: list[str] = []
+    failing = True
+    sums = app.Table("sums", default=int, partitions=7)  # others than the topic's: Faust refuses it when it is used
     ticks: list[float] = []
 
     @app.on_operation(to=seen)
@@ -56,6 +59,12 @@ def test_an_app_has_agents_of_fausts_and_of_the_journals_beside_the_worker(boots
     async def count(stream: Any) -> None:
         async for key, _ in stream.items():
             counted.append(key)
+
+    @app.agent(app.topic(seen, value_serializer="raw"), name="broken")
+    async def broken(stream: Any) -> None:
+        async for value in stream:
+            if failing:
+                sums["all"] += int(value)
 
     @app.timer(0.2)  # type: ignore[untyped-decorator]
     async def tick() -> None:
@@ -78,6 +87,13 @@ def test_an_app_has_agents_of_fausts_and_of_the_journals_beside_the_worker(boots
         journal.delete(first).wait()
         wait_until(lambda: len(told) >= 5, lambda: told)
         wait_until(lambda: len(counted) >= 5, lambda: counted)
+        wait_until(lambda: fetch(port, "/health")[0] == 503, lambda: fetch(port, "/health"))
+        assert "PartitionsMismatch" in json.loads(fetch(port, "/health")[1])["faust"]["broken"]
+        failing = False
+        for _ in range(2):
+            journal.add(journal.new_id(0), 1, b"more").wait()
+        wait_until(lambda: fetch(port, "/health")[0] == 200, lambda: fetch(port, "/health"))
+        wait_until(lambda: len(counted) >= 7, lambda: counted)
     mine = [as_told(each) for each in told if each.operation.id == first]
     assert mine == [(ADD, first, b"one"), (UPDATE, first, b"two"), (DELETE, first, b"")]
     late = next(each for each in told if each.operation.id == in_tx)
@@ -102,10 +118,15 @@ def test_a_view_shows_queues_transactions_and_records_and_its_pages_say_the_same
     async def mine(web: Any, request: Any) -> Any:
         return web.json({"queues": len(app.view.queues())})
 
+    @app.page("/depth/{name}")
+    async def depth(web: Any, request: Any, name: str) -> Any:
+        queue = await asyncio.to_thread(app.view.queue, name)
+        return web.json({name: queue.ready})
+
     with running(app), active_store(settings) as store:
         store.create_address("orders")
         store.create_queue(QueueConfig("orders/a", address="orders")).wait()
-        store.create_queue(QueueConfig('odd "b"', address="orders")).wait()
+        store.create_queue(QueueConfig('odd\n"b"', address="orders")).wait()
         sent = [store.send(Message("orders", b"%d" % n, timestamp=1000 + n), ["orders/a"]) for n in range(5)]
         for each in sent:
             each.wait()
@@ -132,11 +153,13 @@ def test_a_view_shows_queues_transactions_and_records_and_its_pages_say_the_same
             view.queue("nowhere")
 
         status, text = fetch(port, "/queues")
-        assert (status, [q["name"] for q in json.loads(text)["queues"]]) == (200, ['odd "b"', "orders/a"])
+        assert (status, [q["name"] for q in json.loads(text)["queues"]]) == (200, ['odd\n"b"', "orders/a"])
         status, text = fetch(port, "/queues/orders/a?limit=3")
         body = json.loads(text)
         assert (status, body["ready"], [m["id"] for m in body["messages"]]) == (200, 4, [e.id for e in sent[1:4]])
-        assert fetch(port, "/queues/nowhere")[0] == 404
+        assert fetch(port, "/queues/nowhere")[0] == fetch(port, "/depth/nowhere")[0] == 404
+        status, text = fetch(port, "/queues/odd%0A%22b%22")
+        assert (status, json.loads(text)["name"]) == (200, 'odd\n"b"')
         assert fetch(port, "/queues/orders/a?limit=many")[0] == 400
         assert json.loads(fetch(port, "/transactions")[1])["transactions"][0]["data"] == b"an xid".hex()
         assert json.loads(fetch(port, "/mine")[1]) == {"queues": 2}
@@ -144,7 +167,7 @@ def test_a_view_shows_queues_transactions_and_records_and_its_pages_say_the_same
         assert (status, json.loads(text)["shards"]) == (200, {"0": "running", "1": "running"})
         metrics = fetch(port, "/metrics")[1]
         assert 'kafka_journal_queue_messages{queue="orders/a",state="ready"} 4\n' in metrics
-        assert 'kafka_journal_queue_messages{queue="odd \\"b\\"",state="ready"} 0\n' in metrics
+        assert 'kafka_journal_queue_messages{queue="odd\\n\\"b\\"",state="ready"} 0\n' in metrics
         assert "kafka_journal_view_up 1\n" in metrics
         assert "# TYPE kafka_journal_shard_applied_operations_total counter\n" in metrics
         assert 'kafka_journal_worker_shard_running{shard="1"} 1\n' in metrics

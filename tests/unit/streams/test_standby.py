@@ -192,6 +192,19 @@ def test_a_copy_that_is_damaged_while_it_follows_is_built_anew_as_soon_as_it_can
     assert records_of(standbys.copies.take(0)) == [1, 2, 3, 4]
 
 
+def test_a_copy_that_follows_no_more_is_known_and_by_what_it_ended(standbys: Standbys) -> None:
+    standbys.copies.follow({0, 1})
+    for shard in range(SHARDS):
+        standbys.wait_until_at(shard, 1)
+    assert standbys.copies.ended() == {}
+    standbys.write(0, (b"no key", b"no row"))
+    standbys.checkpoint(0, 2)
+    wait_until(lambda: standbys.copies.ended() != {})
+    assert [shard for shard, why in standbys.copies.ended().items() if "no key" in why or "6e6f206b6579" in why] == [0]
+    standbys.checkpoint(1, 2)
+    standbys.wait_until_at(1, 2)
+
+
 def test_a_copy_that_is_damaged_when_it_is_opened_is_built_anew(standbys: Standbys) -> None:
     standbys.damaged_at_first.add(0)
     standbys.copies.follow({0})

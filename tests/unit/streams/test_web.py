@@ -6,10 +6,15 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from faust.web import View
 
 from journal.config import Settings
+from journal.errors import DeadlineError, QueueMissingError, StateError
 from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark
 from loaders.queues import QueueLoader
 from streams.factory import make_app
@@ -18,6 +23,8 @@ from streams.web import add_routes, health_of, metric_lines
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
+
+QUEUE_PAGE = r"/queues/{name:[\s\S]+}"
 
 
 class Service:
@@ -30,11 +37,15 @@ class Service:
         waiting: Mapping[int, str] | None = None,
         standstill: str = "",
         troubles: tuple[tuple[str, int, str], ...] = (),
+        faust: Mapping[str, str] | None = None,
+        standby: Mapping[int, str] | None = None,
     ) -> None:
         self._stopped = stopped or {}
         self._waiting = waiting or {}
         self._standstill = standstill
         self._troubles = troubles
+        self._faust = faust or {}
+        self._standby = standby or {}
 
     def shard_states(self) -> Mapping[int, str]:
         return {0: "running", 1: "recovering"}
@@ -45,11 +56,17 @@ class Service:
     def waiting_shards(self) -> Mapping[int, str]:
         return self._waiting
 
+    def standby_ended(self) -> Mapping[int, str]:
+        return self._standby
+
     def standstill(self) -> str:
         return self._standstill
 
     def agent_troubles(self) -> list[tuple[str, int, str]]:
         return list(self._troubles)
+
+    def faust_troubles(self) -> Mapping[str, str]:
+        return self._faust
 
     def tellings(self) -> Mapping[str, int]:
         return {"fine": 1, "broken": 2}
@@ -93,7 +110,7 @@ def ask(limit: str) -> int:
     """The status of a queue's page."""
     pages = Pages()
     add_routes(pages, view_of_nothing(), Service())
-    status: int = asyncio.run(pages.handlers["/queues/{name:.+}"](Web(), Request(limit=limit), "orders"))[0]
+    status: int = asyncio.run(pages.handlers[QUEUE_PAGE](Web(), Request(limit=limit), "orders"))[0]
     return status
 
 
@@ -102,8 +119,38 @@ def test_a_limit_that_is_no_number_of_messages_is_refused(limit: str) -> None:
     assert ask(limit) == 400
 
 
-def test_a_view_that_cannot_answer_says_so() -> None:
-    assert ask("1000") == 503
+def test_a_name_may_be_any_text() -> None:
+    """As Faust's web server reads addresses."""
+
+    async def found() -> list[str]:
+        async def handler(_: web.Request) -> web.Response:
+            raise AssertionError
+
+        paths = web.UrlDispatcher()
+        paths.add_route("GET", QUEUE_PAGE, handler)
+        names = ["orders", "a/b", "a\nb", "\r\n", "a%2Fb", "\x00\x1b", "..", "\u2028 ?#"]
+        asked = [make_mocked_request("GET", f"/queues/{quote(name, safe='')}") for name in names]
+        resolved = [await paths.resolve(each) for each in asked]
+        assert [each.get("name") for each in resolved] == names
+        return names
+
+    assert asyncio.run(found())
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(QueueMissingError("there is no queue 'q'"), 404), (DeadlineError("busy"), 503), (StateError("not started"), 503)],
+)
+def test_what_the_view_cannot_answer_is_an_answer_of_every_page(error: Exception, status: int) -> None:
+    app = make_app(Settings(journal="j", node="node"), worker=False)
+
+    @app.page("/mine/{name}")
+    async def mine(_web: View, _request: Any, name: str) -> Any:
+        raise error
+
+    page = mine(app, app.web)
+    answer = asyncio.run(page.dispatch(make_mocked_request("GET", "/mine/q", match_info={"name": "q"})))
+    assert (answer.status, json.loads(answer.body)) == (status, {"error": str(error)})
 
 
 @pytest.mark.parametrize(
@@ -111,14 +158,18 @@ def test_a_view_that_cannot_answer_says_so() -> None:
     [
         (Service(stopped={1: "garbage"}), "stopped"),
         (Service(waiting={1: "no topic"}), "waiting"),
+        (Service(standby={1: "garbage"}), "standby"),
         (Service(standstill="not started"), "standstill"),
         (Service(troubles=(("broken", 1, "ValueError"),)), "agents"),
+        (Service(faust={"app.count": "PartitionsMismatch()"}), "faust"),
     ],
 )
 def test_whatever_stands_still_is_not_healthy_and_named(service: Service, where: str) -> None:
     status, body = health_of(None, service)
     assert (status, body["healthy"]) == (503, False)
-    assert [each for each in ("stopped", "waiting", "standstill", "agents") if body[each]] == [where]
+    assert [each for each in ("stopped", "waiting", "standby", "standstill", "agents", "faust") if body[each]] == [
+        where
+    ]
 
 
 def test_a_service_is_not_healthy_before_its_worker_is_started() -> None:

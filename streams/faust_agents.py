@@ -1,0 +1,58 @@
+"""A service's agents of Faust's own, and its other services: which of them have met something, and what.
+
+Faust starts an agent anew that raised, and passes over what it raised at, so nothing but the log would tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import faust
+from faust.agents.actor import Actor
+from faust.types.agents import ActorRefT
+from faust.types.streams import StreamT
+from mode import Service
+
+from journal.words import shortened
+
+
+class WatchedAgent(faust.Agent):
+    """An agent that knows what it has met, until it has been through something else since."""
+
+    trouble = ""
+    """What it raised, or that it takes nothing more; empty while there is nothing."""
+    _taking: asyncio.Task[Any] | None = None
+    """What has taken an event last."""
+
+    def stream(self, *arguments: Any, **options: Any) -> StreamT[Any]:
+        stream = super().stream(*arguments, **options)
+        stream.add_processor(self._taken)
+        return stream
+
+    def _taken(self, value: Any) -> Any:
+        """Whoever asks for another event is done with the one before it; one that raised is not asked again."""
+        task = asyncio.current_task()
+        if task is self._taking:
+            self.trouble = ""
+        self._taking = task
+        return value
+
+    async def _execute_actor(self, coro: Awaitable[Any], aref: ActorRefT) -> None:
+        await super()._execute_actor(coro, aref)
+        reason = aref.crash_reason
+        if reason is None and not self.should_stop:
+            self.trouble = "it has returned, and takes nothing more"
+        elif reason is not None and not isinstance(reason, asyncio.CancelledError):  # as in a rebalance
+            self.trouble = shortened(repr(reason))
+
+
+def troubles_of(app: faust.App) -> Mapping[str, str]:
+    """By name, what agents of Faust's have met, and why services of the app have ended that nobody started anew."""
+    found = {name: agent.trouble for name, agent in app.agents.items() if agent.trouble}
+    for node in app.beacon.traverse():
+        service = getattr(node, "data", None)  # the tree has also what is no service
+        if isinstance(service, Service) and not isinstance(service, Actor) and service.crashed:
+            found[service.label] = shortened(repr(service.crash_reason))
+    return found
