@@ -6,16 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.faults import Fault, Faults
+from tests.simulation.faults import ABORTABLE_REQUESTS, Fault, Faults
 
 _CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE)
 _NETWORK = (Fault.LOSE_REQUEST, Fault.LOSE_RESPONSE, Fault.LATE)
 _LIBRARY = (Fault.RETRIED, Fault.REPEATED, Fault.REPEATED)
 _IN_PROCESS = ("poll", "enqueue")
 """To a fetch that is lost, and asked again by the client, there is only time; no request follows a single record."""
-
-_REFUSED = ("add_partitions", "produce", "end_transaction")
-"""What a broker may refuse so that the transaction must be aborted."""
 
 _DISK = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
 _REFUSALS = (Fault.LOSE_REQUEST, Fault.LOSE_RESPONSE)
@@ -145,7 +142,7 @@ class Chaos(Faults):
             kinds += _NETWORK
         if self.weather in ("library", "storm") and not disk and request != "enqueue":
             kinds += _LIBRARY
-            if request in _REFUSED:
+            if request in ABORTABLE_REQUESTS:
                 kinds.append(Fault.ABORTABLE)
         return self._chance.choice(kinds) if kinds else Fault.NONE
 

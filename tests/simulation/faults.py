@@ -28,6 +28,10 @@ class Fault(Enum):
     REPEATED = "the library asked twice: it has its answer, and the first request takes effect once more, later"
 
 
+ABORTABLE_REQUESTS = ("add_partitions", "produce", "end_transaction")
+"""What a broker may refuse so that the transaction must be aborted. `ABORTABLE` is nothing to any other request."""
+
+
 class Faults:
     """Decides. This one decides that nothing goes wrong; a simulation overrides what it wants."""
 

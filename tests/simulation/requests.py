@@ -8,7 +8,7 @@ from typing import TypeVar
 from journal.errors import KafkaUnavailableError
 from journal.kafka.client_settings import RETRY_BACKOFF_MS
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.faults import Fault, SimulatedCrash
+from tests.simulation.faults import ABORTABLE_REQUESTS, Fault, SimulatedCrash
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class Requests:
                 raise NoAnswer(f"{request}: {size} bytes take {takes_s:.1f} s")
             self.pause(takes_s)
             timeout_s -= takes_s
-        if fault is Fault.NONE:
+        if fault is Fault.NONE or (fault is Fault.ABORTABLE and request not in ABORTABLE_REQUESTS):
             answer = effect()
             timeline.switch()
             return answer
