@@ -129,6 +129,7 @@ class SimulatedBroker:
 
     def delete_topic(self, name: str) -> None:
         del self.topics[name]
+        self._deposed = {place: deposed for place, deposed in self._deposed.items() if place[0] != name}
 
     def log(self, topic: str, partition: int) -> PartitionLog | None:
         known = self.topics.get(topic)
