@@ -17,6 +17,7 @@ from journal.errors import DeadlineError, RepairError, TopicError
 from journal.kafka.control import (
     EPOCH_KEY,
     IDENTITY_KEY,
+    RELEASED_KEY,
     ControlRows,
     control_row,
     control_topic,
@@ -28,7 +29,7 @@ from journal.kafka.control import (
 from journal.kafka.marks import MarkReader
 from journal.kafka.ports import LOOK_MS, Clock, FatalProducerError, Kafka
 from journal.kafka.topics import topic_configs
-from journal.v1.journal_pb2 import Epoch, FrameHead, Identity
+from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Released
 from journal.wal import read_tails
 from journal.wire.frames import FORMAT, MAGIC
 
@@ -92,7 +93,7 @@ class ControlRepairer:
         return ControlRepair(rows, identity, max(counter.epoch, *epochs))
 
     def write(self, agreed: ControlRepair) -> None:
-        """Fence whoever is active, look again, and write both rows in one transaction. Killed before its commit it has
+        """Fence whoever is active, look again, and write the rows in one transaction. Killed before its commit it has
         written nothing.
 
         Raises RepairError if something else is to be written by then, OperatingError if it is not known to be written.
@@ -117,9 +118,13 @@ class ControlRepairer:
             counter = Epoch(
                 journal=agreed.identity.journal, epoch=agreed.epoch, node=_NODE, timestamp=int(self._wall_ms())
             )
+            released = Released(
+                journal=counter.journal, epoch=counter.epoch, node=counter.node, timestamp=counter.timestamp
+            )
             rows = [
                 control_row(name, IDENTITY_KEY, agreed.identity),
                 control_row(name, EPOCH_KEY, counter),
+                control_row(name, RELEASED_KEY, released),  # nobody waits for that epoch's node to be silent
             ]
             producer.send(rows, self._timeout_s)
             producer.commit_transaction(self._timeout_s)

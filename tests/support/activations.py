@@ -18,6 +18,7 @@ from journal.replica import Replica
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC, decode_frame, nonce_of
 from journal.wire.keys import mark_key
+from journal.wire.rows import mark_name
 from journal.writer import WriterConfig
 from tests.simulation.broker import Answer, Instance, SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
@@ -30,6 +31,16 @@ LIMIT_S = 2.0
 SHARDS = 2
 WAL, TABLE, CONTROL = wal_topic("j"), table_topic("j"), control_topic("j")
 WEEK_MS = 7 * 24 * 3600 * 1000
+
+
+def write_mark(broker: SimulatedBroker, mark: Mark) -> None:
+    """A checkpoint of journal j without rows, which follows the one before it, unless it is the same."""
+    log, key = broker.topics[TABLE].logs[mark.shard], mark_key(mark.shard)
+    marks = [row.value for row in log.fetch(mark.shard, log.start, 100_000, committed=True) if row.key == key]
+    last = Mark.FromString(marks[-1] or b"") if marks else Mark(offset=-1)
+    if (last.offset, last.epoch, last.nonce) != (mark.offset, mark.epoch, mark.nonce):
+        mark.previous = mark_name(marks[-1] or b"") if last.offset >= 0 else 0
+        broker.write(TABLE, mark.shard, [(key, mark.SerializeToString())])
 
 
 class FollowedBroker(SimulatedBroker):
@@ -52,8 +63,7 @@ class FollowedBroker(SimulatedBroker):
         epoch, nonce = self._followed = claims[-1].epoch, claims[-1].nonce
         for shard, log in enumerate(self.topics[WAL].logs):
             last = log.fetch(shard, log.start, 1000, committed=True)[-1]
-            mark = Mark(shard=shard, offset=last.offset, epoch=epoch, nonce=nonce)
-            self.write(TABLE, shard, [(mark_key(shard), mark.SerializeToString())])
+            write_mark(self, Mark(shard=shard, offset=last.offset, epoch=epoch, nonce=nonce))
 
 
 class Activations:
@@ -121,7 +131,7 @@ class Activations:
                 frame = decode_frame(record.value, JOURNAL, shard, SHARDS)
                 mark.offset, mark.number, mark.group, mark.epoch = record.offset, frame.number, frame.group, frame.epoch
                 mark.nonce = nonce_of(frame) or mark.nonce
-            self.broker.write(TABLE, shard, [(mark_key(shard), mark.SerializeToString())])
+            write_mark(self.broker, mark)
 
     def records(self, shard: int) -> list[LogRecord]:
         log = self.broker.log(WAL, shard)

@@ -8,8 +8,7 @@ from journal.errors import ControlLostError, CorruptionError, FencedError
 from journal.kafka.control import EPOCH_KEY, control_row, read_control, writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
 from journal.wire.frames import decode_frame
-from journal.wire.keys import mark_key
-from tests.support.activations import CONTROL, LIMIT_S, SHARDS, TABLE, WAL, Activations, fails
+from tests.support.activations import CONTROL, LIMIT_S, SHARDS, TABLE, WAL, Activations, fails, write_mark
 from tests.support.build import JOURNAL
 from tests.support.deposed import write_anew
 
@@ -128,7 +127,7 @@ def test_a_gate_that_meets_marks_of_nobodys_epoch_says_that_the_counter_is_lost(
         """The tables show another activation of the same epoch, and the counter does not."""
         if step == "gate":
             mark = Mark(shard=1, offset=1000, epoch=4, nonce=b"another".ljust(16))
-            scene.broker.write(TABLE, 1, [(mark_key(1), mark.SerializeToString())])
+            write_mark(scene.broker, mark)
 
     assert isinstance(fails(scene, at=another), ControlLostError)
 
@@ -142,7 +141,7 @@ def test_a_gate_that_meets_the_marks_of_a_successor_is_fenced(scene: Activations
             row = control_row("j", EPOCH_KEY, Epoch(journal=JOURNAL, epoch=5, nonce=nonce))
             scene.broker.write(CONTROL, 0, [(row.key, row.value)])
             mark = Mark(shard=1, offset=1000, epoch=5, nonce=nonce)
-            scene.broker.write(TABLE, 1, [(mark_key(1), mark.SerializeToString())])
+            write_mark(scene.broker, mark)
 
     assert isinstance(fails(scene, at=successor), FencedError)
 

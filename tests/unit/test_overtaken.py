@@ -13,15 +13,14 @@ import pytest
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import FencedError, JournalError
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, read_control, table_topic
+from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, read_control
 from journal.kafka.topics import topic_configs
 from journal.runtime import JournalRuntime
 from journal.state import JournalState
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.keys import mark_key
 from tests.simulation.kafka import SimulatedKafka
-from tests.support.activations import FollowedBroker
+from tests.support.activations import FollowedBroker, write_mark
 from tests.support.paced import PAUSE_S, PacedTimeline
 
 SHARDS = 2
@@ -36,7 +35,6 @@ class Active:
     """A journal that is active, and the table that its workers write."""
 
     def __init__(self, settings: Settings) -> None:
-        self._table = table_topic(settings.journal)
         self._broker = FollowedBroker(PacedTimeline())
         for topic, config in topic_configs(settings).items():
             self._broker.create_topic(topic, 1 if topic == control_topic(settings.journal) else SHARDS, 1, config)
@@ -59,7 +57,7 @@ class Active:
     def mark(self, shard: int, offset: int, epoch: int) -> None:
         counter = self.epoch_row()
         mark = Mark(shard=shard, offset=offset, epoch=epoch, nonce=counter.nonce if epoch == counter.epoch else b"")
-        self._broker.write(self._table, shard, [(mark_key(shard), mark.SerializeToString())])
+        write_mark(self._broker, mark)
 
     def wait_until_seen(self, shard: int, offset: int) -> None:
         until = time.monotonic() + LIMIT_S

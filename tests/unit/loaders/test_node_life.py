@@ -25,7 +25,6 @@ from journal.kafka.control import (
     node_group,
     node_key,
     read_control,
-    table_topic,
     wal_topic,
 )
 from journal.kafka.ports import FOLLOW_MS, READ_MS, GroupMember, LogRecord
@@ -33,7 +32,6 @@ from journal.kafka.topics import topic_configs
 from journal.roles import Role
 from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
-from journal.wire.keys import mark_key
 from loaders.node import ActiveNode, Node
 from loaders.outlook import RECENT_S
 from tests.simulation.broker import SimulatedBroker
@@ -41,6 +39,7 @@ from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedPlainProducer
 from tests.simulation.readers import SimulatedReader
+from tests.support.activations import write_mark
 from tests.support.followed import KeptState
 from tests.support.paced import PAUSE_S, PacedTimeline
 from tests.support.sources import wait_until
@@ -168,8 +167,7 @@ class Scene:
         """What workers do at the gate of an activation: it is this node's progress."""
         if step == "gate" and not done:
             claim = self.rows().epoch
-            mark = Mark(shard=0, offset=claim.epoch, epoch=claim.epoch, nonce=claim.nonce)
-            self.write(table_topic("j"), mark_key(0), mark)
+            write_mark(self.broker, Mark(shard=0, offset=claim.epoch, epoch=claim.epoch, nonce=claim.nonce))
 
     def node(
         self,
