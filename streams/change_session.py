@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 from journal.errors import DeadlineError, OperatingError, RowError
 from journal.kafka.control import memory_topic, table_topic
 from journal.kafka.marks import MarkReader, records_between
-from journal.kafka.ports import AbortableProducerError, Clock, Kafka, LogRecord, Reader, Sent, TransactionalProducer
+from journal.kafka.ports import Clock, Kafka, LogRecord, Reader, Sent, TransactionalProducer
 from journal.local.ports import LocalStore
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RowType, mark_key, row_type
@@ -328,11 +328,7 @@ class ChangeSession:
             *state_records(self._memory, self._shard, state.written),
             position_record(self._memory, self._shard, stands),
         ]
-        try:
-            offset = producer.send(records, timeout_s)[-1]
-        except AbortableProducerError:
-            producer.abort_transaction(timeout_s)
-            raise
+        offset = producer.send(records, timeout_s)[-1]
         clean = producer.commit_transaction(timeout_s)
         self._memory_end = offset + 1
         rows = [*held.items(), *((STATE_PREFIX + key, value) for key, value in state.written.items())]

@@ -27,7 +27,6 @@ from journal.errors import (
 )
 from journal.kafka.control import table_topic, wal_topic, worker_id
 from journal.kafka.ports import (
-    AbortableProducerError,
     Clock,
     FatalProducerError,
     Kafka,
@@ -505,34 +504,21 @@ class ShardWorker:
         changes: Sequence[Change],
         meanwhile: Callable[[], object],
     ) -> tuple[int, bool, Checkpointed]:
-        """Send and commit, with what can be done again done again within the request's time; the mark's offset, whether
-        that was clean, and what routes sent. `meanwhile` may be called while rows are on their way. Raises
-        RouteStopError, OutgrownError."""
+        """Send and commit; the mark's offset, whether that was clean, and what routes sent. `meanwhile` may be called
+        while rows are on their way. Whatever this meets, the shard recovers; raises RouteStopError, OutgrownError."""
         topic, timeout_s = table_topic(self._config.journal), self._config.request_timeout_s
-        told = self._tell(fold)
-        until = self._clock() + timeout_s
-        while True:
-            done = Checkpointed()
-            outputs: Iterable[Sent] = told
-            if self._outgoing is not None:
-                diverted = self._outgoing.divert(fold.added(), self._frames, self._store.get, self._passes, done)
-                # rows are sent meanwhile: in vain, time after time, where a route stops the shard again
-                is_stopped = isinstance(self.stopped_by, RouteStopError)
-                outputs = chain(told, list(diverted) if is_stopped else diverted)
-            try:
-                if self._failures % 2:
-                    rows = (Sent(topic, self.shard, key, value) for key, value in changes)
-                    offset = producer.send(chain(outputs, rows), timeout_s)[-1]
-                else:
-                    offset = producer.send_rows(
-                        topic, self.shard, changes, timeout_s, beside=outputs, meanwhile=meanwhile
-                    )
-                break
-            except AbortableProducerError as error:
-                log.warning("shard %d: sending the checkpoint again: %s", self.shard, error)
-                producer.abort_transaction(timeout_s)
-                if self._clock() > until:
-                    raise
+        outputs: Iterable[Sent] = self._tell(fold)
+        done = Checkpointed()
+        if self._outgoing is not None:
+            diverted = self._outgoing.divert(fold.added(), self._frames, self._store.get, self._passes, done)
+            # rows are sent meanwhile: in vain, time after time, where a route stops the shard again
+            is_stopped = isinstance(self.stopped_by, RouteStopError)
+            outputs = chain(outputs, list(diverted) if is_stopped else diverted)
+        if self._failures % 2:
+            rows = (Sent(topic, self.shard, key, value) for key, value in changes)
+            offset = producer.send(chain(outputs, rows), timeout_s)[-1]
+        else:
+            offset = producer.send_rows(topic, self.shard, changes, timeout_s, beside=outputs, meanwhile=meanwhile)
         self._table.require_next(offset - len(changes) + 1)
         return offset, producer.commit_transaction(timeout_s), done
 
