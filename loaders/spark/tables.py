@@ -128,6 +128,8 @@ class _Read(NamedTuple):
     """What a batch has of both topics."""
 
     records: int
+    end: Ends
+    """Behind its last record, of the partitions that it has any of."""
     until_ms: int | None
     """Of the table topic all rows that were written before it have been read; None if that is not known."""
 
@@ -172,7 +174,8 @@ class _Job:
         try:
             if (cut_off := batches.cut_off()) is not None:
                 with journal_errors(source.journal):
-                    self._apply(batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint(), cut_off)
+                    records = batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint()
+                    self._apply(records, cut_off, self._read(records))
             newest = batches.newest()
             self._number = 0 if newest is None else newest.number + 1
             self._ends = {source.wal: start, source.table: dict.fromkeys(start, EARLIEST)}
@@ -211,16 +214,14 @@ class _Job:
     def _take(self, records: DataFrame) -> None:
         """A micro-batch, behind the newest batch."""
         records = records.localCheckpoint()
-        newest = records.groupBy("topic", "partition").agg(F.max("offset").alias("offset")).collect()
-        end = {topic: dict(of) for topic, of in self._ends.items()}
-        for row in newest:
-            end[row["topic"]][row["partition"]] = row["offset"] + 1
-        if end == self._ends:
+        read = self._read(records)
+        if not read.records:
             return
-        self._apply(records, Batch(self._number, self._ends, end))
+        end = {topic: {**of, **read.end.get(topic, {})} for topic, of in self._ends.items()}
+        self._apply(records, Batch(self._number, self._ends, end), read)
         self._number, self._ends = self._number + 1, end
 
-    def _apply(self, records: DataFrame, batch: Batch) -> None:
+    def _apply(self, records: DataFrame, batch: Batch, read: _Read) -> None:
         self._place.require()
         self._store.begin(batch)
         of_table = records.where(F.col("topic") == self._source.table)
@@ -229,7 +230,7 @@ class _Job:
         letters = self._keep_dead_letters(wal, of_table)
         self._keep_state(of_table)
         gaps, skipped = self._keep_lives(wal), wal.where("skip").count()
-        read, result = self._read(records), self.result
+        result = self.result
         self._place.require()
         self._store.commit()
         if read.until_ms is not None:
@@ -245,10 +246,15 @@ class _Job:
     def _read(self, records: DataFrame) -> _Read:
         """The partition that is furthest behind counts; one of which this run has seen nothing may be that."""
         newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
-        found = records.groupBy("topic", "partition").agg(F.count("*").alias("records"), newest).collect()
+        told = (F.count("*").alias("records"), F.max("offset").alias("last"), newest)
+        found = records.groupBy("topic", "partition").agg(*told).collect()
         self._newest_ms |= {row["partition"]: row["newest_ms"] for row in found if row["topic"] == self._source.table}
         whole = len(self._newest_ms) == self._journal.shards
-        return _Read(sum(row["records"] for row in found), min(self._newest_ms.values()) if whole else None)
+        end: dict[str, dict[int, int]] = {}
+        for row in found:
+            end.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
+        until_ms = min(self._newest_ms.values()) if whole else None
+        return _Read(sum(row["records"] for row in found), end, until_ms)
 
     # ---- one batch ---------------------------------------------------------------------------------------------
 

@@ -384,6 +384,11 @@ def test_files_beside_tables_that_come_from_a_backup_lose_no_row_in_silence(
     shutil.rmtree(path)
     shutil.copytree(aside, path)
     assert keep(0) == 12
+    newest = max(path.glob("batches/*.json"))
+    newest.with_name(f".{newest.name}.crc").unlink()
+    newest.write_text(newest.read_text().replace('{"0": 12}', '{"0": 99}'))
+    with pytest.raises(GapError, match=r"from 99 to 12"):  # the WAL lost its tail
+        keep(0)
 
 
 def test_what_operators_had_skipped_is_counted(spark: SparkSession, bootstrap: str, tmp_path: Path) -> None:
