@@ -19,12 +19,14 @@ CAUGHT_BY: dict[str, int] = {
     "end_is_captured_once": 93,
     "fenced_is_failed": 132,
     "followed_updates_are_missed": 142,
+    "frame_that_met_the_disk_is_passed_over": 92,
     "kept_shard_is_fenced_and_not_read": 58,
     "late_ready_is_accepted": 28,
     "marks_of_a_compacted_log_are_states": 217,
     "no_ready": 32,
     "read_back_before_init": 47,
     "read_back_ends_at_the_last_stable_offset": 1289,
+    "unreadable_rows_are_absent": 92,
 }
 
 _SOON = 25

@@ -28,6 +28,8 @@ _RATES = {
     "poll": 0.002,
     "start_and_end": 0.006,
     "admin": 0.005,
+    "disk_open": 0.03,
+    "disk_read": 0.0005,
     "disk_write": 0.01,
     "disk_flush": 0.05,
     "disk_clear": 0.1,
@@ -135,7 +137,7 @@ class Chaos(Faults):
         kinds: list[Fault] = []
         disk = request.startswith("disk_")
         if self.weather in ("crashes", "storm", "disks"):
-            kinds += _DISK if disk else _CRASHES
+            kinds += _CRASHES if not disk else () if request == "disk_read" else _DISK
         if self.weather in ("disks", "storm") and disk:
             kinds += _REFUSALS
         if self.weather in ("network", "storm") and not disk and request not in _IN_PROCESS:

@@ -18,6 +18,12 @@ from tests.simulation.faults import Fault, Faults, SimulatedCrash
 _Batch = tuple[list[Change], dict[bytes, bytes], bool]
 
 
+def _nothing(shard: int) -> None: ...
+
+
+def _no_reason() -> None: ...
+
+
 class Disk:
     """The rows and named values that one store has on disk."""
 
@@ -75,13 +81,19 @@ class Disk:
 class MemorySnapshot:
     """`journal.local.ports.Snapshot` of a dictionary."""
 
-    def __init__(self, rows: dict[bytes, bytes]) -> None:
+    def __init__(self, rows: dict[bytes, bytes], read: Callable[[], None] = _no_reason) -> None:
+        """`read` is called before each read, and raises what that meets."""
         self._rows = rows
-        self.get = rows.get
+        self._read = read
+
+    def get(self, key: bytes) -> bytes | None:
+        self._read()
+        return self._rows.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
         rows = self._rows
         for key in sorted(key for key in rows if key.startswith(prefix)):
+            self._read()
             yield key, rows[key]
 
     def close(self) -> None: ...
@@ -91,16 +103,23 @@ class SimulatedStore:
     """`journal.local.ports.LocalStore` on a simulated disk, as one process has it open."""
 
     def __init__(self, disk: Disk, faults: Faults, node: str) -> None:
+        """Raises LocalStorageError if the process has no descriptors left for it."""
         self._disk = disk
         self._faults = faults
         self._node = node
         self._open = True
+        fault = faults.at("disk_open", node)
+        if fault is Fault.CRASH_BEFORE:
+            raise SimulatedCrash(node)
+        if fault is not Fault.NONE:
+            raise LocalStorageError("too many open files")
 
     def get(self, key: bytes) -> bytes | None:
+        self._read()
         return self._disk.rows.get(key)
 
     def scan(self, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-        return MemorySnapshot(self._disk.rows).scan(prefix)
+        return MemorySnapshot(self._disk.rows, self._read).scan(prefix)
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
         return partial(self.write, list(rows))
@@ -111,9 +130,11 @@ class SimulatedStore:
         self._after(after)
 
     def named(self, name: bytes) -> bytes | None:
+        self._read()
         return self._disk.named.get(name)
 
     def highest_record(self) -> int:
+        self._read()
         return max((record_id_of(key) for key in self._disk.rows if key[:1] == RECORD_TAG), default=0)
 
     def flush(self) -> None:
@@ -122,7 +143,7 @@ class SimulatedStore:
         self._after(after)
 
     def snapshot(self) -> MemorySnapshot:
-        return MemorySnapshot(dict(self._disk.rows))
+        return MemorySnapshot(dict(self._disk.rows), self._read)
 
     def clear(self) -> None:
         after = self._before("disk_clear")
@@ -144,9 +165,15 @@ class SimulatedStore:
             raise LocalDamageError("the disk has lost something")
         return fault
 
+    def _read(self) -> None:
+        """A file may have to be opened for it; a damaged disk reads as luck would have it, and says so at times."""
+        fault = self._faults.at("disk_read", self._node)
+        if fault is Fault.LOSE_REQUEST:
+            raise LocalStorageError("too many open files")
+        if fault is Fault.LOSE_RESPONSE:
+            self._disk.damaged = True
+            raise LocalDamageError("the disk has lost something")
+
     def _after(self, fault: Fault) -> None:
         if fault is Fault.CRASH_AFTER:
             raise SimulatedCrash(self._node)
-
-
-def _nothing(shard: int) -> None: ...

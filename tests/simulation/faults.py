@@ -39,7 +39,8 @@ class Faults:
         """Asked once for each request: init, add_partitions, produce, commit_offsets, end_transaction, plain_produce,
         poll, start_and_end, admin. Requests that change nothing know crashes and lost requests only. Also asked before
         each record of a transaction that the client takes (enqueue): there, only crashes mean something; and before
-        each write to a disk, which refuses it (a lost request) or finds itself damaged (a lost response)."""
+        each use of a disk (disk_open, disk_read, disk_write, disk_flush, disk_clear), which refuses it (a lost request)
+        or finds itself damaged (a lost response)."""
         return Fault.NONE
 
     def late_by_s(self) -> float:

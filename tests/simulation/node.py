@@ -13,6 +13,7 @@ from journal.errors import (
     FencedError,
     JournalError,
     LocalDamageError,
+    LocalStorageError,
     OperatingError,
     OutcomeUnknownError,
     TopicError,
@@ -114,9 +115,9 @@ class Node:
     def _main(self) -> None:
         setting = self._setting
         kafka = setting.kafka(self._name)
-        store = SimulatedStore(self.disk, setting.broker.faults, self._name)
         core = Core(setting.shards, setting.limits, setting.timing)
         try:
+            store = SimulatedStore(self.disk, setting.broker.faults, self._name)
             replica = make_replica(setting, kafka, store)
             replica.open(REQUEST_S)
         except (OperatingError, CorruptionError) as error:
@@ -147,6 +148,10 @@ class Node:
             try:
                 replica.poll(0.05)
                 following.warm_up(replica)
+                if isinstance(following.failure, LocalStorageError):
+                    failure = following.failure
+                    following.restart()
+                    raise failure
             except (OperatingError, CorruptionError) as error:
                 self._require_outside(error)
                 if not self._open_again(replica, store, error):
@@ -227,7 +232,9 @@ class Node:
     def _note_load(self, following: Following, replica: Replica, report: ActivationReport) -> Tenure | None:
         """A load counts from the moment it is complete, whatever becomes of READY."""
         if following.failure is not None:
-            raise following.failure
+            if not isinstance(following.failure, LocalStorageError):
+                raise following.failure
+            return None
         load = following.loader
         if not isinstance(load, CapturedLoad) or load.counts is None:
             return None

@@ -42,10 +42,10 @@ class SnapshotReader:
     def _main(self) -> None:
         setting = self._setting
         kafka = setting.kafka("reader")
-        store = SimulatedStore(self.disk, setting.broker.faults, "reader")
         load = CapturedLoad(setting.shards, setting.scheduler.switch)
         before = committed_group(setting, self._history)
         try:
+            store = SimulatedStore(self.disk, setting.broker.faults, "reader")
             replica = make_replica(setting, kafka, store)
             replica.open(REQUEST_S)
             state = read_snapshot(

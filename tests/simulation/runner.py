@@ -8,11 +8,25 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from tests.simulation import mutations_kafka, mutations_reading, mutations_sorting, mutations_tables, mutations_writing
+from tests.simulation import (
+    mutations_disks,
+    mutations_kafka,
+    mutations_reading,
+    mutations_sorting,
+    mutations_tables,
+    mutations_writing,
+)
 from tests.simulation.mutations import MUTATIONS, applied
 from tests.simulation.world import World
 
-assert MUTATIONS, (mutations_kafka, mutations_reading, mutations_sorting, mutations_tables, mutations_writing)
+assert MUTATIONS, (
+    mutations_disks,
+    mutations_kafka,
+    mutations_reading,
+    mutations_sorting,
+    mutations_tables,
+    mutations_writing,
+)
 
 
 class Result(NamedTuple):
