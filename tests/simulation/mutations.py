@@ -2,8 +2,8 @@
 
 A mutation replaces functions in the running process, never a file; `applied` puts them back. Each says in one line what
 is wrong with it. `mutations_writing` has those of the active node, `mutations_tables` those of workers and copies,
-`mutations_reading` those of how far the WAL is read, `mutations_disks` those of disks that fail, `mutations_kafka` those
-of how Kafka's worse sides are taken.
+`mutations_reading` those of how far the WAL is read, `mutations_disks` those of disks that fail, and `mutations_kafka`
+those of how Kafka's worse sides are taken.
 """
 
 from __future__ import annotations
