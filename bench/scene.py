@@ -123,7 +123,7 @@ def worker(settings: Settings) -> Iterator[int]:
         yield process.pid
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(TIMEOUT_S)
+        process.wait(RUN_TIMEOUT_S)
 
 
 class Marks:

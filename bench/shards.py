@@ -24,7 +24,7 @@ from journal.loading import NullLoader
 
 SHARDS = 256
 QUICK_SHARDS = 64
-RECORDS = 400_000
+RECORDS = 100_000
 RECORD_BYTES = 1024
 RESIDENT_MAX_MB = 2048
 KIND = 45
@@ -71,7 +71,11 @@ def _node(settings: Settings, records: int) -> Iterator[subprocess.Popen[str]]:
 
 def _serve(bootstrap: str, journal: str, directory: str, gate_timeout_ms: str, records: str) -> None:
     settings = load_settings(
-        bootstrap_servers=bootstrap, journal=journal, directory=directory, gate_timeout_ms=int(gate_timeout_ms)
+        bootstrap_servers=bootstrap,
+        journal=journal,
+        directory=directory,
+        gate_timeout_ms=int(gate_timeout_ms),
+        room_timeout_ms=int(gate_timeout_ms),
     )
     for turn in ("cold", "warm"):
         with BlockingJournal(settings) as node:

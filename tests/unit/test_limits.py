@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from journal.config import load_settings
 from journal.limits import (
     FRAME_OVERHEAD_BYTES,
     ID_MAX,
@@ -14,6 +15,7 @@ from journal.limits import (
     VIRTUAL_SHARDS,
     Limits,
 )
+from streams.source import FETCH_BYTES_MAX, FETCHED_BYTES_MAX, source_settings
 
 
 def test_the_defaults_hold_together() -> None:
@@ -65,3 +67,13 @@ def test_an_unknown_bound_is_refused_and_a_known_one_cannot_be_changed() -> None
         Limits(frames_max=1)  # type: ignore[call-arg]
     with pytest.raises(ValidationError):
         Limits().frame_bytes_max = 1
+
+
+@pytest.mark.parametrize("shards", [1, 8, 9, 64, 256, 1024])
+def test_what_is_gathered_and_fetched_is_bounded_for_all_shards_together(shards: int) -> None:
+    limits = Limits()
+    assert limits.checkpoint_bytes_of(shards) * shards <= limits.gathered_bytes_max
+    assert limits.checkpoint_bytes_of(shards) <= limits.checkpoint_bytes_max
+    source = source_settings(load_settings(), "worker-0", shards)
+    assert 2 * source.fetch_bytes_max * shards <= FETCHED_BYTES_MAX
+    assert source.fetch_bytes_max <= FETCH_BYTES_MAX

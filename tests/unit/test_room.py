@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from contextlib import ExitStack, closing
@@ -10,8 +11,13 @@ from pathlib import Path
 import pytest
 
 from journal.local.rocks import RocksStore
-from journal.local.rocks_options import BUFFERS_BYTES, write_buffers
+from journal.local.rocks_options import BUFFERS_BYTES, SHARD_FILES, write_buffers
 from journal.wire.keys import record_key
+
+STORES = 24
+FLUSHES = 60
+ROCKSDB_FILES = 10
+"""That one store has open besides its tables."""
 
 STALLED = """
 import os, sys, threading, time
@@ -75,13 +81,20 @@ def test_a_disk_that_takes_nothing_stops_no_other_thread(tmp_path: Path, act: st
     assert ran.returncode == 0, ran.stderr
 
 
-def test_write_buffers_of_all_stores_are_bounded_and_those_that_are_written_no_more_hold_up_nobody(
+def test_stores_have_bounded_files_and_write_buffers_and_those_that_are_written_no_more_hold_up_nobody(
     tmp_path: Path,
 ) -> None:
+    before = len(os.listdir("/proc/self/fd"))
     batch = [(record_key(number), bytes(100_000)) for number in range(BUFFERS_BYTES // 1_000_000)]
     with ExitStack() as stack:
-        stores = [stack.enter_context(closing(RocksStore(tmp_path / f"{number}"))) for number in range(24)]
+        stores = [
+            stack.enter_context(closing(RocksStore(tmp_path / f"{number}", files_max=SHARD_FILES)))
+            for number in range(STORES)
+        ]
         for store in stores:
             store.write(batch, {}, durable=False)
             assert write_buffers().get_usage() < 2.2 * BUFFERS_BYTES
-        stores[-1].write(batch, {})
+        for _ in range(FLUSHES):
+            stores[-1].write(batch[:1], {})
+            stores[-1].flush()
+        assert len(os.listdir("/proc/self/fd")) - before < STORES * (SHARD_FILES + ROCKSDB_FILES)
