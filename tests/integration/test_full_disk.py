@@ -95,7 +95,7 @@ def test_the_node_goes_on_when_the_disk_of_its_copy_is_full(
 
 
 def activate_on(small_disk: SmallDisk, settings: Settings) -> Activation:
-    """A new copy, whose first activation meets the full disk."""
+    """A new copy, whose first activation meets the full disk, and so does the next process: the copy stays."""
     loader = CollectingLoader()
     with BlockingJournal(settings) as journal:
         small_disk.fill()
@@ -103,6 +103,12 @@ def activate_on(small_disk: SmallDisk, settings: Settings) -> Activation:
             journal.activate(loader)
         small_disk.make_room()
         journal.activate(loader)
+    files = sorted(settings.journal_directory.rglob("*.sst"))
+    small_disk.fill()
+    with pytest.raises(LocalStorageError, match=f"{NO_SPACE}.*nothing was deleted"), BlockingJournal(settings):
+        pass
+    assert files == sorted(settings.journal_directory.rglob("*.sst")) != []
+    small_disk.make_room()
     return loader.activation()
 
 
