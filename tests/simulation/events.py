@@ -63,6 +63,7 @@ class Events:
             chance.randrange(1, 4),
         )
         events += self._hardships.by_chance()
+        self._history.is_slow = self._hardships.slow_brokers in events
         if chance.random() < 0.1:
             events.append(self.recreate_table)
         chance.shuffle(events)

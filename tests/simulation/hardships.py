@@ -22,8 +22,16 @@ from tests.simulation.setting import JOURNAL
 
 Event = Callable[[], None]
 
-EVERYDAY = ("new_leaders", "deposed_leader", "damaged_batch", "coordinator_moves", "forgotten_ids", "trim")
-LOSSES = ("lost_control", "lost_wal")
+EVERYDAY = (
+    "new_leaders",
+    "deposed_leader",
+    "damaged_batch",
+    "coordinator_moves",
+    "forgotten_ids",
+    "trim",
+    "slow_brokers",
+)
+LOSSES = ("lost_control", "lost_table", "lost_wal")
 """Names of the events that there are in seeds."""
 
 CONTROL: Partition = (control_topic(JOURNAL), 0)
@@ -146,11 +154,10 @@ class Hardships:
     # ---- what takes long ---------------------------------------------------------------------------------------
 
     def slow_brokers(self) -> None:
-        """From now on records take their time by their bytes, and callers have small ones.
+        """From now on records take their time by their bytes; callers have small ones in such a seed.
 
         A group, or what has gathered for a checkpoint, may be too much for a request, time and again."""
-        self._history.is_slow = True
-        self._broker.bytes_per_s = self._chance.choice((1_500.0, 2_500.0))
+        self._broker.bytes_per_s = self._chance.choice((3_000.0, 4_000.0))
         for member in self._cast.group.alive():
             self._scheduler.freeze(member.process, self._chance.choice((0.1, 1.0)))
 

@@ -167,7 +167,7 @@ class History:
     compactions: int = 0
     trims: int = 0
     is_slow: bool = False
-    """Whether what is large might not be taken in the time of a request."""
+    """Whether brokers become slow: what is large might then not be taken in the time of a request."""
     zombies: int = 0
     warm_loads: int = 0
     losses: list[str] = field(default_factory=list)

@@ -182,9 +182,11 @@ class Node:
             return True
         return False
 
-    def _require_outside(self, error: JournalError) -> None:
-        """Raises a typed error of which the simulated world knows no cause."""
-        if isinstance(error, CorruptionError) and not self._history.takes(error, self._scheduler.now()):
+    def _require_outside(self, error: Exception) -> None:
+        """Raises what is more than a failed attempt: also a typed error of which the simulated world knows no cause."""
+        if isinstance(error, OperatingError | OutcomeUnknownError):
+            return
+        if not isinstance(error, CorruptionError) or not self._history.takes(error, self._scheduler.now()):
             raise error
 
     def _take_time(self) -> None:
@@ -232,8 +234,7 @@ class Node:
     def _note_load(self, following: Following, replica: Replica, report: ActivationReport) -> Tenure | None:
         """A load counts from the moment it is complete, whatever becomes of READY."""
         if following.failure is not None:
-            if not isinstance(following.failure, LocalStorageError):
-                raise following.failure
+            self._require_outside(following.failure)
             return None
         load = following.loader
         if not isinstance(load, CapturedLoad) or load.counts is None:

@@ -27,7 +27,7 @@ TRANSACTION_TIMEOUT_S = 2.5
 GATE_S = 6.0
 FENCED_PAUSE_S = 1.0
 RETENTION_S = 8.0
-AHEAD_S = (0.0,)
+AHEAD_S = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
 """How far the brokers' clock may be ahead of the machines'."""
 
 LIMITS = Limits(
