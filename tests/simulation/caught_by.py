@@ -23,6 +23,7 @@ CAUGHT_BY: dict[str, int] = {
     "kept_shard_is_fenced_and_not_read": 58,
     "late_ready_is_accepted": 28,
     "marks_of_a_compacted_log_are_states": 217,
+    "newer_markers_are_ignored": 77,
     "no_ready": 32,
     "read_back_before_init": 47,
     "read_back_ends_at_the_last_stable_offset": 1289,

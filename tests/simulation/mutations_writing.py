@@ -224,6 +224,12 @@ def _newer_markers_are_ignored() -> Patch:
 
 
 @mutation
+def newer_markers_are_ignored() -> list[Patch]:
+    """What a deposed leader of the counter says is believed, against a newer marker that was read back."""
+    return [_newer_markers_are_ignored()]
+
+
+@mutation
 def no_check_after_init() -> list[Patch]:
     """Whoever has checked before its init takes the journal for its own after it, whatever the WAL shows."""
 
@@ -273,6 +279,12 @@ def control_is_read_to_the_last_stable_offset() -> list[Patch]:
 
 
 # ---- activation --------------------------------------------------------------------------------------------------
+
+
+@mutation
+def counter_is_claimed_blindly() -> list[Patch]:
+    """The epoch behind the counter's is taken, whatever the WAL and the tables say."""
+    return [(Claiming, "_newest", lambda self, rows, tails, marks: rows.epoch)]
 
 
 @mutation
