@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from journal.copy import TableCopy
-from journal.errors import ClosedError
+from journal.errors import ClosedError, DeadlineError, GapError
 from journal.kafka.ports import Clock, Kafka
 from journal.v1.journal_pb2 import ADD, Identity, Record
 from journal.wal import WalReader
 from journal.wire.ids import shard_of
 from journal.wire.keys import record_key
+
+_PAUSE_S = 0.02
+"""Between two looks at how far the copy is."""
 
 
 class Lookup:
@@ -42,9 +46,22 @@ class Lookup:
         return self._copy.mark(shard).offset
 
     def read_at(self, record_id: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
-        """The data that the frames between two WAL offsets (first and last) of the record's shard add it with."""
-        first, last = offsets
+        """The data that the frames between two WAL offsets (first and last) of the record's shard add it with; or, once
+        these were trimmed, what the copy has of the record when it has come so far. Raises DeadlineError."""
+        until = self._clock() + timeout_s
         shard = shard_of(record_id, self._identity.shards)
+        try:
+            return self._read_wal(record_id, shard, offsets, timeout_s)
+        except GapError as error:
+            # only what the tables have is trimmed
+            while self.applied(shard) < offsets[1]:
+                if self._clock() >= until:
+                    raise DeadlineError(f"the local copy lacks what was trimmed: {error}") from error
+                time.sleep(_PAUSE_S)
+            return self.read(record_id)
+
+    def _read_wal(self, record_id: int, shard: int, offsets: tuple[int, int], timeout_s: float) -> bytes | None:
+        first, last = offsets
         with self._lock:
             self._check_open()
             if self._wal is None:

@@ -280,7 +280,9 @@ class Replica:
         except (CountError, RowError) as error:
             if self._is_fresh:
                 raise
-            raise LocalDamageError(f"the local copy is not what its marks say: {error}") from error
+            self._store.write((), {_IDENTITY: b""})  # whoever opens it next drops it
+            what = f"the local copy is not what its marks say, and is built anew when it is used again: {error}"
+            raise LocalDamageError(what) from error
         self._is_fresh = False
 
     # ---- following -------------------------------------------------------------------------------------------------

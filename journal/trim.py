@@ -4,13 +4,14 @@ A shard's WAL is deleted below the lowest of these, each of which still needs wh
 
     the tables       a worker reads on behind its mark
     the archive      where archiving is on: behind its mark
-    the epoch        its marker and the two groups before it: from these a node that it fenced learns what became of its
-                     last transaction, and the next one where the shard stood
+    the writer       the last transaction up to there: from it the active node learns what became of its own, and the
+                     next one where the shard stood
     transactions     the first operation that one not settled yet has staged: `verify` folds them again
 
-Before anything is deleted, a control row of the shard says where the WAL will begin, and has the digest of the tables'
-state, from which `verify` then starts. Without an archive what is deleted can never be folded again, so the tables are
-compared with it first, and a shard that differs is not trimmed.
+Before anything is deleted, a control row of the shard says where the WAL will begin. It names the markers of epochs
+that lie below, from which a node that one of them fenced learns what became of its last transaction. And it has the
+digest of the tables' state, from which `verify` then starts. Without an archive what is deleted can never be folded
+again, so the tables are compared with it first, and a shard that differs is not trimmed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from journal.kafka.control import ControlRows, control_row, read_control, trim_k
 from journal.kafka.marks import FoundMark
 from journal.kafka.ports import Clock, Kafka
 from journal.shard_reading import ShardReading
-from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Transaction, Trim
+from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Passed, Transaction, Trim
 from journal.verify import verify_shard
 from journal.verify.base import base_of, note_transactions, state_digest
 from journal.verify.differences import Differences
@@ -39,8 +40,12 @@ from journal.wal import WalReader
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
 """Differences that the WAL itself is to blame for, and the tables show as they should."""
 
-_GROUPS_KEPT = 2
-"""Groups in one transaction of the writer's, at most."""
+_BACK_OFFSETS = 16
+_BACK_GROWTH = 16
+
+_PASSED_KEPT = 256
+"""Markers in a control row: a node that was fenced so many epochs ago does not learn any more what became of its last
+transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +117,7 @@ class Trimming:
             archive = self._archives.get(shard, Archive())
             needed.append((archive.offset, f"the archive at {archive.path}" if archive.path else "the archive"))
         if min(needed)[0] > start:
-            epoch = _before_epoch(wal, mark, start, self._timeout_s)
-            needed.append((epoch, f"the marker of epoch {mark.epoch}"))
+            needed.append((_last_transaction(wal, mark, start, self._timeout_s), "the last transaction"))
         offset, held_by = min(needed)
         if offset <= start:
             return ShardTrim(shard, start, start, held_by)
@@ -134,12 +138,20 @@ class Trimming:
             checked=not self._archives,
             operator=operator,
             timestamp=int(now_ms),
+            passed=self._passed(wal, mark, start, offset),
         )
         if row.ByteSize() > self._settings.limits.message_bytes_max:
             raise TrimError(
                 f"shard {shard} has {len(transactions)} transactions that are not settled: settle some first"
             )
         return ShardTrim(shard, start, offset, held_by, row)
+
+    def _passed(self, wal: WalReader, mark: Mark, start: int, offset: int) -> list[Passed]:
+        """The markers that will lie below `offset`, those of earlier trims among them."""
+        before = self._rows.trims.get(mark.shard)
+        passed = list(before.passed) if before is not None and start else []
+        passed += _markers(wal, mark, start, offset, self._timeout_s)
+        return passed[-_PASSED_KEPT:]
 
     def _state(self, shard: int, start: int) -> tuple[ShardState, FoundMark, list[Transaction]]:
         """What the tables hold at a mark, compared with the WAL if there is no archive."""
@@ -225,53 +237,65 @@ def _require_sound(journal: str, report: ShardReport) -> None:
         )
 
 
-def _before_epoch(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
-    """What of a shard must be kept for the marker of the mark's epoch: from the two groups before it on."""
-    marker = _marker_place(wal, mark, start, timeout_s)
-    newest, end = 0, marker
-    while end > start:
-        found = wal.last_frame(mark.shard, end, timeout_s)
-        if found is None:
-            break
-        record, frame = found
-        newest = newest or frame.group
-        if frame.group <= newest - _GROUPS_KEPT:
-            return record.offset + 1
-        end = record.offset
-    return start
+def _last_transaction(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
+    """Where the last transaction up to a mark begins in its shard: frames of one lie side by side there, and its end
+    takes an offset."""
+    end, back = mark.offset + 1, _BACK_OFFSETS
+    while True:
+        since = max(start, end - back)
+        first = last = -1
+        for record, _ in wal.frames(mark.shard, since, end, timeout_s):
+            if record.offset != last + 1:
+                first = record.offset
+            last = record.offset
+        if first > since or since == start:
+            return max(first, start)
+        back *= _BACK_GROWTH
 
 
-def _marker_place(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
-    """The first offset behind the last frame before the marker of the mark's epoch; `start` if that is not there."""
-    low, high = start, mark.offset
+def _markers(wal: WalReader, mark: Mark, start: int, end: int, timeout_s: float) -> list[Passed]:
+    """The markers between two offsets of the mark's shard. Each is looked for by bisection, as there are few, and far
+    between."""
+    shard, behind = mark.shard, mark.offset + 1
+    markers: list[tuple[int, Passed]] = []
+    epoch = 0
+    found = _first_newer(wal, shard, epoch, start, behind, timeout_s)
+    misled = found is None
+    while found is not None and not misled:
+        place, frame = found
+        if _is_marker(frame):
+            markers.append((place, Passed(epoch=frame.epoch, number=frame.number)))
+        misled = epoch > 0 and not (_is_marker(frame) and frame.epoch == epoch + 1)
+        epoch = frame.epoch
+        found = _first_newer(wal, shard, epoch, place + 1, behind, timeout_s)
+    if misled or epoch != mark.epoch:  # by frames of older epochs behind a marker
+        read = wal.frames(shard, start, end, timeout_s)
+        return [Passed(epoch=each.epoch, number=each.number) for _, each in read if _is_marker(each)]
+    return [passed for place, passed in markers if place < end]
+
+
+def _first_newer(
+    wal: WalReader, shard: int, epoch: int, start: int, end: int, timeout_s: float
+) -> tuple[int, Frame] | None:
+    """The first frame of a newer epoch between two offsets, and its offset, if no older one lies behind it."""
+    low, high = start, end
     while low < high:
         middle = (low + high) // 2
-        found = _first_frame(wal, mark.shard, middle, mark.offset + 1, timeout_s)
-        if found is None or found[1].epoch >= mark.epoch:
+        found = _first_frame(wal, shard, middle, end, timeout_s)
+        if found is None or found[1].epoch > epoch:
             high = middle
         else:
             low = found[0] + 1
-    found = _first_frame(wal, mark.shard, low, mark.offset + 1, timeout_s)
-    if found is not None and _is_marker(found[1], mark.epoch):
-        return low
-    return _scanned(wal, mark, start, timeout_s)
-
-
-def _scanned(wal: WalReader, mark: Mark, start: int, timeout_s: float) -> int:
-    """As `_marker_place`, by reading all: frames of older epochs behind the marker mislead a bisection."""
-    low = start
-    for record, frame in wal.frames(mark.shard, start, mark.offset + 1, timeout_s):
-        if _is_marker(frame, mark.epoch):
-            return low
-        low = record.offset + 1
-    return start
+    return _first_frame(wal, shard, low, end, timeout_s)
 
 
 def _first_frame(wal: WalReader, shard: int, start: int, end: int, timeout_s: float) -> tuple[int, Frame] | None:
+    if start >= end:
+        return None
     for record, frame in wal.frames(shard, start, end, timeout_s):
         return record.offset, frame
     return None
 
 
-def _is_marker(frame: Frame, epoch: int) -> bool:
-    return frame.epoch == epoch and len(frame.operations) == 1 and frame.operations[0].type == MARKER
+def _is_marker(frame: Frame) -> bool:
+    return len(frame.operations) == 1 and frame.operations[0].type == MARKER

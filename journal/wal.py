@@ -121,10 +121,12 @@ class WalReader:
         All shards are read at once; one whose last offsets hold no frame (markers and aborted groups alone) is then
         looked at on its own."""
         until = self._clock() + timeout_s
+        starts = self._reader.bounds(range(self._shards), timeout_s)
         ends = self.high_watermarks(range(self._shards), timeout_s)
+        looks = {shard: max(starts[shard][0], end - _TAIL_OFFSETS) for shard, end in ends.items()}
         try:
-            newest = self._newest_of({shard: max(0, end - _TAIL_OFFSETS) for shard, end in ends.items()}, ends, until)
-        except GapError:  # a log was trimmed nearly to its end
+            newest = self._newest_of(looks, ends, until)
+        except GapError:  # a log is being trimmed nearly to its end
             newest = {}
         return [
             tail_at(newest[shard], end) if shard in newest else self.tail_until(shard, end, until - self._clock())

@@ -20,6 +20,7 @@ from journal.errors import (
     CorruptionError,
     DeadlineError,
     FencedError,
+    GapError,
     JournalError,
     NotTakenInError,
     OperatingError,
@@ -32,6 +33,7 @@ from journal.kafka.control import wal_topic
 from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.pacing import Pace
 from journal.portion import Portion
+from journal.v1.journal_pb2 import Passed, Trim
 from journal.wal import Tail, WalReader, require_nothing_between, wal_lost
 from journal.wire.frames import nonce_of
 
@@ -414,7 +416,7 @@ class Writer:
         """This node is fenced: read what became of the groups, and tell that if it is known. Raises in any case."""
         timing = self._timing
         touched = {place.shard for place in transaction.places}
-        there = _ReadBack(set(), set(), {})
+        there = _ReadBack(set(), {}, {})
         while timing.clock() < until:
             try:
                 self._read_back(touched, there)
@@ -422,11 +424,13 @@ class Writer:
                 log.warning("fenced; the group's fate cannot be read yet: %s", error)
             except CorruptionError as error:
                 raise OutcomeUnknownError(f"another node took over, and the WAL cannot be read: {error}") from error
+            # numbers go on through all epochs: what has a lower one than a newer marker was there before it
+            there.own.update(place for place in transaction.places if place.number < there.newer.get(place.shard, 0))
             transaction.are_there(there.own)
             places = transaction.places
             if not places:
                 raise FencedError("another node took over; the last group is in the WAL", epoch=self.claim.epoch)
-            if there.newer.issuperset(place.shard for place in places) and there.own.isdisjoint(places):
+            if there.newer.keys() >= {place.shard for place in places} and there.own.isdisjoint(places):
                 raise FencedError("another node took over; the group is not in the WAL", epoch=self.claim.epoch)
             timing.pause(RETRY_PAUSE_S)
         raise OutcomeUnknownError("another node took over, and whether the group was committed could not be read")
@@ -440,7 +444,7 @@ class Writer:
         while True:
             self.close()
             self._producer, _ = self._fence.check_init_check(self.claim, until, require_open, claimed=True)
-            there = _ReadBack(set(), set(), {})
+            there = _ReadBack(set(), {}, {})
             try:
                 self._read_back(shards, there)
             except OperatingError as error:
@@ -468,17 +472,34 @@ class Writer:
                 if end < self._ends[shard]:
                     what = f"{self._topic}[{shard}] ends at offset {end}, and {self._ends[shard] - 1} was acknowledged"
                     raise StaleReadError(what)
-                for _, frame in reader.frames(shard, self._ends[shard], end, timing.request_s):
-                    nonce = nonce_of(frame)
-                    if frame.epoch > self.claim.epoch or (nonce and frame.epoch == self.claim.epoch):
-                        there.newer.add(shard)
-                        break
-                    if frame.epoch == self.claim.epoch:
-                        there.own.add(Place(shard, frame.number))
-                else:
-                    there.ends[shard] = end
+                self._read_shard_back(reader, shard, end, there)
         finally:
             reader.close()
+
+    def _read_shard_back(self, reader: WalReader, shard: int, end: int, there: _ReadBack) -> None:
+        claim, request_s, known = self.claim, self._timing.request_s, self._ends[shard]
+        start = max(known, reader.bounds(shard, request_s)[0])
+        deleted = self._passed(shard) if start > known else []
+        if deleted:
+            there.newer[shard] = deleted[0].number
+            return
+        for _, frame in reader.frames(shard, start, end, request_s):
+            nonce = nonce_of(frame)
+            if frame.epoch > claim.epoch or (nonce and frame.epoch == claim.epoch):
+                there.newer[shard] = frame.number
+                return
+            if frame.epoch == claim.epoch:
+                there.own.add(Place(shard, frame.number))
+        if start > known:
+            raise GapError(
+                "frames are gone, and no trim tells of them", topic=self._topic, partition=shard, offset=known
+            )
+        there.ends[shard] = end
+
+    def _passed(self, shard: int) -> list[Passed]:
+        """The markers of newer epochs that a trim of the shard has deleted."""
+        trim = self._fence.rows().trims.get(shard, Trim())
+        return [marker for marker in trim.passed if marker.epoch > self.claim.epoch]
 
 
 def _without(parts: Sequence[_Part], there: Collection[Place]) -> tuple[list[Place], list[Sent]]:
@@ -495,7 +516,7 @@ class _ReadBack(NamedTuple):
     """What was read of some shards behind what was known."""
 
     own: set[Place]
-    newer: set[int]
-    """Shards with a marker of a newer activation: what follows it is not this one's."""
+    newer: dict[int, int]
+    """By shard with a marker of a newer activation, that frame's number: what follows it is not this one's."""
     ends: dict[int, int]
     """Where the others were read to."""

@@ -16,7 +16,7 @@ from journal.activation import Progress
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
 from journal.directories import CACHE, user_directory
-from journal.errors import DeadlineError, LocalDamageError, LocalStorageError
+from journal.errors import DeadlineError, LocalStorageError
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
@@ -100,11 +100,7 @@ def caught_up_copy(
         closing(open_replica(kafka, settings, identity, store)) as replica,
     ):
         _catch_up(replica, identity.shards, progress, timeout_s)
-        try:
-            yield replica, store
-        except LocalDamageError as error:
-            store.clear()
-            raise LocalDamageError(f"{error}; it is built anew: call again") from error
+        yield replica, store
 
 
 @contextmanager

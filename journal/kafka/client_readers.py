@@ -256,6 +256,8 @@ class KafkaReader:
                 self._positions[partition] = max(offset, self._positions[partition])
         elif self._error is not None or error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return
+        elif partition is not None and partition not in self._positions:
+            return  # it is of what was read before the last seek
         else:
             at = -1 if partition is None else partition
             position = self._positions.get(at, -1)

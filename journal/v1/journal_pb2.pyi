@@ -978,6 +978,7 @@ class Trim(_message.Message):
     CHECKED_FIELD_NUMBER: _builtins.int
     OPERATOR_FIELD_NUMBER: _builtins.int
     TIMESTAMP_FIELD_NUMBER: _builtins.int
+    PASSED_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     shard: _builtins.int
     offset: _builtins.int
@@ -999,6 +1000,10 @@ class Trim(_message.Message):
     def transactions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Transaction]:
         """open or prepared at that mark; their staged operations are still in the WAL"""
 
+    @_builtins.property
+    def passed(self) -> _containers.RepeatedCompositeFieldContainer[Global___Passed]:
+        """the markers that lie below `offset`, the oldest first: the newest 256 of them"""
+
     def __init__(
         self,
         *,
@@ -1012,14 +1017,40 @@ class Trim(_message.Message):
         checked: _builtins.bool = ...,
         operator: _builtins.str = ...,
         timestamp: _builtins.int = ...,
+        passed: _abc.Iterable[Global___Passed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["mark", b"mark"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "checked", b"checked", "digest", b"digest", "journal", b"journal", "mark", b"mark", "offset", b"offset", "operator", b"operator", "shard", b"shard", "timestamp", b"timestamp", "transactions", b"transactions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived", b"archived", "checked", b"checked", "digest", b"digest", "journal", b"journal", "mark", b"mark", "offset", b"offset", "operator", b"operator", "passed", b"passed", "shard", b"shard", "timestamp", b"timestamp", "transactions", b"transactions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Trim: _TypeAlias = Trim  # noqa: Y015
+
+@_typing.final
+class Passed(_message.Message):
+    """The marker of an epoch that a trim has deleted. A frame of an older epoch whose number is lower lay before it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.int
+    number: _builtins.int
+    """of the marker's frame in its shard"""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.int = ...,
+        number: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Passed: _TypeAlias = Passed  # noqa: Y015
 
 @_typing.final
 class RouteCounts(_message.Message):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from journal.config import Settings
+from journal.errors import CountError, LocalDamageError
 from journal.journal import BlockingJournal
 from journal.kafka.control import archive_key, control_row, table_topic, wal_topic
 from journal.kafka.ports import Sent
@@ -83,7 +84,7 @@ def test_what_is_trimmed_is_gone_and_everything_goes_on(journal: Trimmed, tmp_pa
     assert [(shard["wal_start"], shard["trimmed"]) for shard in journal.json("status")["shards"]] == [(0, None)] * 2
     done = journal.json("trim", "--without-archive", "--yes")
     assert [shard["offset"] for shard in done["shards"]] == [shard["offset"] for shard in dry["shards"]]
-    assert {shard["held_by"] for shard in done["shards"]} == {"the marker of epoch 2"}
+    assert {shard["held_by"] for shard in done["shards"]} == {"the last transaction"}
     assert journal.starts() == [shard["offset"] for shard in done["shards"]]
     assert all(start > 0 for start in journal.starts())
     told = [shard["trimmed"] for shard in journal.json("status")["shards"]]
@@ -198,6 +199,9 @@ def test_tables_that_differ_from_the_wal_keep_it(journal: Trimmed) -> None:
     topic = table_topic(journal.settings.journal)
     producer.send([Sent(topic, 0, record_key(1024), record.SerializeToString())], 30.0)
     producer.close()
-    journal.epoch(10)
+    with pytest.raises(LocalDamageError, match="built anew when it is used again"):
+        journal.epoch(10)
+    with pytest.raises(CountError, match=r"shard 0 has 3 records, .* says 2 records"):
+        journal.epoch(10)
     assert "differ from the WAL" in journal.command("trim", "--without-archive", "--yes", code=1)
     assert journal.starts() == [0, 0]

@@ -92,7 +92,7 @@ def read_back_before_init() -> list[Patch]:
     recover, read_back = Writer._recover, Writer._read_back
 
     def recovering(self: Any, transaction: Any, met: Any) -> None:
-        self.read_before = _ReadBack(set(), set(), {})
+        self.read_before = _ReadBack(set(), {}, {})
         try:
             with applied("read_back_ends_at_the_last_stable_offset"):  # else it waits for what the init would settle
                 read_back(self, {place.shard for place in transaction.places}, self.read_before)

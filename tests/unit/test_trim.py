@@ -43,19 +43,26 @@ class Scene:
         self.kafka = SimulatedKafka(self.broker)
         for topic in ("j.wal", "j.table", "j.control"):
             self.kafka.cluster().create(topic, 1, 1, {}, LIMIT_S)
-        producer = self.kafka.plain_producer()
-        newest, values = 0, []
-        for number, epoch in enumerate(epochs, 1):
-            operation = marker() if epoch > newest else add(number)
-            newest = max(newest, epoch)
-            value = frame(number, operation, epoch=abs(epoch)).SerializeToString() if epoch else b"garbage"
-            values.append(Sent("j.wal", 0, None, value))
-        producer.send(values, LIMIT_S)
-        mark = Mark(shard=0, offset=len(values) - 1, epoch=newest, number=len(values))
-        producer.send([Sent("j.table", 0, mark_key(0), mark.SerializeToString())], LIMIT_S)
+        self._written = self._newest = 0
+        self.write(*epochs)
         self.tell(IDENTITY_KEY, IDENTITY)
         if archived:
             self.tell(archive_key(0), Archive(journal=JOURNAL, shard=0, offset=archived, path="/a"))
+
+    def write(self, *epochs: int) -> None:
+        """Frames, and the mark that a worker has behind them."""
+        producer = self.kafka.transactional_producer("writer")
+        producer.init(LIMIT_S)
+        for epoch in epochs:
+            self._written += 1
+            operation = marker() if epoch > self._newest else add(self._written)
+            self._newest = max(self._newest, epoch)
+            value = frame(self._written, operation, epoch=abs(epoch)).SerializeToString() if epoch else b"garbage"
+            self._last = producer.send([Sent("j.wal", 0, None, value)], LIMIT_S)[0]
+            producer.commit_transaction(LIMIT_S)
+        producer.close()
+        mark = Mark(shard=0, offset=self._last, epoch=self._newest, number=self._written)
+        self.kafka.plain_producer().send([Sent("j.table", 0, mark_key(0), mark.SerializeToString())], LIMIT_S)
 
     def tell(self, key: bytes, row: Message) -> None:
         """A control row."""
@@ -82,28 +89,39 @@ class Scene:
 
 
 @pytest.mark.parametrize(
-    ("epochs", "offset"),
+    ("epochs", "offset", "passed"),
     [
-        ((1,), 0),
-        ((1, 1, 1, 1), 0),
-        ((1, 2), 0),
-        ((1, 1, 2), 0),
-        ((1, 1, 1, 2), 1),
-        ((1, 1, 1, 2, 2, 2, 2, 2, 2), 1),
-        ((1, 2, 2, 3), 1),
-        ((1, 1, 1, 1, 1, 1, 1, 1, 2, 2), 6),
+        ((1,), 0, {}),
+        ((1, 2), 2, {1: 1}),
+        ((1, 1, 1, 1), 6, {1: 1}),
+        ((1, 1, 1, 2, 2, 2, 2, 2, 2), 16, {1: 1, 2: 4}),
+        ((1, 2, 2, 3), 6, {1: 1, 2: 2}),
+        ((1, 1, 2, 2, 3, 3, 4, 4, 5, 5), 18, {1: 1, 2: 3, 3: 5, 4: 7, 5: 9}),
         # frames of an older epoch behind the marker, wherever one looks first
-        ((1, 1, 1, 1, 2, -1, -1, -1, -1, 2), 2),
-        ((1, 1, 1, 2, -1), 1),
-        ((1, 2, 2, 3, -2, 3, -1, 3), 1),
+        ((1, 1, 1, 1, 2, -1, -1, -1, -1, 2), 18, {1: 1, 2: 5}),
+        ((1, 2, 2, 3, -2, 3, -1, 3), 14, {1: 1, 2: 2, 3: 4}),
         # records that are no frames do not count
-        ((1, 1, 1, 0, 0, 2), 1),
-        ((1, 1, 1, 2, 0, 0, 0), 1),
+        ((1, 1, 1, 0, 0, 2), 10, {1: 1}),
+        ((1, 1, 1, 2, 0, 0, 0), 6, {1: 1}),
     ],
 )
-def test_the_newest_epochs_marker_is_kept_and_the_two_groups_before_it(epochs: tuple[int, ...], offset: int) -> None:
+def test_the_last_transaction_is_kept_and_the_markers_below_are_named(
+    epochs: tuple[int, ...], offset: int, passed: dict[int, int]
+) -> None:
     plan = Scene(*epochs).plan()
-    assert (plan.offset, plan.row is not None) == (offset, offset > 0)
+    assert plan.offset == offset
+    assert ({marker.epoch: marker.number for marker in plan.row.passed} if plan.row else {}) == passed
+
+
+def test_a_later_trim_names_the_markers_of_earlier_ones_too() -> None:
+    scene = Scene(1, 1, 2, 2)
+    for epoch in (3, 4):
+        trimming = scene.trimming()
+        trimming.delete(trimming.plan("me", 1.0))
+        scene.write(epoch, epoch)
+    row = scene.plan().row
+    assert row is not None
+    assert [(marker.epoch, marker.number) for marker in row.passed] == [(1, 1), (2, 3), (3, 5), (4, 7)]
 
 
 def test_what_is_not_archived_is_kept() -> None:
@@ -127,12 +145,12 @@ def test_the_records_are_deleted_once_the_control_row_says_so() -> None:
         trimming.delete(plan)
     scene.faults.on = False
     row = scene.rows.trims[0]
-    assert (row.offset, row.mark.offset, row.operator, row.archived) == (3, 5, "me", True)
+    assert (row.offset, row.mark.offset, row.operator, row.archived) == (10, 10, "me", True)
     assert scene.start() == 0
     again = scene.trimming()
     again.delete(again.plan("me", 2.0))
-    assert scene.start() == 3
-    assert scene.plan().offset == 3
+    assert scene.start() == 10
+    assert scene.plan().offset == 10
 
 
 def test_of_two_trims_at_once_only_one_deletes() -> None:
@@ -142,7 +160,7 @@ def test_of_two_trims_at_once_only_one_deletes() -> None:
     other.delete(other.plan("somebody else", 2.0))
     with pytest.raises(TrimError, match="trimmed by somebody else"):
         one.delete(plan)
-    assert (scene.rows.trims[0].operator, scene.start()) == ("somebody else", 3)
+    assert (scene.rows.trims[0].operator, scene.start()) == ("somebody else", 10)
 
 
 def test_an_archive_that_was_begun_meanwhile_keeps_what_it_has_not_got() -> None:
@@ -174,7 +192,7 @@ def test_an_archive_that_was_replaced_meanwhile_keeps_what_it_has_not_got(now: A
     scene.tell(archive_key(0), now)
     if deletes:
         trimming.delete(plan)
-        assert scene.start() == 3
+        assert scene.start() == 10
         return
     with pytest.raises(TrimError, match=f"the archive at {now.path} took the place"):
         trimming.delete(plan)
