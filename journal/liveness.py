@@ -53,12 +53,21 @@ Members = Collection[str] | None
 """Names of the nodes that are in the nodes' group now; None: that is not known."""
 
 
+FORGOTTEN_AFTER_MS = 24 * 3600 * 1000
+"""A node that stopped in order leaves no report, and of others one is kept for so long, for people."""
+
+
 def is_gone(row: NodeRow, now_ms: float) -> bool:
     """Whether a node's report is late by more than an interval: it counts as dead, or cut off from Kafka.
 
     `now_ms` is the brokers' time, as reports have it. What decides by this must not ask the clock of its machine.
     """
     return now_ms - row.timestamp > REPORT_INTERVALS_MAX * row.status.report_ms
+
+
+def long_gone(rows: ControlRows, now_ms: float) -> list[str]:
+    """Names of nodes whose last report is so old that nobody asks for it any more."""
+    return [name for name, row in rows.nodes.items() if now_ms - row.timestamp > FORGOTTEN_AFTER_MS]
 
 
 def newest_report_ms(rows: ControlRows) -> int:

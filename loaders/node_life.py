@@ -365,6 +365,9 @@ class NodeLife:
             return
         self._report_at = now + self._settings.node_report_ms / 1000
         self._reporter.post(node_key(self._settings.node), self._standing.report())
+        if self._active is not None:
+            for name in self._outlook.long_gone:
+                self._reporter.post(node_key(name), None)
 
     # ---- the end ---------------------------------------------------------------------------------------------------
 

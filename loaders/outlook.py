@@ -17,7 +17,16 @@ from journal.errors import CorruptionError, OperatingError
 from journal.kafka.broker_time import BrokerTime
 from journal.kafka.control import ControlRows, ControlWatcher
 from journal.kafka.ports import FOLLOW_MS, Clock, Kafka
-from journal.liveness import LastActive, Members, WalWatch, fit_standbys, is_gone, last_active, newest_report_ms
+from journal.liveness import (
+    LastActive,
+    Members,
+    WalWatch,
+    fit_standbys,
+    is_gone,
+    last_active,
+    long_gone,
+    newest_report_ms,
+)
 from journal.moments import LONG_AGO, Moment
 from journal.roles import Role
 from journal.v1.journal_pb2 import NodeStatus
@@ -210,6 +219,11 @@ class Outlook:
         """Standbys that could take over, the best one first."""
         fit = fit_standbys(self.rows, self._broker_time.now_ms(), self._roll.members)
         return [name for name in fit if name != self._settings.node]
+
+    @property
+    def long_gone(self) -> list[str]:
+        """Other nodes whose reports may be deleted."""
+        return [name for name in long_gone(self.rows, self._broker_time.now_ms()) if name != self._settings.node]
 
     @property
     def others_standing_by(self) -> bool:

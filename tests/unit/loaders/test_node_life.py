@@ -29,6 +29,7 @@ from journal.kafka.control import (
 )
 from journal.kafka.ports import FOLLOW_MS, READ_MS, GroupMember, LogRecord
 from journal.kafka.topics import topic_configs
+from journal.liveness import FORGOTTEN_AFTER_MS
 from journal.roles import Role
 from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
@@ -236,6 +237,15 @@ def is_fit_standby(status: NodeStatus) -> bool:
 
 def refuse(active: ActiveNode) -> None:
     raise RuntimeError("the broker's port is taken")
+
+
+def test_the_active_node_deletes_the_reports_of_nodes_that_are_long_gone(scene: Scene) -> None:
+    scene.other(Role.STANDBY)
+    scene.broker.timeline.pass_to(scene.broker.timeline.now() + FORGOTTEN_AFTER_MS / 1000 + 1)
+    with closing(scene.node()) as node:
+        node.start()
+        node.wait_for(Role.ACTIVE, LIMIT_S)
+        wait_until(lambda: scene.rows().nodes.keys() == {ME})
 
 
 # ---- handing over --------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.control import IDENTITY_KEY, ControlRows, control_row, control_topic, node_key, wal_topic
 from journal.kafka.ports import Sent
+from journal.liveness import FORGOTTEN_AFTER_MS
 from journal.v1.journal_pb2 import Identity, NodeStatus
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.outlook import Outlook
@@ -225,3 +226,14 @@ def test_catching_up_fails_where_waiting_goes_on_with_what_is_known(watching: Wa
         outlook.catch_up()
     outlook.wait(0.0)
     assert outlook.others_fit == ["one"]
+
+
+def test_the_report_of_a_node_that_is_long_gone_may_be_deleted_and_no_other(watching: Watching) -> None:
+    own = SETTINGS.node
+    watching.see(*(NodeStatus(name=name, role="standby", report_ms=1000) for name in ("gone", own)))
+    watching.turn(FORGOTTEN_AFTER_MS / 2000)
+    watching.see(NodeStatus(name="dead", role="standby", report_ms=1000))
+    assert watching.outlook.long_gone == []
+    watching.turn(FORGOTTEN_AFTER_MS / 2000 + 1)
+    watching.see(NodeStatus(name="alive", role="standby", report_ms=1000))
+    assert watching.outlook.long_gone == ["gone"]
