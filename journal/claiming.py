@@ -40,8 +40,9 @@ class _Found(NamedTuple):
 
 
 def _behind(mark: Mark, tail: Tail) -> Tail:
-    """The tail of a shard that was trimmed to its mark is the mark's."""
-    return tail if tail.number else Tail(mark.number, mark.group, mark.epoch, tail.end)
+    """The tail of a shard that was trimmed to its mark is the mark's. A log that starts before that has lost frames."""
+    is_trimmed = not tail.number and tail.start > mark.offset
+    return Tail(mark.number, mark.group, mark.epoch, tail.end) if is_trimmed else tail
 
 
 class Claiming:

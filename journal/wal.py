@@ -29,13 +29,14 @@ _WHY_S = 1.0
 
 
 class Tail(NamedTuple):
-    """Where a shard's WAL stands: its last frame (number, group and epoch 0 if there is none) and the end it was read
-    to."""
+    """Where a shard's WAL stands: its last frame (number, group and epoch 0 if there is none), the end it was read to, and
+    where a log without a frame starts."""
 
     number: int
     group: int
     epoch: int
     end: int
+    start: int = 0
 
 
 def tail_at(last: Frame | None, end: int) -> Tail:
@@ -151,7 +152,7 @@ class WalReader:
     def tail_until(self, shard: int, end: int, timeout_s: float) -> Tail:
         """The last committed frame of the newest epoch before `end`."""
         last = self.last_frame(shard, end, timeout_s)
-        return tail_at(None if last is None else last[1], end)
+        return Tail(0, 0, 0, end, self.bounds(shard, timeout_s)[0]) if last is None else tail_at(last[1], end)
 
     def last_frame(self, shard: int, end: int, timeout_s: float) -> tuple[LogRecord, Frame] | None:
         """The last committed frame of the newest epoch before `end`, read backwards in growing steps."""
