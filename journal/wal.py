@@ -29,8 +29,8 @@ _WHY_S = 1.0
 
 
 class Tail(NamedTuple):
-    """Where a shard's WAL stands: its last frame (number, group and epoch 0 if there is none), the end it was read to, and
-    where a log without a frame starts."""
+    """Where a shard's WAL stands: its last frame (number, group and epoch 0 if there is none), the end it was read to,
+    and where a log without a frame starts."""
 
     number: int
     group: int

@@ -82,6 +82,11 @@ def test_a_log_that_was_trimmed_nearly_to_its_end_says_what_it_has(log: Log) -> 
     assert log.tails() == [Tail(9, 12, 1, log.end(0)), Tail(1, 1, 1, log.end(1))]
 
 
+def test_a_log_without_a_frame_says_where_it_starts(log: Log) -> None:
+    log.trim(0, log.end(0))
+    assert log.tails() == [Tail(0, 0, 0, log.end(0), start=log.end(0)), Tail(0, 0, 0, 0)]
+
+
 def test_what_an_open_transaction_hides_is_waited_for_and_not_passed_over(log: Log) -> None:
     foreign = log.open_foreign(0)
     log.write(0, frame(10, add(10 << 10), group=13).SerializeToString())
