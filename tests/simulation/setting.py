@@ -29,6 +29,8 @@ FENCED_PAUSE_S = 1.0
 RETENTION_S = 8.0
 AHEAD_S = (0.0, 0.0, 5.0, -5.0, 60.0, -60.0)
 """How far the brokers' clock may be ahead of the machines'."""
+MANY_SHARDS = 0.1
+"""How many seeds have 16 shards."""
 
 LIMITS = Limits(
     frame_bytes_max=4096,
@@ -82,7 +84,7 @@ class Setting:
         setting = Setting(
             broker,
             scheduler,
-            shards=chance.choice((1, 2, 2, 3)),
+            shards=16 if chance.random() < MANY_SHARDS else chance.choice((1, 2, 2, 3)),
             records_per_poll=chance.choice((1, 3, 100)),
             records_per_produce=chance.choice((2, 3, 1000)),
             checkpoint_interval_s=chance.choice((0.02, 0.1, 0.3)),

@@ -9,6 +9,7 @@ from journal.completion import Completion
 from journal.core import Core
 from journal.errors import CallerError, FullError, JournalError, StateError
 from journal.state import JournalState
+from tests.simulation.batches import Batch, Batches, refusal_of
 from tests.simulation.history import History, Tenure
 from tests.simulation.reference import Call, Reference, Verb
 
@@ -31,18 +32,20 @@ class Workload:
         self._deleted: list[int] = []
         self._transactions = chance.choice((0.0, 0.15, 0.5))
         self._large = chance.choice((0.0, 0.1, 0.25))
+        self._batched = chance.choice((0.0, 0.0, 0.3))
+        self._batches = Batches(chance, self._data)
 
     def burst(self) -> Completion | None:
         """Some calls without a pause; what to wait for if the queue is full."""
         for _ in range(self._chance.choice((1, 1, 2, 4, 8, 16))):
-            call = self._choose()
-            refusal = self.reference.refusal(call)
+            calls, operations = self._choose_batch() or ([self._choose()], None)
+            refusal = refusal_of(self.reference, calls)
             try:
-                completion = self._make(call)
+                completion = self._make(calls[0]) if operations is None else self._core.append_all(operations)
             except FullError:
                 if self._core.state is not JournalState.ACTIVE:
                     return None
-                if not call.tx:
+                if not calls[0].tx:
                     return self._core.room()
                 self._settle_one()
                 return None
@@ -52,14 +55,15 @@ class Workload:
                 self._history.refused += 1
                 if refusal is not type(error):
                     expected = refusal.__name__ if refusal else "acceptance"
-                    self._history.violate(f"accepted: {call} met {type(error).__name__} instead of {expected}")
+                    self._history.violate(f"accepted: {calls} met {type(error).__name__} instead of {expected}")
             except JournalError:
                 return None
             else:
                 if refusal is not None:
-                    self._history.violate(f"accepted: {call} instead of {refusal.__name__}")
+                    self._history.violate(f"accepted: {calls} instead of {refusal.__name__}")
                     return None
-                self._accept(call, completion)
+                for call in calls:
+                    self._accept(call, completion)
         return None
 
     def _accept(self, call: Call, completion: Completion) -> None:
@@ -112,6 +116,27 @@ class Workload:
             return Call(verb, record_id, tx=tx)
         subject, replaceable = chance.randrange(3), chance.random() < 0.5
         return Call(verb, record_id, chance.randrange(2), self._data(), replaceable, subject, tx)
+
+    def _choose_batch(self) -> Batch | None:
+        """Several calls that are made as one, now and then."""
+        chance = self._chance
+        if chance.random() >= self._batched:
+            return None
+        match chance.choice(("together", "new", "deleted")):
+            case "together":
+                calls = [call for call in (self._choose() for _ in range(chance.randrange(2, 6))) if not call.tx]
+                return self._batches.together(calls) if calls else None
+            case "new":
+                if len(self.reference.records) >= RECORDS_MAX:
+                    return None
+                try:
+                    ids = self._core.new_ids([chance.randrange(6)] * chance.randrange(1, 5))
+                except StateError:
+                    return None
+                self._tenure.issued += ids
+                return self._batches.new_records(ids)
+            case _:
+                return self._batches.deleted_records(list(self.reference.records))
 
     def _new_id(self) -> int:
         if self._deleted and self._chance.random() < 0.15:
