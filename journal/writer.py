@@ -424,7 +424,7 @@ class Writer:
                 log.warning("fenced; the group's fate cannot be read yet: %s", error)
             except CorruptionError as error:
                 raise OutcomeUnknownError(f"another node took over, and the WAL cannot be read: {error}") from error
-            # numbers go on through all epochs: what has a lower one than a newer marker was there before it
+            # numbers go on through all epochs: what has a lower one than the next marker was there before it
             there.own.update(place for place in transaction.places if place.number < there.newer.get(place.shard, 0))
             transaction.are_there(there.own)
             places = transaction.places
@@ -480,13 +480,13 @@ class Writer:
         claim, request_s, known = self.claim, self._timing.request_s, self._ends[shard]
         start = max(known, reader.bounds(shard, request_s)[0])
         deleted = self._passed(shard) if start > known else []
-        if deleted:
+        if deleted and deleted[0].epoch == claim.epoch + 1:
             there.newer[shard] = deleted[0].number
             return
         for _, frame in reader.frames(shard, start, end, request_s):
             nonce = nonce_of(frame)
             if frame.epoch > claim.epoch or (nonce and frame.epoch == claim.epoch):
-                there.newer[shard] = frame.number
+                there.newer[shard] = frame.number if frame.epoch == claim.epoch + 1 else 0
                 return
             if frame.epoch == claim.epoch:
                 there.own.add(Place(shard, frame.number))
@@ -517,6 +517,7 @@ class _ReadBack(NamedTuple):
 
     own: set[Place]
     newer: dict[int, int]
-    """By shard with a marker of a newer activation, that frame's number: what follows it is not this one's."""
+    """By shard with a marker of a newer activation, that frame's number: what follows it is not this one's. 0 if it is
+    not of the very next epoch: the marker of that one is lost, and its frames may have had the same numbers."""
     ends: dict[int, int]
     """Where the others were read to."""
