@@ -127,9 +127,11 @@ class Writing:
         self.cluster.plain_producer().send([row], LIMIT_S)
 
     def overtake(self) -> None:
-        """Another node becomes active: its marker is in the WAL."""
+        """Another node becomes active: its init ends what is open, and its marker follows the last frame in the WAL."""
+        self.cluster.transactional_producer(writer_id("j")).init(LIMIT_S)
         self.claim(2)
-        self.broker.write(wal_topic("j"), 0, [(None, frame(99, marker(), epoch=2).SerializeToString())])
+        taking_over = frame(len(self.written()) + 1, marker(), epoch=2)
+        self.broker.write(wal_topic("j"), 0, [(None, taking_over.SerializeToString())])
 
     def wait(self, count: int) -> None:
         for _ in range(count):
