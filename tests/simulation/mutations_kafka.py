@@ -1,14 +1,21 @@
 """Mutations of how the product takes what Kafka does at its worst.
 
-Transactions are refused, coordinators move, and transactional ids are forgotten.
+Transactions are refused, coordinators move, ids are forgotten, tails are lost, batches are damaged, logs are trimmed.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from journal.errors import DeadlineError
+import journal.gate
+import journal.replica
+import journal.writer
+from journal.claiming import Claiming
+from journal.errors import CorruptionError, DeadlineError
+from journal.fencing import Standing
+from journal.trim import Trimming
 from journal.writer import Writer
 from streams.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
@@ -100,3 +107,65 @@ def a_group_of_nobodys_producer_has_failed() -> list[Patch]:
 def a_group_of_nobodys_producer_is_there() -> list[Patch]:
     """A group whose EndTxn was told that nobody has this producer id is called done."""
     return _judging("UNKNOWN_PRODUCER", _done)
+
+
+# ---- tails that are lost -----------------------------------------------------------------------------------------
+
+
+def _counter_alone() -> Patch:
+    return (Claiming, "_newest", lambda self, rows, tails, marks: rows.epoch)
+
+
+@mutation
+def counter_alone_counts() -> list[Patch]:
+    """A claim follows the epoch counter, whatever WAL and tables say."""
+    return [_counter_alone()]
+
+
+@mutation
+def counter_and_gate_know_no_nonce() -> list[Patch]:
+    """A claim follows the epoch counter, and the gate opens for whoever has taken its epoch before."""
+
+    def standing(claim: Any, found: Any) -> Standing:
+        if found.epoch == claim.epoch:
+            return Standing.OWN
+        return Standing.OLDER if found.epoch < claim.epoch else Standing.NEWER
+
+    return [_counter_alone(), (journal.gate, "standing_of", standing)]
+
+
+# ---- batches that are damaged ------------------------------------------------------------------------------------
+
+
+@mutation
+def unreadable_wal_is_failed() -> list[Patch]:
+    """A group whose fate cannot be read, as a batch is damaged or was trimmed, is called failed."""
+    unknown = journal.writer._unknown
+
+    def told(transaction: Any, error: Any) -> Any:
+        return error if isinstance(error, CorruptionError) else unknown(transaction, error)
+
+    return [(journal.writer, "_unknown", told)]
+
+
+@mutation
+def unreadable_table_stops_for_good() -> list[Patch]:
+    """A shard whose table or WAL cannot be read is not tried again."""
+    return [(ShardWorker, "stop_for_a_while", lambda self, error: self.stop_for(error))]
+
+
+# ---- trims -------------------------------------------------------------------------------------------------------
+
+
+@mutation
+def trim_goes_beyond_the_tables() -> list[Patch]:
+    """A trim deletes a few offsets more than it planned to: behind what the tables have."""
+    delete = Trimming.delete
+
+    def further(each: Any) -> Any:
+        return dataclasses.replace(each, offset=each.row.mark.offset + 5) if each.row else each
+
+    def deleting(self: Any, plan: Any) -> None:
+        delete(self, [further(each) for each in plan])
+
+    return [(Trimming, "delete", deleting)]
