@@ -121,7 +121,7 @@ def compared_records(lives: DataFrame, found: DataFrame) -> DataFrame:
         F.coalesce("e.applied", F.lit(0)).alias("applied"),
         F.coalesce("e.rejected", F.lit(0)).alias("rejected"),
         should.isNotNull().cast("bigint").alias("records"),
-        F.when(should.isNotNull(), F.size(updates)).otherwise(0).cast("bigint").alias("updates"),
+        F.when(should.isNotNull() & updates.isNotNull(), F.size(updates)).otherwise(0).cast("bigint").alias("updates"),
         *(value.alias(name) for name, value in of_base.items()),
         F.concat(listed, refused).alias("differences"),
     )

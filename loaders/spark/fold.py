@@ -271,7 +271,9 @@ def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> Dat
         F.sum("applied").alias("applied"),
         F.sum("rejected").alias("rejected"),
         F.count("record").alias("records"),
-        F.sum(F.when(F.col("record").isNotNull(), F.size("updates")).otherwise(0)).alias("updates"),
+        F.sum(F.when(F.col("record").isNotNull() & F.col("updates").isNotNull(), F.size("updates")).otherwise(0)).alias(
+            "updates"
+        ),
     )
     counts = [*_COUNTS, "records", "updates"]
     counted = (

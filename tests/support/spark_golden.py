@@ -21,6 +21,7 @@ _AS_THEY_ARE = (
     "node",
     "issued",
     "records",
+    "updates",
     "staged",
     "prepared",
     "applied",
