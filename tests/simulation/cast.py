@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 
 from tests.simulation.chaos import Chaos
+from tests.simulation.clocks import WRONG_BY_S, Clocks
 from tests.simulation.disk import Disk
 from tests.simulation.history import History, Over, Violation
 from tests.simulation.node import Node
@@ -35,7 +36,8 @@ class Cast:
         self.scheduler = Scheduler(self.chance, switch_chance=self.chance.choice((0.1, 0.4, 0.8)))
         self.chaos = Chaos(self.chance)
         self.broker = RecordingBroker(self.scheduler, self.chaos)
-        self.setting = Setting.by_chance(self.broker, self.scheduler, self.chance)
+        self.clocks = Clocks(self.scheduler, Random(f"clocks, seed {seed}"), WRONG_BY_S)
+        self.setting = Setting.by_chance(self.broker, self.scheduler, self.chance, self.clocks)
         self.history = History(self.setting.shards)
         self.scheduler.freeze_for = self.chaos.freeze_for
         self.nodes: list[Node] = []
@@ -52,6 +54,7 @@ class Cast:
     # ---- starts ------------------------------------------------------------------------------------------------
 
     def start_node(self, name: str) -> Node:
+        self.clocks.wake(name)
         disk = self._node_disks[name]
         disk.on_position = partial(observe_behind_cleaner, self.history, name, disk)
         node = Node(

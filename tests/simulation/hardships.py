@@ -30,6 +30,8 @@ EVERYDAY = (
     "forgotten_ids",
     "trim",
     "slow_brokers",
+    "clocks_are_set",
+    "active_stands_still",
 )
 LOSSES = ("lost_control", "lost_table", "lost_wal")
 """Names of the events that there are in seeds."""
@@ -150,6 +152,29 @@ class Hardships:
                 then()
 
         self._chaos.force(self._chance.choice(names), Forced("end_transaction", 1, fault, meanwhile=meanwhile))
+
+    # ---- clocks ------------------------------------------------------------------------------------------------
+
+    def clocks_are_set(self) -> None:
+        """Some machines get the time, right or wrong, while they run."""
+        for machine in (*NODES, *WORKERS):
+            if self._chance.random() < 0.5:
+                self._cast.clocks.set(machine)
+
+    def active_stands_still(self) -> None:
+        """The active node stands still, perhaps until another one is active, and only one of its clocks tells how long:
+        the machine was suspended, or its wall clock was set meanwhile."""
+        active = self._cast.active()
+        if active is None or active.process.frozen:
+            return
+        name, seconds = active.process.name, self._chance.choice((0.5, 2.0, 4.0))
+        if self._chance.random() < 0.5:
+            self._cast.clocks.suspend(name, seconds)
+        else:
+            self._cast.clocks.set(name)
+        self._scheduler.freeze(active.process, seconds)
+        if self._chance.random() < 0.7:
+            self._cast.start_node(self._cast.free_name())
 
     # ---- what takes long ---------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from journal.gate import Gate
 from journal.group import Origin
 from journal.kafka.control import read_control
 from journal.kafka.ports import FatalProducerError, Kafka, Reader
+from journal.moments import Moment
 from journal.v1.journal_pb2 import COMMIT
 from journal.wal import Tail, WalReader
 from journal.wire.ids import home_shard_of
@@ -424,3 +425,18 @@ def commit_in_the_home_shard_only() -> list[Patch]:
 def no_frames_are_no_wal() -> list[Patch]:
     """A shard of which the last records are no frames counts as empty."""
     return [(WalReader, "tail_until", lambda self, shard, end, timeout_s: Tail(0, 0, 0, end))]
+
+
+# ---- clocks ------------------------------------------------------------------------------------------------------
+
+
+@mutation
+def sleep_is_no_time() -> list[Patch]:
+    """How long a machine was suspended is no part of an age."""
+    return [(Moment, "age_at", lambda self, now: now.monotonic_s - self.monotonic_s)]
+
+
+@mutation
+def ages_are_the_wall_clocks() -> list[Patch]:
+    """An age is the wall clock's, which may be set back."""
+    return [(Moment, "age_at", lambda self, now: now.wall_s - self.wall_s)]

@@ -44,7 +44,7 @@ def identity_of_copy(setting: Setting, kafka: Kafka) -> bytes:
     return copy_identity(cluster.cluster_id(REQUEST_S), topic_id, setting.shards, UUID)
 
 
-def make_replica(setting: Setting, kafka: Kafka, store: SimulatedStore) -> Replica:
+def make_replica(setting: Setting, kafka: Kafka, store: SimulatedStore, machine: str) -> Replica:
     """A replica of all shards, not yet opened."""
     return Replica(
         kafka,
@@ -52,8 +52,8 @@ def make_replica(setting: Setting, kafka: Kafka, store: SimulatedStore) -> Repli
         range(setting.shards),
         store,
         identity_of_copy(setting, kafka),
-        clock=setting.scheduler.now,
-        wall_ms=setting.wall_ms,
+        clock=setting.clocks.elapsed(machine),
+        wall_ms=setting.wall_ms(machine),
         delete_retention_ms=int(RETENTION_S * 1000),
         min_compaction_lag_ms=int(setting.compaction_lag_s * 1000),
         held_bytes_max=LIMITS.held_bytes_max,
@@ -115,10 +115,10 @@ class Node:
     def _main(self) -> None:
         setting = self._setting
         kafka = setting.kafka(self._name)
-        core = Core(setting.shards, setting.limits, setting.timing)
+        core = Core(setting.shards, setting.limits, setting.timing(self._name))
         try:
             store = SimulatedStore(self.disk, setting.broker.faults, self._name)
-            replica = make_replica(setting, kafka, store)
+            replica = make_replica(setting, kafka, store, self._name)
             replica.open(REQUEST_S)
         except (OperatingError, CorruptionError) as error:
             self._require_outside(error)
@@ -224,10 +224,10 @@ class Node:
             lambda epoch: Claim(epoch, self._name, self._next_number().to_bytes(16, "big")),
             replica,
             store,
-            setting.timing,
+            setting.timing(self._name),
             require_same_table=require_same_table,
             gate_s=GATE_S,
-            wall_ms=setting.wall_ms,
+            wall_ms=setting.wall_ms(self._name),
             progress=lambda step, done, total: None,
         )
 

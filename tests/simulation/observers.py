@@ -46,7 +46,7 @@ class SnapshotReader:
         before = committed_group(setting, self._history)
         try:
             store = SimulatedStore(self.disk, setting.broker.faults, "reader")
-            replica = make_replica(setting, kafka, store)
+            replica = make_replica(setting, kafka, store, "reader")
             replica.open(REQUEST_S)
             state = read_snapshot(
                 kafka,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
@@ -14,6 +15,7 @@ from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 from journal.writer import WriterConfig
 from streams.shard_config import ShardConfig
+from tests.simulation.clocks import Clocks
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
@@ -77,10 +79,11 @@ class Setting:
     recovery_s: float
     rejoin_s: float
     """Between a worker's giving its shards back and its hearing which it has now: others may have them meanwhile."""
+    clocks: Clocks
     group_bytes_max: int = LIMITS.queue_bytes_max
 
     @staticmethod
-    def by_chance(broker: RecordingBroker, scheduler: Scheduler, chance: Random) -> Setting:
+    def by_chance(broker: RecordingBroker, scheduler: Scheduler, chance: Random, clocks: Clocks) -> Setting:
         setting = Setting(
             broker,
             scheduler,
@@ -94,6 +97,7 @@ class Setting:
             group_bytes_max=chance.choice((600, LIMITS.queue_bytes_max)),
             recovery_s=chance.choice((1.5, 8.0, 8.0)),
             rejoin_s=chance.choice((0.0, 0.05, 0.5, 2.0)),
+            clocks=clocks,
         )
         broker.ahead_s = chance.choice(AHEAD_S)
         broker.producer_epochs = chance.choice((32_767, 32_767, 4))
@@ -132,13 +136,13 @@ class Setting:
             records_per_produce=self.records_per_produce,
         )
 
-    @property
-    def timing(self) -> Timing:
-        now, pause = self.scheduler.now, self.scheduler.pause
-        return Timing(now, pause, REQUEST_S, self.recovery_s, FENCE_CHECK_S, wall_s=now)
+    def timing(self, machine: str) -> Timing:
+        now, wall_s = self.clocks.elapsed(machine), self.clocks.wall(machine)
+        return Timing(now, self.scheduler.pause, REQUEST_S, self.recovery_s, FENCE_CHECK_S, wall_s=wall_s)
 
-    def wall_ms(self) -> float:
-        return self.scheduler.now() * 1000
+    def wall_ms(self, machine: str) -> Callable[[], float]:
+        wall_s = self.clocks.wall(machine)
+        return lambda: wall_s() * 1000
 
     @property
     def limits(self) -> Limits:

@@ -130,7 +130,7 @@ def drive(stage: Stage, steps: Callable[[Worker, Held], None]) -> None:
             kafka,
             lambda shard: SimulatedStore(disks[shard], setting.broker.faults, process.name),
             clock=setting.scheduler.now,
-            wall_ms=setting.wall_ms,
+            wall_ms=setting.wall_ms(process.name),
             fenced_pause_s=FENCED_PAUSE_S,
             recovering=held,
         )

@@ -13,6 +13,7 @@ from journal.kafka.control import control_topic
 from journal.state import JournalState
 from tests.simulation.broker import Instance
 from tests.simulation.checker import Checker
+from tests.simulation.clocks import Clocks
 from tests.simulation.disk import Disk
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.history import History
@@ -86,7 +87,20 @@ class Stage:
         self.script.scheduler = self.scheduler
         self.scheduler.freeze_for = self.script.freeze_for
         self.broker = RecordingBroker(self.scheduler, self.script)
-        self.setting = Setting(self.broker, self.scheduler, shards, 100, 1000, 0.02, 5.0, 0.0, 0.0, 8.0, rejoin_s)
+        self.setting = Setting(
+            self.broker,
+            self.scheduler,
+            shards,
+            100,
+            1000,
+            0.02,
+            5.0,
+            0.0,
+            0.0,
+            8.0,
+            rejoin_s,
+            Clocks(self.scheduler, Random(1)),
+        )
         self.setting.create_topics()
         self.history = History(shards)
         self._numbers = count(1)

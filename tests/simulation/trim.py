@@ -32,7 +32,7 @@ class Trim:
                 without_archive=True,
                 clock=clock,
             )
-            plan = trimming.plan("operator", setting.wall_ms())
+            plan = trimming.plan("operator", setting.wall_ms("trim")())
             self._history.trims += any(each.row is not None for each in plan)
             trimming.delete(plan)
         except (OperatingError, TrimError):

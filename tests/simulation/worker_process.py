@@ -71,8 +71,8 @@ class WorkerProcess:
                 setting.shard_config(identity_of_copy(setting, kafka)),
                 kafka,
                 self._store,
-                clock=setting.scheduler.now,
-                wall_ms=setting.wall_ms,
+                clock=setting.clocks.elapsed(self._name),
+                wall_ms=setting.wall_ms(self._name),
                 fenced_pause_s=FENCED_PAUSE_S,
             )
             self._serve(worker)
