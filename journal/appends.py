@@ -48,6 +48,11 @@ class Appends(ABC):
         """The bounds of what it appends. Raises StateError before it was started."""
         return self.require_core().limits
 
+    @property
+    def ended(self) -> Completion:
+        """Done once this node is not active any more, with why. Raises StateError before the journal was started."""
+        return self.require_core().ended
+
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had; records of one virtual shard (0 to 1023) share a shard, and so an order."""
         return self.require_core().new_id(virtual_shard)

@@ -100,6 +100,8 @@ class Core:
         self._room: deque[Completion] = deque()
         self._closing = False
         self._error: JournalError | None = None
+        self.ended = Completion()
+        """Done once this node is not active any more: with why. It is told before all that fails with it."""
 
     # ---- states ----------------------------------------------------------------------------------------------------
 
@@ -126,8 +128,10 @@ class Core:
             fenced = isinstance(error, FencedError)
             self.state = require_transition(self.state, JournalState.FENCED if fenced else JournalState.FAILED)
             self._error = error
-            self._acceptance = None
+            closing, self._acceptance = self._closing, None
             pending, in_doubt = self._take_pending()
+        if not closing:
+            self.ended.resolve(error)
         _cut_off(pending, in_doubt, error)
         if self._on_critical is not None:
             self._on_critical(error)
@@ -580,10 +584,13 @@ class Core:
     def begin_close(self) -> None:
         """Refuse appends; `step` writes what is gathered and then returns False."""
         with self._lock:
+            ended = self._closing or self._error is not None
             self._closing = True
             self._acceptance = None
             self._wake.notify_all()
             self._taken.notify_all()
+        if not ended:
+            self.ended.resolve(ClosedError("the journal was closed"))
 
     def end_close(self) -> None:
         """Everything that was cut off fails with ClosedError."""

@@ -26,6 +26,10 @@ class StoreJournal(Protocol):
     def current(self) -> bool:
         """Whether what this node holds may be handed out now."""
 
+    @property
+    def ended(self) -> Completion:
+        """Done once it is not active any more, with why."""
+
     def new_id(self, virtual_shard: int = 0) -> int:
         """An id that no record has had."""
 

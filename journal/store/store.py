@@ -25,7 +25,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from journal.completion import Completion
-from journal.errors import ClosedError, StateError
+from journal.errors import ClosedError, JournalError, StateError
 from journal.moments import monotonic_ms
 from journal.store.base import ClockMs
 from journal.store.declaring import Declaring
@@ -63,7 +63,7 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
         settings = settings or StoreSettings()
         settings.require_fit(journal.limits)
         super().__init__(journal, settings, clock_ms, elapsed_ms)
-        self._started = False
+        self._started = self._closed = False
 
     def start(self, loaded: LoadedStore) -> None:
         """Go on from what the journal's activation has loaded; delete what nothing refers to. Once.
@@ -95,7 +95,13 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
             self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages
             self._refusal = None
+            self._journal.ended.add_callback(self._end)
             self._collect()
+
+    def _end(self, error: JournalError | None) -> None:
+        """The node is not active any more: whoever comes is told so, whatever it wants. Called by the journal."""
+        if self._refusal is None:
+            self._refusal = error
 
     orphaned_messages: int = 0
     """How many messages without references the load has found."""
@@ -125,6 +131,7 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
     def volatile_bytes(self) -> tuple[int, int]:
         """Bodies of what is not durable: bytes in memory, and of swap files."""
         with self._lock:
+            self._enter()
             return self._volatile.memory_bytes, self._volatile.swapped_bytes
 
     @property
@@ -138,7 +145,8 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
     def close(self) -> None:
         """Refuse everything, and let go of what is not durable. The journal stays open: it is its owner's."""
         with self._lock:
-            if not isinstance(self._refusal, ClosedError):
+            if not self._closed:
+                self._closed = True
                 self._refusal = ClosedError("the store was closed")
                 self._volatile.close()
 

@@ -1,0 +1,100 @@
+"""A store whose node is not active any more says so to every call: nobody polls it in silence."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+import pytest
+
+from journal.errors import ClosedError, FencedError, JournalError
+from journal.kafka.ports import Consumed
+from journal.store.model import Message, QueueConfig
+from journal.store.store import MessageStore
+from tests.support.stores import StoreNode, send
+
+ORDER = Message("orders", b"more")
+VOLATILE = Message("orders", b"more", durable=False)
+
+CALLS: dict[str, Callable[[MessageStore, int], object]] = {
+    "acknowledge": lambda store, sent: store.acknowledge(sent, "q"),
+    "acknowledge_all": lambda store, sent: store.acknowledge_all([sent], "q"),
+    "acquire": lambda store, sent: store.acquire(sent, "q", "h"),
+    "addresses": lambda store, _: store.addresses(),
+    "begin": lambda store, _: store.begin(),
+    "bind": lambda store, _: store.bind("q"),
+    "bindings": lambda store, _: store.bindings("q"),
+    "body_stream": lambda store, sent: store.body_stream(sent),
+    "browse": lambda store, _: [*store.browse("q")],
+    "commit": lambda store, _: store.commit(1),
+    "create_address": lambda store, _: store.create_address("more"),
+    "create_queue": lambda store, _: store.create_queue(QueueConfig("more", "orders", durable=False)),
+    "dead_letter": lambda store, sent: store.dead_letter(sent, "q"),
+    "deliveries": lambda store, sent: store.deliveries(sent, "q", 1),
+    "describe": lambda store, sent: store.describe(sent),
+    "destroy_address": lambda store, _: store.destroy_address("orders"),
+    "destroy_queue": lambda store, _: store.destroy_queue("q"),
+    "expire": lambda store, sent: store.expire(sent, "q"),
+    "expired": lambda store, _: store.expired(),
+    "explain": lambda store, sent: store.explain(sent),
+    "flush": lambda store, _: store.flush().wait(10),
+    "holders": lambda store, _: store.holders(),
+    "in_doubt": lambda store, _: store.in_doubt(),
+    "is_empty": lambda store, _: store.is_empty(1),
+    "message": lambda store, sent: store.message(sent),
+    "move": lambda store, sent: store.move(sent, "q", "orders", ["r"], "why"),
+    "next_due": lambda store, _: store.next_due(),
+    "prepare": lambda store, _: store.prepare(1),
+    "queue": lambda store, _: store.queue("q"),
+    "queues": lambda store, _: store.queues(),
+    "reattach": lambda store, _: store.reattach("h"),
+    "release": lambda store, sent: store.release(sent, "q"),
+    "release_holder": lambda store, _: store.release_holder("h"),
+    "rollback": lambda store, _: store.rollback(1),
+    "room": lambda store, _: store.room(),
+    "route": lambda store, sent: store.route(sent, "r"),
+    "schedule": lambda store, sent: store.schedule(sent, "q", 1),
+    "send": lambda store, _: store.send(VOLATILE, ["q"]),
+    "send_all": lambda store, _: store.send_all([VOLATILE], ["q"]),
+    "store": lambda store, _: store.store(VOLATILE),
+    "store_stream": lambda store, _: store.store_stream(Message("orders"), [b"more"]),
+    "take": lambda store, _: store.take("q", "h"),
+    "take_in": lambda store, _: store.take_in([store.incoming(ORDER)], Consumed("group", {}), [], lambda *_: True),
+    "tick": lambda store, _: store.tick(),
+    "transaction": lambda store, _: store.transaction(1),
+    "transactions": lambda store, _: store.transactions(),
+    "unbind": lambda store, _: store.unbind(1),
+    "ways_in": lambda store, _: store.ways_in(["orders"]),
+}
+ASK_NOTHING = {"close", "start", "incoming", "store_stream_async"}
+"""Beginning and end; what only encodes; and what is `store_stream` in an event loop."""
+
+
+def test_the_calls_are_all_that_a_store_has() -> None:
+    public = {name for name, _ in inspect.getmembers(MessageStore, inspect.isfunction) if not name.startswith("_")}
+    assert public - ASK_NOTHING == set(CALLS)
+
+
+def fence(node: StoreNode) -> None:
+    node.journal.require_core().step_down(FencedError("another node is active", epoch=2))
+
+
+ENDS: dict[str, tuple[Callable[[StoreNode], object], type[JournalError]]] = {
+    "fenced": (fence, FencedError),
+    "closed": (lambda node: node.journal.close(), ClosedError),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_every_call_of_a_store_whose_node_is_not_active_raises(node: StoreNode, end: str) -> None:
+    sent = send(node.store, b"one")
+    act, error = ENDS[end]
+    act(node)
+    silent = []
+    for name, call in CALLS.items():
+        try:
+            call(node.store, sent)
+        except error:
+            continue
+        silent.append(name)
+    assert silent == []
