@@ -222,6 +222,10 @@ class MessageMissingError(StoreError):
         self.message = message
 
 
+class MessageExpiredError(MessageMissingError):
+    """Raised by acquiring a message that has expired and that nobody has. `expire` settles it."""
+
+
 class MessageHeldError(StoreError):
     """Raised for a message that another holder has acquired, or that a transaction has locked.
 

@@ -106,6 +106,9 @@ class MessageStoreChain(ChainStreaming):
             first = self._steps.ask_first(lambda store: store.route(message_id, queue, due, tx))
             return self._arrives(first, message_id, tx, lambda store: store.route(its_id, queue, due, its_tx))
 
+    def delete(self, message_id: int) -> Pending:
+        return self._of_message(message_id, 0, lambda store, its_id, _: store.delete(its_id))
+
     def acknowledge(self, message_id: int, queue: str, holder: str = "", tx: int = 0) -> Pending:
         its_tx = chained_id(tx)
         with self._lock:

@@ -18,7 +18,7 @@ from journal.store.changing import Change, Changing
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
 from journal.store.pending import Pending
 from journal.store.queue_entry import QueueEntry
-from journal.store.queue_state import QueueState
+from journal.store.queue_state import QueueState, require_in_time
 from journal.store.records import encode_reference, require_due
 from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import REFERENCE, Reference
@@ -61,10 +61,12 @@ class Consuming(Acknowledging):
     def acquire(self, message_id: int, queue: str, holder: str, tx: int = 0, *, checked: bool = False) -> Pending:
         """Acquire a certain message; one that `holder` has already stays its own. In a transaction: from its commit on.
 
-        `checked`: another store that gets the same has found that its node may hand it out. That holds here too.
+        `checked`: another store that gets the same has found that its node may hand it out, and that its time is right.
+        That holds here too.
 
-        Raises QueueMissingError, MessageMissingError, MessageHeldError (another has it, a transaction, or it is not due
-        yet), StateError (this node may hand out nothing now), InvalidOperationError (a holder has a name).
+        Raises QueueMissingError, MessageMissingError, MessageExpiredError (nobody had it, and it has expired),
+        MessageHeldError (another has it, a transaction, or it is not due yet), StateError (this node may hand out
+        nothing now), InvalidOperationError (a holder has a name).
         """
         _require_name(holder)
         with self._lock:
@@ -73,10 +75,10 @@ class Consuming(Acknowledging):
             if not checked and not self._journal.current:
                 raise StateError("this node does not know that it is still the active one")
             if tx:
-                return self._acquire_in(state, self._transaction(tx), message_id, target, holder)
+                return self._acquire_in(state, self._transaction(tx), message_id, target, holder, checked=checked)
             queue_id = target.record_id
             was_held = self._reference(message_id, target).state is ReferenceState.HELD
-            delivery = state.acquire(message_id, queue_id, holder, self._clock_ms())
+            delivery = state.acquire(message_id, queue_id, holder, None if checked else self._clock_ms())
             if was_held:
                 return Pending(message_id, self._journal.flush())
             try:
@@ -86,13 +88,14 @@ class Consuming(Acknowledging):
                 raise
 
     def _acquire_in(
-        self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str
-    ) -> Pending:
+        self, state: QueueState, txn: StoreTransaction, message_id: int, queue: QueueEntry, holder: str, *,
+        checked: bool,
+    ) -> Pending:  # fmt: skip
         seen = self._seen_by(txn, message_id, queue)
         if seen.holder not in ("", holder):
             raise MessageHeldError(f"message {message_id} is held by {seen.holder!r}", message_id)
-        if not seen.holder and seen.due > self._clock_ms():
-            raise MessageHeldError(f"message {message_id} is scheduled for {seen.due}", message_id)
+        if not (seen.holder or checked):
+            require_in_time(message_id, state.message(message_id).expires, seen.due, self._clock_ms())
         due = seen.due if seen.holder else 0
         pending = self._change_in(
             state, txn, Reference.ACQUIRED, seen, queue, holder=holder, deliveries=seen.deliveries, due=due

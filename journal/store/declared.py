@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from journal.errors import QueueMissingError
 from journal.store.model import QueueConfig
+from journal.store.queue_directory import subscription_of
 from journal.store.queue_entry import AddressEntry, BindingEntry
 from journal.store.queue_state import QueueState
 
@@ -118,10 +119,10 @@ class Declarations:
 
     def claims_queue(self, config: QueueConfig, *, own: bool) -> bool:
         """Whether no such queue can be created."""
-        wanted = _subscription(config)
+        wanted = subscription_of(config)
         return any(
             (each.made or not own)
-            and (each.config.name == config.name or (wanted is not None and _subscription(each.config) == wanted))
+            and (each.config.name == config.name or (wanted is not None and subscription_of(each.config) == wanted))
             for each in self.queues
         )
 
@@ -132,12 +133,6 @@ class Declarations:
     def needs_queue(self, queue_id: int, *, own: bool) -> bool:
         """Whether a queue cannot be destroyed: it has bindings once this is committed, or rolled back."""
         return any(each.entry.queue_id == queue_id and (each.made or not own) for each in self.bindings)
-
-
-def _subscription(config: QueueConfig) -> tuple[str, str, str] | None:
-    if not (config.client_id or config.subscription):
-        return None
-    return config.address, config.client_id, config.subscription
 
 
 def require_creatable(state: QueueState, record_id: int, config: QueueConfig, made: AddressEntry | None) -> None:

@@ -53,8 +53,7 @@ class Declaring(StoreBase):
         In a transaction: there for others from its commit on, for its own queues at once. Raises AddressExistsError
         (also if a transaction creates or destroys it).
         """
-        if not name:
-            raise InvalidOperationError("an address has a name")
+        _require_name("an address", name)
         data = encode_address(name, duplicate_window)
         with self._lock:
             state = self._enter()
@@ -116,10 +115,14 @@ class Declaring(StoreBase):
         """A queue of an address that exists, or that the transaction creates.
 
         In a transaction: there for others from its commit on, for its own bindings at once. Raises AddressMissingError,
-        QueueExistsError (also if a transaction creates or destroys it).
+        QueueExistsError (that name, or that durable subscription of its client at whatever address; also if a
+        transaction creates or destroys it), InvalidOperationError (its own address takes its dead or its expired).
         """
-        if not config.name:
-            raise InvalidOperationError("a queue has a name")
+        _require_name("a queue", config.name)
+        if config.address in (config.dead_letter_address, config.expiry_address):
+            raise InvalidOperationError(
+                f"queue {config.name!r} cannot send what is dead or has expired to its own address {config.address!r}"
+            )
         data = encode_queue(config)
         with self._lock:
             state = self._enter()
@@ -127,6 +130,7 @@ class Declaring(StoreBase):
             for other in self._declaring.values():
                 if other.declared.claims_queue(config, own=other is txn):
                     raise QueueExistsError(f"transaction {other.tx} creates or destroys queue {config.name!r}")
+            state.require_new_subscription(config)
             if txn is not None:
                 return self._create_queue_in(state, txn, config, data)
             record_id = self._new_id(state.address(config.address), durable=config.durable)
@@ -236,3 +240,8 @@ class Declaring(StoreBase):
         with self._lock:
             state = self._enter()
             return state.bindings(state.queue(queue).record_id)
+
+
+def _require_name(what: str, name: str) -> None:
+    if not (isinstance(name, str) and name):
+        raise InvalidOperationError(f"{what} has a name, a text that is not empty; not {name!r}")

@@ -9,12 +9,13 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from journal.errors import MessageMissingError
+from journal.errors import InvalidOperationError, MessageMissingError
 from journal.store.base import StoreBase
 from journal.store.bodies import read_stored
 from journal.store.large import BodyStream
 from journal.store.model import Message, QueueConfig, ReferenceInfo
 from journal.store.queue_entry import AddressEntry, MessageEntry, QueueEntry
+from journal.store.queue_state import ALL_LEFT
 from journal.store.records import decode_message
 
 
@@ -110,8 +111,9 @@ class Looking(StoreBase):
     def browse(self, queue: str, limit: int = 0) -> Iterator[ReferenceInfo]:
         """A queue's messages in delivery order, as they stand now; the first `limit` of them. Consumes nothing.
 
-        Raises QueueMissingError.
+        Raises QueueMissingError, InvalidOperationError (a limit below 0).
         """
+        _require_limit(limit)
         with self._lock:
             state = self._enter()
             return iter(list(islice(state.browse(state.queue(queue).record_id), limit or None)))
@@ -151,13 +153,27 @@ class Looking(StoreBase):
 
         The wall clock alone hides a message, and shows it again when it is set back. Here it is told once the clocks
         have agreed on its time for `expiry_agreement_ms`; with `agreed=False`, as soon as it is hidden.
+
+        First come those that were not told before, then those that were told longest ago: what its caller cannot settle
+        keeps nothing else from being told. Raises InvalidOperationError (a limit below 0).
         """
-        with self._lock:
-            state = self._enter()
-            agreed_ms, now_ms = self._agreed_ms(), self._clock_ms()
-            if agreed:
-                now_ms = math.floor(max(agreed_ms, 0))
-            return [(message, state.queue_of(queue).config.name) for message, queue in state.expired(now_ms, limit)]
+        _require_limit(limit)
+        found: list[tuple[int, str]] = []
+        left: int | None = ALL_LEFT
+        while left is not None and len(found) < limit:
+            with self._lock:
+                state = self._enter()
+                agreed_ms, now_ms = self._agreed_ms(), self._clock_ms()
+                if agreed:
+                    now_ms = math.floor(max(agreed_ms, 0))
+                some, left = state.some_expired(now_ms, limit - len(found), left)
+                found += [(message, state.queue_of(queue).config.name) for message, queue in some]
+        return found
+
+
+def _require_limit(limit: int) -> None:
+    if limit < 0:
+        raise InvalidOperationError(f"a limit of {limit} is below 0")
 
 
 def _info(entry: QueueEntry) -> QueueInfo:

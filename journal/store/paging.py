@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import marshal
 from array import array
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import chain
 
@@ -58,7 +59,7 @@ class PagedTables:
         self.schedule = Deadlines(self._due_time())
         self.expiry = Deadlines(self.references.expires.__getitem__)
         """Message rows by the time they expire."""
-        self.overdue: dict[int, None] = {}
+        self.overdue: OrderedDict[int, None] = OrderedDict()
         """Messages known to have expired."""
         self.passed = Deadlines(self._passed_time())
         """Rows in memory that were passed as expired, by `latest_first` of the time."""

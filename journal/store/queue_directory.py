@@ -14,6 +14,9 @@ from journal.store.model import QueueConfig
 from journal.store.queue_entry import AddressEntry, BindingEntry, QueueEntry
 from journal.store.queue_tables import QueueTables
 
+Subscription = tuple[str, str]
+"""A client's id and the name that it gave: of all of a journal, whatever the address (as AMQP and JMS have it)."""
+
 
 class QueueDirectory:
     """What there is by name, over the tables that hold the queues by record id."""
@@ -23,8 +26,8 @@ class QueueDirectory:
         self._addresses: dict[str, AddressEntry] = {}
         self._address_of: dict[int, AddressEntry] = {}
         self._queue_ids: dict[str, int] = {}
-        self._subscriptions: set[tuple[str, str, str]] = set()
-        """Address, client id and name of durable subscriptions."""
+        self._subscriptions: dict[Subscription, set[int]] = {}
+        """Queues of durable subscriptions; an old journal may have several of one."""
         self._bindings: dict[int, BindingEntry] = {}
         self._bindings_of: dict[int, dict[int, None]] = {}
 
@@ -59,12 +62,9 @@ class QueueDirectory:
     # ---- queues ----------------------------------------------------------------------------------------------------
 
     def add_queue(self, record_id: int, config: QueueConfig) -> QueueEntry:
-        """Raises QueueExistsError (that name, or that durable subscription), AddressMissingError."""
+        """Raises QueueExistsError (that name), AddressMissingError."""
         if config.name in self._queue_ids:
             raise QueueExistsError(f"queue {config.name!r} exists")
-        subscription = _subscription(config)
-        if subscription in self._subscriptions:
-            raise QueueExistsError(f"subscription {config.subscription!r} of client {config.client_id!r} exists")
         self.address(config.address).queues += 1
         tables = self._tables
         entry = tables.queues.get(record_id)
@@ -72,18 +72,26 @@ class QueueDirectory:
             entry = tables.queues[record_id] = QueueEntry(record_id, config, tables.references, tables.first)
         entry.config = config
         self._queue_ids[config.name] = record_id
+        subscription = subscription_of(config)
         if subscription is not None:
-            self._subscriptions.add(subscription)
+            self._subscriptions.setdefault(subscription, set()).add(record_id)
         return entry
+
+    def require_new_subscription(self, config: QueueConfig) -> None:
+        """Raises QueueExistsError for a durable subscription that its client has, at whatever address."""
+        if subscription_of(config) in self._subscriptions:
+            raise QueueExistsError(f"subscription {config.subscription!r} of client {config.client_id!r} exists")
 
     def unlist_queue(self, entry: QueueEntry) -> None:
         """Forget a queue's name, its subscription and its bindings."""
         config = entry.config
         del self._queue_ids[config.name]
         self._addresses[config.address].queues -= 1
-        subscription = _subscription(config)
+        subscription = subscription_of(config)
         if subscription is not None:
-            self._subscriptions.discard(subscription)
+            self._subscriptions[subscription].discard(entry.record_id)
+            if not self._subscriptions[subscription]:
+                del self._subscriptions[subscription]
         for binding_id in self._bindings_of.pop(entry.record_id, ()):
             del self._bindings[binding_id]
 
@@ -132,7 +140,6 @@ class QueueDirectory:
         return [self._bindings[record_id] for record_id in self._bindings_of.get(queue_id, ())]
 
 
-def _subscription(config: QueueConfig) -> tuple[str, str, str] | None:
-    if not (config.client_id or config.subscription):
-        return None
-    return config.address, config.client_id, config.subscription
+def subscription_of(config: QueueConfig) -> Subscription | None:
+    """The durable subscription that a queue is; None: it is none."""
+    return (config.client_id, config.subscription) if config.client_id or config.subscription else None

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from journal.errors import MessageHeldError, QueueInDoubtError
+from journal.errors import MessageExpiredError, MessageHeldError, QueueInDoubtError
 from journal.store.browsing import explain, in_order, of_row
 from journal.store.model import Delivery, ReferenceInfo
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
 from journal.store.queue_following import QueueFollowing
-from journal.store.queue_tables import QueueTables
+from journal.store.queue_tables import LOOKED_MAX, QueueTables
 from journal.store.references import (
     HELD,
     LOCKED,
@@ -36,6 +36,9 @@ from journal.store.references import (
 )
 
 __all__ = ["AddressEntry", "BindingEntry", "MessageEntry", "QueueEntry", "QueueState"]
+
+ALL_LEFT = -1
+"""Of the expired, when nobody has looked yet."""
 
 
 class QueueState(QueueFollowing):
@@ -193,10 +196,11 @@ class QueueState(QueueFollowing):
         tables.holds.add(row, holder)
         return Delivery(table.id[table.message[row]], table.deliveries[row])
 
-    def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int) -> Delivery:
+    def acquire(self, message_id: int, queue_id: int, holder: str, now_ms: int | None) -> Delivery:
         """A READY (or due) one becomes HELD; one that `holder` holds already is not held over any more.
 
-        Raises as `acknowledge`, and MessageHeldError for one that is scheduled for later.
+        Without `now_ms` its times were looked at before. Raises as `acknowledge`, MessageHeldError for one that is
+        scheduled for later, MessageExpiredError for one that has expired.
         """
         entry, row = self._present(message_id, queue_id)
         tables, table = self._tables, self._references
@@ -204,9 +208,9 @@ class QueueState(QueueFollowing):
         if state == LOCKED:
             raise self._locked(message_id, row)
         self._check_holder(message_id, row, holder)
+        if now_ms is not None and state in (READY, SCHEDULED):
+            require_in_time(message_id, table.expires[table.message[row]], tables.due.get(row, 0), now_ms)
         if state == SCHEDULED:
-            if tables.due[row] > now_ms:
-                raise MessageHeldError(f"message {message_id} is scheduled for {tables.due[row]}", message_id)
             tables.leave(entry, row, HELD)
             del tables.due[row]
             tables.holds.add(row, holder)
@@ -343,13 +347,28 @@ class QueueState(QueueFollowing):
         return min((time for time in times if time), default=0)
 
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
-        """(message, queue) of READY and SCHEDULED references that have expired, in queues that are listed; told again
-        until they are settled."""
-        tables, is_there = self._tables, self.has_queue
-        while len(found := tables.waiting_overdue(now_ms, limit, is_there)) < limit:
-            if not tables.find_expired(now_ms, limit, is_there):
-                break
+        """(message, queue) of READY and SCHEDULED references that have expired, in queues that are listed: first those
+        that were never told, then those that were told longest ago. They are told again until they are settled."""
+        found: list[tuple[int, int]] = []
+        left: int | None = ALL_LEFT
+        while left is not None and len(found) < limit:
+            more, left = self.some_expired(now_ms, limit - len(found), left)
+            found += more
         return found
+
+    def some_expired(self, now_ms: int, limit: int, left: int) -> tuple[list[tuple[int, int]], int | None]:
+        """A part of them, from little work, and what is left, which the next part is given; None: nothing is.
+
+        The first one is given `ALL_LEFT`, others how many messages are still to be looked at that were known before.
+        """
+        tables, at_once = self._tables, min(limit, LOOKED_MAX)
+        if left == ALL_LEFT:
+            left = len(tables.overdue)
+        more, new = tables.find_expired(now_ms, at_once, self.has_queue)
+        left += new
+        found, looked = tables.waiting_overdue(now_ms, min(left, LOOKED_MAX), limit, self.has_queue)
+        left -= looked
+        return found, left if left or more else None
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
@@ -375,3 +394,11 @@ class QueueState(QueueFollowing):
         """Every reference; one that arrives in a transaction is LOCKED by it. Raises MessageMissingError."""
         self.message(message_id)
         return explain(self._tables, message_id)
+
+
+def require_in_time(message_id: int, expires: int, due: int, now_ms: int) -> None:
+    """Raises MessageHeldError for what is due later, MessageExpiredError for what has expired."""
+    if due > now_ms:
+        raise MessageHeldError(f"message {message_id} is scheduled for {due}", message_id)
+    if 0 < expires <= now_ms:
+        raise MessageExpiredError(f"message {message_id} has expired at {expires}", message_id)

@@ -12,6 +12,8 @@ from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 1000
 """References made READY in one go: a few milliseconds."""
+LOOKED_MAX = 250
+"""Messages looked at in one go for whether somebody is to be told that they have expired."""
 PASSED_MAX = 1000
 """References that have expired which one take passes."""
 SHOWN_MAX = 1000
@@ -190,39 +192,50 @@ class QueueTables(PagedTables):
             times.append(self.index.next_due())
         return min((time for time in times if time), default=0)
 
-    def find_expired(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> int:
-        """Note in `overdue` up to `limit` more messages that have expired; how many were found.
+    def find_expired(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> tuple[bool, int]:
+        """Put up to `limit` more messages that have expired before those in `overdue`; whether there may be more, and
+        how many are new there.
 
         Of the index those of queues that are there: what only others have stays in it.
         """
         table = self.references
-        count = 0
+        count, new = 0, []
         while count < limit and (message_row := self.expiry.pop(now_ms)) >= 0:
-            self.overdue[table.id[message_row]] = None
+            new.append(table.id[message_row])
             count += 1
         if self.paged and self.index is not None and count < limit:
             for message_id, queue_id in self.index.expired(now_ms):
                 if not is_there(queue_id):
                     continue
                 self.recall_all(message_id)
-                self.overdue[message_id] = None
+                new.append(message_id)
                 count += 1
                 if count == limit:
                     break
-        return count
+        known = len(self.overdue)
+        for message_id in reversed(new):
+            if message_id not in self.overdue:  # one that the index told is found once more, in memory
+                self.overdue[message_id] = None
+                self.overdue.move_to_end(message_id, last=False)
+        return bool(count), len(self.overdue) - known
 
-    def waiting_overdue(self, now_ms: int, limit: int, is_there: Callable[[int], bool]) -> list[tuple[int, int]]:
-        """(message, queue) of references of the messages in `overdue` that are READY or SCHEDULED, in queues that are
-        there; none of those that a clock which was set back shows again."""
+    def waiting_overdue(
+        self, now_ms: int, looks: int, limit: int, is_there: Callable[[int], bool]
+    ) -> tuple[list[tuple[int, int]], int]:
+        """(message, queue) of references of messages in `overdue` that are READY or SCHEDULED, in queues that are
+        there; none of those that a clock which was set back shows again. And how many messages were looked at: the
+        first ones, which are the last ones now."""
         table = self.references
         found: list[tuple[int, int]] = []
-        for message_id in self.overdue:
+        looked = 0
+        while looked < looks and len(found) < limit and self.overdue:
+            message_id = next(iter(self.overdue))
+            self.overdue.move_to_end(message_id)
+            looked += 1
             message_row = table.row_of[message_id]
             if table.expires[message_row] > now_ms:
                 continue
             for row in table.of_message(message_row):
                 if table.flags[row] & STATE in (READY, SCHEDULED) and is_there(table.queue[row]):
                     found.append((message_id, table.queue[row]))
-            if len(found) >= limit:
-                break
-        return found[:limit]
+        return found[:limit], looked if self.overdue else looks

@@ -234,6 +234,6 @@ class _Realigning:
             self._do(other.release(their_id, queue, theirs.holder))
         if holder and theirs.holder != holder:
             self._do(other.schedule(their_id, queue, 0))
-            self._do(other.acquire(their_id, queue, holder))
+            self._do(other.acquire(their_id, queue, holder, checked=True))
         self._do(other.deliveries(their_id, queue, wanted.deliveries))
         self._do(other.schedule(their_id, queue, wanted.due))

@@ -78,6 +78,8 @@ def decode_address(data: bytes) -> tuple[str, int]:
 
 
 def encode_queue(config: QueueConfig) -> bytes:
+    if not isinstance(config.routing, Routing):
+        raise InvalidOperationError(f"a queue's routing is a Routing, not {config.routing!r}")
     with _Checked("a queue"):
         return pb.Queue(
             name=config.name,
@@ -232,7 +234,7 @@ def _address_field(address: str) -> bytes:
     """Hot path. It is not kept: to look it up would take as long."""
     try:
         name = address.encode()
-    except UnicodeEncodeError as error:
+    except (AttributeError, UnicodeEncodeError) as error:
         raise InvalidOperationError(f"an address cannot hold that: {error}") from None
     size = len(name)
     return (_ADDRESS_HEADS[size] if size < _SHORT_BODY_BYTES else _ADDRESS + varint(size)) + name

@@ -29,7 +29,7 @@ from journal.store.queue_state import QueueState
 from journal.store.records import encode_duplicate, encode_message, encode_reference, require_due
 from journal.store.settling import Settling
 from journal.store.transactions import Routed, StoreTransaction
-from journal.v1.journal_pb2 import ADD, UPDATE
+from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.v1.store_pb2 import DUPLICATE, MESSAGE, REFERENCE, ROUTE, Reference
 from journal.wire.ids import SHARD_MASK
 
@@ -284,6 +284,32 @@ class Sending(Settling):
                 self._arrives(pending.completion, message_id, queue_id)
             else:
                 state.arrive(message_id, queue_id)
+            return pending
+
+    def delete(self, message_id: int) -> Pending:
+        """Delete a message that was stored, and that no queue has. (One that queues have goes with the last of them.)
+
+        Raises MessageMissingError (not there, or on its way out), StoreError (a queue has it, or is about to; or a
+        transaction stores it, whose rollback is what deletes it).
+        """
+        with self._lock:
+            state = self._enter()
+            entry = state.message(message_id)
+            if entry.references:
+                raise StoreError(f"message {message_id} is in queues: acknowledge it there")
+            if message_id in self._stored_in:
+                raise StoreError(f"transaction {self._stored_in[message_id]} stores message {message_id}: roll it back")
+            if message_id not in self._unrouted:
+                raise MessageMissingError(f"message {message_id} is not there to be deleted", message_id)
+            pending = Pending(message_id)
+            if entry.durable:
+                deletes: list[PlainOperation] = [
+                    (DELETE, each, 0, b"", False, 0) for each in (message_id, *entry.chunks)
+                ]
+                pending.completion = self._journal.append_all(deletes)
+            del self._unrouted[message_id]
+            state.forget(message_id)
+            self._drop_bodies(message_id, entry.chunks)
             return pending
 
 

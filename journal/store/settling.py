@@ -22,9 +22,6 @@ from journal.store.pending import Pending
 from journal.store.transactions import Changed, NotDurable, StoreTransaction, TransactionInfo
 from journal.v1.journal_pb2 import DELETE
 
-_WHENEVER_MS = 2**63 - 1
-"""Of an acquisition that was in time when it was accepted."""
-
 
 class Prepared(Pending):
     """An accepted prepare; `not_durable` is what of the transaction would not survive a crash."""
@@ -152,7 +149,7 @@ class Settling(StoreBase):
         if before not in ("", holder):
             state.release(*key, before)
         if holder not in ("", before):
-            state.acquire(*key, holder, _WHENEVER_MS)
+            state.acquire(*key, holder, None)
         state.deliveries(*key, deliveries)
         state.schedule(*key, due)
         if holder and key in txn.unclaimed:

@@ -140,6 +140,9 @@ class StoreFake:
     def release(self, message_id: int, queue: str, holder: str = "", tx: int = 0, *, counts: bool = True) -> Pending:
         return self._do("release", message_id, queue, holder, tx, counts)
 
+    def delete(self, message_id: int) -> Pending:
+        return self._do("delete", message_id)
+
     def release_holder(self, name: str, *, counts: bool = True) -> Pending:
         return self._do("release_holder", name, counts)
 
@@ -315,6 +318,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
     assert chain.acknowledge_all(several, "q", "h", tx).ids == several
     chain.reattach("h")
     chain.release_holder("h")
+    chain.delete(stored)
     chain.unbind(binding, tx)
     chain.destroy_queue("q", tx)
     chain.destroy_address("orders", tx)
@@ -338,6 +342,7 @@ def test_every_store_is_asked_the_same_in_the_same_order_by_the_ids_that_the_fir
         ("acknowledge_all", "q", "h", tx, *several),
         ("reattach", "h"),
         ("release_holder", "h", True),
+        ("delete", stored),
         ("unbind", binding, tx),
         ("destroy_queue", "q", tx),
         ("destroy_address", "orders", tx),

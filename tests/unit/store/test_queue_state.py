@@ -349,10 +349,11 @@ def test_names_are_unique_and_an_address_outlives_its_queues(state: QueueState) 
 def test_a_durable_subscription_is_its_clients_only_one_of_that_name(state: QueueState) -> None:
     news = QueueConfig(name="a", address="orders", client_id="client", subscription="news")
     state.add_queue(8 << 10, news)
+    same = QueueConfig(name="b", address="audit", client_id="client", subscription="news")
     with pytest.raises(QueueExistsError):
-        state.add_queue(9 << 10, QueueConfig(name="b", address="orders", client_id="client", subscription="news"))
+        state.require_new_subscription(same)
     state.remove_queue("a")
-    state.add_queue(9 << 10, QueueConfig(name="b", address="orders", client_id="client", subscription="news"))
+    state.require_new_subscription(same)
 
 
 def test_bindings_are_a_queues(state: QueueState) -> None:
