@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -142,6 +142,13 @@ class StoreBase:
         if groups and groups[0][0].done:
             self._settle_groups()
         return self._state
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """For one step of what takes many, between which others are let in."""
+        with self._lock:
+            self._enter()
+            yield
 
     def _settle_groups(self) -> None:
         """Carry out the effects of the groups that are done, in order."""

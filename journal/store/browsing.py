@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from heapq import merge
+from itertools import chain, islice
 
 from journal.store.model import PRIORITY_MAX, ReferenceInfo, ReferenceState
 from journal.store.paging import paged_facts
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_tables import QueueTables
-from journal.store.references import ARRIVING, HELD, LOCKED, READY, SCHEDULED, SETTLING, STATE, Paged
+from journal.store.references import ARRIVING, FREE, HELD, LOCKED, READY, SCHEDULED, SETTLING, STATE, Paged
 
 _STATES = {
     READY: ReferenceState.READY,
@@ -23,23 +25,89 @@ _STATES = {
 _Order = tuple[int, int]
 """Rank and place."""
 
+Turn = Callable[[], AbstractContextManager[object]]
+"""What a step is taken in: nothing changes meanwhile."""
 
-def in_order(tables: QueueTables, entry: QueueEntry) -> Iterator[ReferenceInfo]:
-    """A queue's references in delivery order, those in the index among them."""
-    table = tables.references
-    beside = [row for row in entry.all_away() if table.flags[row] & STATE != ARRIVING]
-    for line in entry.lines:
-        beside += line.returned()
-    runs = [iter(sorted((_order(tables, row), row) for row in beside))]
-    runs.append((_order(tables, row), row) for line in entry.lines for row in line.ordered())
-    memory = ((order, of_row(tables, row)) for order, row in merge(*runs))
-    if not entry.paged or tables.index is None:
-        return (info for _, info in memory)
-    paged = (
-        (((paged.rank, paged.place), _of_paged(tables, paged)) for paged in run)
-        for run in tables.index.scan(entry.record_id)
+_AT_ONCE = 200
+"""Rows that are looked at in one turn."""
+
+
+def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[ReferenceInfo]:
+    """A queue's references in delivery order, those in the index among them: those that are there when it begins, each
+    as it stands when its turn comes.
+
+    Others may be let in between the turns. In the first one row numbers are copied, in every other one some hundred
+    rows are looked at; what has to be sorted is sorted outside of them.
+    """
+    with turn():
+        began = _Began(tables, entry)
+        lines = [line.rows() for line in entry.lines]
+        beside = [[*entry.away], *entry.runs.values(), *(line.rows_beside() for line in entry.lines)]
+        paged = tables.index.scan(entry.record_id) if entry.paged and tables.index is not None else []
+    keys = sorted(key for part in _parts(chain(*beside)) for key in began.keys(part, turn))
+    return _once(
+        merge(
+            began.told(chain(*lines), turn),
+            began.told((row for _, row in keys), turn),
+            *(began.told_of_index(run, turn) for run in paged),
+            key=_by_order,
+        )
     )
-    return (info for _, info in merge(memory, *paged, key=_by_order))
+
+
+class _Began:
+    """A queue as it was when somebody began to look at it."""
+
+    def __init__(self, tables: QueueTables, entry: QueueEntry) -> None:
+        self._tables = tables
+        self._entry = entry
+        self._next_high = tables.next_high
+        """What has arrived since has a place behind it, whichever row it got."""
+
+    def keys(self, rows: Sequence[int], turn: Turn) -> list[tuple[_Order, int]]:
+        """Of those that are still there, with their rows."""
+        with turn():
+            return [(_order(self._tables, row), row) for row in rows if self._is_there(row)]
+
+    def told(self, rows: Iterable[int], turn: Turn) -> Iterator[tuple[_Order, ReferenceInfo]]:
+        for part in _parts(rows):
+            with turn():
+                tables = self._tables
+                told = [(_order(tables, row), of_row(tables, row)) for row in part if self._is_there(row)]
+            yield from told
+
+    def told_of_index(self, run: Iterator[Paged], turn: Turn) -> Iterator[tuple[_Order, ReferenceInfo]]:
+        more = True
+        while more:
+            with turn():
+                part = list(islice(run, _AT_ONCE))
+                is_there = self._tables.queues.get(self._entry.record_id) is self._entry
+                told = [((each.rank, each.place), _of_paged(self._tables, each)) for each in part if is_there]
+            yield from told
+            more = bool(part)
+
+    def _is_there(self, row: int) -> bool:
+        table = self._tables.references
+        return (
+            table.queue[row] == self._entry.record_id
+            and table.flags[row] & STATE not in (FREE, ARRIVING)
+            and table.high[row] < self._next_high
+        )
+
+
+def _once(told: Iterable[tuple[_Order, ReferenceInfo]]) -> Iterator[ReferenceInfo]:
+    """What has left the middle of a line may also still be in its order."""
+    last: _Order | None = None
+    for order, info in told:
+        if order != last:
+            yield info
+        last = order
+
+
+def _parts(rows: Iterable[int]) -> Iterator[Sequence[int]]:
+    rows = iter(rows)
+    while part := list(islice(rows, _AT_ONCE)):
+        yield part
 
 
 def _by_order(item: tuple[_Order, ReferenceInfo]) -> _Order:

@@ -32,7 +32,7 @@ class Consuming(Acknowledging):
     def take(self, queue: str, holder: str) -> Delivery | None:
         """Acquire the first message of a queue that is ready; None if none is, or this node may hand out nothing now.
 
-        What has expired is passed, up to 1,000 of it; if that is not enough, None, and `next_due` has passed. Raises
+        What has expired is passed, up to 250 of it; if that is not enough, None, and `next_due` has passed. Raises
         QueueMissingError, InvalidOperationError (a holder has a name).
         """
         _require_name(holder)

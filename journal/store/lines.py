@@ -203,15 +203,10 @@ class Line:
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
-    def ordered(self) -> Iterator[int]:
-        """READY rows of the order."""
-        flags = self._table.flags
-        for at in range(self._head, len(self._rows)):
-            row = self._rows[at]
-            if flags[row] == READY_QUEUED:
-                yield row
+    def rows(self) -> Sequence[int]:
+        """A copy of the order, with rows that have left its middle."""
+        return self._rows[self._head :]
 
-    def returned(self) -> list[int]:
-        """READY rows beside it, in no order."""
-        flags = self._table.flags
-        return [row for _, row in self._returned if flags[row] == READY_QUEUED]
+    def rows_beside(self) -> Iterator[int]:
+        """A copy of what is beside it, in no order, with rows that have left."""
+        return (row for _, row in [*self._returned])

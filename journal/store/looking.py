@@ -18,6 +18,9 @@ from journal.store.queue_entry import AddressEntry, MessageEntry, QueueEntry
 from journal.store.queue_state import ALL_LEFT
 from journal.store.records import decode_message
 
+_AT_ONCE = 100
+"""Queues or addresses that are looked at while others wait for the store."""
+
 
 class QueueInfo(NamedTuple):
     """A queue and how many messages it has, by where they stand."""
@@ -109,19 +112,28 @@ class Looking(StoreBase):
     # ---- queues ----------------------------------------------------------------------------------------------------
 
     def browse(self, queue: str, limit: int = 0) -> Iterator[ReferenceInfo]:
-        """A queue's messages in delivery order, as they stand now; the first `limit` of them. Consumes nothing.
+        """A queue's messages in delivery order; the first `limit` of them. Consumes nothing.
 
-        Raises QueueMissingError, InvalidOperationError (a limit below 0).
+        Those that are there now, each as it stands when it is looked at: in a long queue others are let in meanwhile,
+        and what has gone by then is left out. Raises QueueMissingError, InvalidOperationError (a limit below 0).
         """
         _require_limit(limit)
         with self._lock:
             state = self._enter()
-            return iter(list(islice(state.browse(state.queue(queue).record_id), limit or None)))
+            queue_id = state.queue(queue).record_id
+        return iter(list(islice(state.browse(queue_id, self._turn), limit or None)))
 
     def queues(self) -> list[QueueInfo]:
-        """All queues."""
+        """All queues, each as it stands when it is looked at."""
         with self._lock:
-            return [_info(entry) for entry in self._enter().queues()]
+            entries = self._enter().queues()
+        infos: list[QueueInfo] = []
+        for start in range(0, len(entries), _AT_ONCE):
+            with self._lock:
+                state = self._enter()
+                part = entries[start : start + _AT_ONCE]
+                infos += [_info(entry) for entry in part if state.has_queue(entry.record_id)]
+        return infos
 
     def queue(self, name: str) -> QueueInfo:
         """Raises QueueMissingError."""
@@ -129,9 +141,15 @@ class Looking(StoreBase):
             return _info(self._enter().queue(name))
 
     def addresses(self) -> list[AddressEntry]:
-        """All addresses."""
+        """All addresses, each as it is when it is looked at."""
         with self._lock:
-            return [replace(entry) for entry in self._enter().addresses()]
+            entries = self._enter().addresses()
+        found: list[AddressEntry] = []
+        for start in range(0, len(entries), _AT_ONCE):
+            with self._lock:
+                self._enter()
+                found += [replace(entry) for entry in entries[start : start + _AT_ONCE]]
+        return found
 
     # ---- time ------------------------------------------------------------------------------------------------------
 

@@ -131,10 +131,10 @@ class Moving(Streaming, Consuming, Looking):
 
     def _queues_for(self, address: str) -> tuple[str, ...]:
         """All multicast queues of an address, and of the anycast ones that with the fewest messages."""
-        queues = [entry for entry in self._state.queues() if entry.config.address == address]
+        queues = self._state.queues_of(address)
         multicast = [entry for entry in queues if entry.config.routing is Routing.MULTICAST]
         anycast = [entry for entry in queues if entry.config.routing is Routing.ANYCAST]
-        chosen = multicast + sorted(anycast, key=lambda entry: entry.messages)[:1]
+        chosen = multicast + ([min(anycast, key=lambda entry: entry.messages)] if anycast else [])
         if not chosen:
             raise QueueMissingError(f"address {address} has no queue that could take a message")
         return tuple(entry.config.name for entry in chosen)

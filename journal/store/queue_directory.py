@@ -26,6 +26,8 @@ class QueueDirectory:
         self._addresses: dict[str, AddressEntry] = {}
         self._address_of: dict[int, AddressEntry] = {}
         self._queue_ids: dict[str, int] = {}
+        self._queues_of: dict[str, dict[int, None]] = {}
+        """Queues by their address."""
         self._subscriptions: dict[Subscription, set[int]] = {}
         """Queues of durable subscriptions; an old journal may have several of one."""
         self._bindings: dict[int, BindingEntry] = {}
@@ -56,6 +58,9 @@ class QueueDirectory:
             raise AddressMissingError(f"there is no address {name!r}")
         return entry
 
+    def has_address(self, name: str) -> bool:
+        return name in self._addresses
+
     def addresses(self) -> list[AddressEntry]:
         return list(self._addresses.values())
 
@@ -66,6 +71,7 @@ class QueueDirectory:
         if config.name in self._queue_ids:
             raise QueueExistsError(f"queue {config.name!r} exists")
         self.address(config.address).queues += 1
+        self._queues_of.setdefault(config.address, {})[record_id] = None
         tables = self._tables
         entry = tables.queues.get(record_id)
         if entry is None:
@@ -87,6 +93,9 @@ class QueueDirectory:
         config = entry.config
         del self._queue_ids[config.name]
         self._addresses[config.address].queues -= 1
+        del self._queues_of[config.address][entry.record_id]
+        if not self._queues_of[config.address]:
+            del self._queues_of[config.address]
         subscription = subscription_of(config)
         if subscription is not None:
             self._subscriptions[subscription].discard(entry.record_id)
@@ -115,7 +124,11 @@ class QueueDirectory:
         return entry is not None and self._queue_ids.get(entry.config.name) == record_id
 
     def queues(self) -> list[QueueEntry]:
-        return [self._tables.queues[record_id] for record_id in self._queue_ids.values()]
+        return [*map(self._tables.queues.__getitem__, self._queue_ids.values())]
+
+    def queues_of(self, address: str) -> list[QueueEntry]:
+        """Those of one address."""
+        return [self._tables.queues[record_id] for record_id in self._queues_of.get(address, ())]
 
     # ---- bindings --------------------------------------------------------------------------------------------------
 

@@ -16,10 +16,11 @@ and runs of messages column by column (`journal.store.queue_runs`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import islice
 
 from journal.errors import MessageExpiredError, MessageHeldError, QueueInDoubtError
-from journal.store.browsing import explain, in_order, of_row
+from journal.store.browsing import Turn, explain, in_order, of_row
 from journal.store.model import Delivery, ReferenceInfo
 from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
 from journal.store.queue_following import QueueFollowing
@@ -380,9 +381,10 @@ class QueueState(QueueFollowing):
     def references_in_memory(self) -> int:
         return self._references.references
 
-    def browse(self, queue_id: int) -> Iterator[ReferenceInfo]:
-        """References in delivery order (none that arrive). To be consumed before the state changes."""
-        return in_order(self._tables, self.queue_of(queue_id))
+    def browse(self, queue_id: int, turn: Turn = nullcontext) -> Iterator[ReferenceInfo]:
+        """References in delivery order (none that arrive). `turn` is entered for each step; without it, to be consumed
+        before the state changes."""
+        return in_order(self._tables, self.queue_of(queue_id), turn)
 
     def reference(self, message_id: int, queue_id: int) -> ReferenceInfo:
         """One reference, which is brought to memory. Raises QueueMissingError, MessageMissingError (it is not there,

@@ -10,13 +10,13 @@ from journal.store.paging import PagedTables, latest_first
 from journal.store.queue_entry import QueueEntry
 from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
 
-DUE_MAX = 1000
-"""References made READY in one go: a few milliseconds."""
+DUE_MAX = 250
+"""References made READY in one go: in memory less than a millisecond's work."""
 LOOKED_MAX = 250
 """Messages looked at in one go for whether somebody is to be told that they have expired."""
-PASSED_MAX = 1000
+PASSED_MAX = 250
 """References that have expired which one take passes."""
-SHOWN_MAX = 1000
+SHOWN_MAX = 250
 """References put back in one go when a clock was set back."""
 
 

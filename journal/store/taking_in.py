@@ -191,12 +191,9 @@ class TakingIn(Sending):
         """The queues of those of the addresses that there are."""
         with self._lock:
             state = self._enter()
-            there = {entry.name for entry in state.addresses()}
-            found: dict[str, list[QueueConfig]] = {name: [] for name in addresses if name in there}
-            for queue in state.queues():
-                if queue.config.address in found:
-                    found[queue.config.address].append(queue.config)
-            return found
+            return {
+                name: [queue.config for queue in state.queues_of(name)] for name in addresses if state.has_address(name)
+            }
 
     # ---- before it is accepted -------------------------------------------------------------------------------------
 
@@ -243,13 +240,9 @@ class TakingIn(Sending):
         batch.messages += 1
 
     def _ways(self, state: QueueState, names: Collection[str], takes: Takes) -> dict[str, _Way]:
-        queues: dict[str, list[QueueEntry]] = {name: [] for name in names}
-        for entry in state.queues() if names else ():
-            if entry.config.address in queues:
-                queues[entry.config.address].append(entry)
         ways: dict[str, _Way] = {}
-        for name, there in queues.items():
-            address = state.address(name)
+        for name in names:
+            address, there = state.address(name), state.queues_of(name)
             if not there:
                 raise QueueMissingError(f"address {name} has no queue that could take a message")
             window = self._windows[address.record_id] if address.duplicate_window else None

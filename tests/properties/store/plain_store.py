@@ -14,6 +14,7 @@ from journal.errors import (
     DuplicateMessageError,
     FullError,
     JournalError,
+    MessageExpiredError,
     MessageHeldError,
     MessageMissingError,
     QueueExistsError,
@@ -306,6 +307,8 @@ class PlainStore:
         reference = self._seen(message, queue, self._open(tx))
         if reference.tx or reference.holder not in ("", holder) or (reference.waits and reference.due > now_ms):
             raise Refusal(MessageHeldError)
+        if not reference.holder and self._has_expired(message, now_ms):
+            raise Refusal(MessageExpiredError)
         reference = self._changed(message, queue, tx)
         if not reference.holder:
             self._hold(reference, holder)
