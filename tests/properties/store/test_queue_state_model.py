@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from journal.errors import MessageHeldError, MessageMissingError, QueueInDoubtError, StoreError
+from journal.errors import MessageExpiredError, MessageHeldError, MessageMissingError, QueueInDoubtError, StoreError
 from journal.store.model import Delivery, QueueConfig
 from journal.store.queue_runs import Run
 from journal.store.queue_state import QueueState
@@ -416,6 +416,10 @@ class QueueStateMachine(RuleBasedStateMachine):
         message, queue = each.message.id, each.queue
         if each.state is LOCKED or each.holder not in ("", holder) or (each.due > self.now and each.state is SCHEDULED):
             with pytest.raises(MessageHeldError):
+                self.state.acquire(message, queue, holder, self.now)
+            return
+        if (message, queue) in self.model.expired(self.now):
+            with pytest.raises(MessageExpiredError):
                 self.state.acquire(message, queue, holder, self.now)
             return
         assert self.state.acquire(message, queue, holder, self.now) == Delivery(message, each.deliveries)

@@ -30,6 +30,7 @@ CALLS: dict[str, Callable[[MessageStore, int], object]] = {
     "create_address": lambda store, _: store.create_address("more"),
     "create_queue": lambda store, _: store.create_queue(QueueConfig("more", "orders", durable=False)),
     "dead_letter": lambda store, sent: store.dead_letter(sent, "q"),
+    "delete": lambda store, sent: store.delete(sent),
     "deliveries": lambda store, sent: store.deliveries(sent, "q", 1),
     "describe": lambda store, sent: store.describe(sent),
     "destroy_address": lambda store, _: store.destroy_address("orders"),
