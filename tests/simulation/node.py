@@ -235,7 +235,6 @@ class Node:
         """A load counts from the moment it is complete, whatever becomes of READY."""
         if following.failure is not None:
             self._require_outside(following.failure)
-            return None
         load = following.loader
         if not isinstance(load, CapturedLoad) or load.counts is None:
             return None
