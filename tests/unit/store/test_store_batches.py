@@ -100,11 +100,12 @@ def test_messages_sent_together_are_messages_sent_one_by_one(
             store.create_queue(QueueConfig("volatile", "orders", durable=False)).wait()
             tx = store.begin() if transacted else 0
             messages = of_all_kinds(durable=durable)
-            if together:
-                ids = store.send_all(messages, queues, tx).ids
-            else:
-                ids = tuple(store.send(message, queues, tx).id for message in messages)
-            before = [len(infos(store, queue)) for queue in ("q", "r")]
+            with node.blocked_writer():
+                if together:
+                    ids = store.send_all(messages, queues, tx).ids
+                else:
+                    ids = tuple(store.send(message, queues, tx).id for message in messages)
+                before = [len(infos(store, queue)) for queue in ("q", "r")]
             if tx:
                 assert store.transaction(tx).messages == ids
                 store.commit(tx)
