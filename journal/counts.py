@@ -35,7 +35,8 @@ class Counts:
             said = mark.records, mark.updates, mark.staged, mark.prepared
             if counted != said:
                 raise CountError(
-                    f"shard {shard} has {_words(counted)}, and its mark at WAL offset {mark.offset} says {_words(said)}"
+                    f"shard {shard} has {_words(counted)}, and its mark at WAL offset {mark.offset} says "
+                    f"{_words(said)}: `kafka-journal verify` names where"
                 )
 
 

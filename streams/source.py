@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import aiokafka  # type: ignore[import-untyped]
 import faust
-from aiokafka.errors import ConsumerStoppedError, KafkaError  # type: ignore[import-untyped]
+from aiokafka.errors import ConsumerStoppedError, KafkaError, NoOffsetForPartitionError  # type: ignore[import-untyped]
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -82,7 +82,8 @@ class SourceSettings:
         protocol = self.client_properties.get("security_protocol", "PLAINTEXT")
         access = access_of(self.bootstrap_servers, {"sasl.username": user, "security.protocol": protocol})
         asks = access.asks(on_group(self.group_id, "Read"), on_topic(self.topic, "Read"))
-        return KafkaRefusedError(": ".join(filter(None, (doing, repr(error), asks.lacking(error.errno)))))
+        code = getattr(error, "errno", 0)  # only what a broker has answered has one
+        return KafkaRefusedError(": ".join(filter(None, (doing, repr(error), asks.lacking(code)))))
 
     @property
     def rebalance_timeout_ms(self) -> int:
@@ -250,7 +251,8 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         except ConsumerStoppedError:
             return {}
         except KafkaError as error:
-            if not error.retriable:
+            # a shard that has just come has no position before the worker's seek: it never goes by group offsets
+            if not (error.retriable or isinstance(error, NoOffsetForPartitionError)):
                 raise wal_app(self.app).source.refused(f"reading {topic}", error) from error
             log.warning("reading %s: %r", topic, error)
             await asyncio.sleep(wait_ms / 1000)

@@ -8,6 +8,7 @@ cannot be loaded, is reported and the rest is still checked; so is how much of t
 from __future__ import annotations
 
 import json
+import logging
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,17 @@ from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
 from journal.cli.text import differences_left_out
 from journal.cli.verify_wal import WatchedWal
 from journal.config import Settings
-from journal.errors import ConfigError, CorruptionError, DeadlineError, FrameError, FullError, GapError, RowError
+from journal.errors import (
+    ConfigError,
+    CorruptionError,
+    CountError,
+    DeadlineError,
+    FrameError,
+    FullError,
+    GapError,
+    LocalDamageError,
+    RowError,
+)
 from journal.kafka.control import ControlRows, wal_topic
 from journal.kafka.marks import FoundMark
 from journal.kafka.ports import Kafka
@@ -64,6 +75,9 @@ DifferencesMaxOption = Annotated[
         help="Name the first so many of each sort in a shard, and count the rest; 0: name all.",
     ),
 ]
+
+
+log = logging.getLogger(__name__)
 
 
 @journal_command
@@ -207,14 +221,22 @@ class _Verification:
                 if next(self._reading.strays(found, shard), None) is not None:
                     return _Load(directory, {}, f"rows behind the last mark of shard {shard} keep a load from its end")
             try:
-                return self._load_to(directory, now=True)
-            except RowError:
+                return self._load_from_sound_copy(directory, now=True)
+            except (RowError, CountError):
                 raise
             except (CorruptionError, FullError) as error:  # behind the marks; what the tables hold may be sound
-                return replace(self._load_to(directory, now=False), behind=error)
+                return replace(self._load_from_sound_copy(directory, now=False), behind=error)
         except (CorruptionError, FullError, DeadlineError) as error:
             behind = error if isinstance(error, FrameError | GapError) else None
-            return _Load(directory, {}, str(error), refused=isinstance(error, RowError), behind=behind)
+            return _Load(directory, {}, str(error), refused=isinstance(error, RowError | CountError), behind=behind)
+
+    def _load_from_sound_copy(self, directory: Path, *, now: bool) -> _Load:
+        """As `_load_to`. A copy that is not what its marks say is built anew, once: the fault may be its own."""
+        try:
+            return self._load_to(directory, now=now)
+        except LocalDamageError as error:
+            log.warning("%s", error)
+            return self._load_to(directory, now=now)
 
     def _load_to(self, directory: Path, *, now: bool) -> _Load:
         """What a load gives at the tables' marks, or (`now`) at the WAL's end."""

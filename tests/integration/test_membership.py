@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from journal.kafka.access import access_of
 from journal.kafka.client_groups import GroupsClient
 from journal.kafka.clients import KafkaClients
 from journal.kafka.membership import Membership
@@ -101,7 +102,7 @@ def test_one_client_asks_coordinators_again_and_again(bootstrap: str) -> None:
         made.append(AdminClient({"bootstrap.servers": bootstrap}))
         return made[-1]
 
-    groups = GroupsClient(make)
+    groups = GroupsClient(make, access_of(bootstrap, {}))
     for _ in range(2):
         assert groups.members("nobody", DEADLINE_S) == []
         assert groups.offsets("nobody", DEADLINE_S) == {}
