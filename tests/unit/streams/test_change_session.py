@@ -61,6 +61,10 @@ def number(changes: Changes) -> Iterator[tuple[bytes, str]]:
         yield b"", json.dumps([count, change.id, old, new])
 
 
+_OPENING = "disk_open"
+"""The copy is opened by whoever makes the session: what that meets, no session knows."""
+
+
 class FaultAt(Faults):
     """A fault at each of these steps."""
 
@@ -71,6 +75,8 @@ class FaultAt(Faults):
         self._at = steps
 
     def at(self, request: str, node: str) -> Fault:
+        if request == _OPENING:
+            return Fault.NONE
         self.step += 1
         self.requests.append(request)
         return self._fault if self.step in self._at else Fault.NONE
@@ -83,6 +89,8 @@ class FaultsByChance(Faults):
         self._chance = chance
 
     def at(self, request: str, node: str) -> Fault:
+        if request == _OPENING:
+            return Fault.NONE
         return self._chance.choice(FAULTS) if self._chance.random() < 1 / 30 else Fault.NONE
 
 
