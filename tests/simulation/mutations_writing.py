@@ -434,9 +434,3 @@ def no_frames_are_no_wal() -> list[Patch]:
 def sleep_is_no_time() -> list[Patch]:
     """How long a machine was suspended is no part of an age."""
     return [(Moment, "age_at", lambda self, now: now.monotonic_s - self.monotonic_s)]
-
-
-@mutation
-def ages_are_the_wall_clocks() -> list[Patch]:
-    """An age is the wall clock's, which may be set back."""
-    return [(Moment, "age_at", lambda self, now: now.wall_s - self.wall_s)]
