@@ -36,6 +36,8 @@ class Result(NamedTuple):
     violations: list[str]
     digest: tuple[float, int, int, int, int, int]
     """Simulated time, operations, activations, shard moves, compactions and zombies: the same every time."""
+    cut_short: bool
+    """Whether somebody noticed that Kafka had lost records, which ends a seed before its plan."""
 
 
 def run_seed(seed: int, mutation: str | None = None) -> Result:
@@ -45,7 +47,7 @@ def run_seed(seed: int, mutation: str | None = None) -> Result:
         violations = world.run()
     history = world.history
     counts = history.operations, history.activations, history.moves, history.compactions, history.zombies
-    return Result(seed, violations, (world.scheduler.now(), *counts))
+    return Result(seed, violations, (world.scheduler.now(), *counts), world.cut_short)
 
 
 def run_some(seeds: Iterable[int], mutation: str | None = None) -> list[Result]:

@@ -19,6 +19,9 @@ def test_everything_holds_in_every_seed(first: int) -> None:
     results = run_some(range(first, first + IN_A_TEST))
     for result in results:
         assert result.violations == [], f"python -m tests.simulation --seed {result.seed} --seeds 1"
+    whole = [result for result in results if not result.cut_short]
+    assert len(whole) >= IN_A_TEST * 0.8, "losses end so many seeds that too few see the rest"
+    for result in whole:
         _, operations, activations, moves, compactions, zombies = result.digest
         assert operations >= OPERATIONS_MIN, result
         assert activations >= 3, result

@@ -37,6 +37,8 @@ class World:
         self.chaos = self._cast.chaos
         self.broker = self._cast.broker
         self.history = self._cast.history
+        self.cut_short = False
+        """Whether a noticed loss ended the life before its plan."""
 
     def run(self) -> list[str]:
         """The whole life; what does not hold of it."""
@@ -44,6 +46,7 @@ class World:
             self._live()
             self._heal()
         except Over:
+            self.cut_short = True
             self._cast.pass_time(NOTICED_S)
             self._end_all()
         except Violation as violation:
