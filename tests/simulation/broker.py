@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from journal.kafka.ports import GroupMember
 from tests.simulation.faults import Faults
-from tests.simulation.partition import DeposedLog, PartitionLog
+from tests.simulation.partition import DeposedLog, PartitionLog, Version
 from tests.simulation.timeline import Timeline
 
 Partition = tuple[str, int]
@@ -93,6 +93,7 @@ class Topic:
     config: dict[str, str]
     replication: int
     logs: list[PartitionLog]
+    version: Version
 
 
 class SimulatedBroker:
@@ -103,7 +104,7 @@ class SimulatedBroker:
         self.faults = faults or Faults()
         self.cluster_id = cluster_id
         self.topics: dict[str, Topic] = {}
-        self.groups: dict[str, list[GroupMember]] = {}
+        self.groups: dict[str, Iterable[GroupMember]] = {}
         self.group_offsets: dict[str, dict[Partition, int]] = {}
         self.broker_config: dict[int, dict[str, str]] = {1: {"transaction.partition.verification.enable": "true"}}
         self.ahead_s = 0.0
@@ -124,8 +125,9 @@ class SimulatedBroker:
     def create_topic(self, name: str, partitions: int, replication: int, config: Mapping[str, str]) -> None:
         """An existing one is left as it is. A deleted and re-created one has another id and empty logs."""
         if name not in self.topics:
-            logs = [PartitionLog() for _ in range(partitions)]
-            self.topics[name] = Topic(f"topic-{next(self._numbers)}", dict(config), replication, logs)
+            version = Version()
+            logs = [PartitionLog(version) for _ in range(partitions)]
+            self.topics[name] = Topic(f"topic-{next(self._numbers)}", dict(config), replication, logs, version)
 
     def delete_topic(self, name: str) -> None:
         del self.topics[name]
@@ -139,10 +141,12 @@ class SimulatedBroker:
 
     def seen_log(self, node: str, topic: str, partition: int) -> PartitionLog | None:
         """What a node is told that asks for a partition."""
-        deposed = self._deposed.get((topic, partition)) if self._deposed else None
-        if deposed is not None and node in deposed.nodes and self.timeline.now() < deposed.until:
-            return deposed.log
-        return self.log(topic, partition)
+        if self._deposed:
+            deposed = self._deposed.get((topic, partition))
+            if deposed is not None and node in deposed.nodes and self.timeline.now() < deposed.until:
+                return deposed.log
+        known = self.topics.get(topic)
+        return known.logs[partition] if known is not None and partition < len(known.logs) else None
 
     def is_led(self, node: str, topic: str, partition: int) -> bool:
         """Whether what a node writes to a partition reaches a leader that can commit it."""
@@ -154,6 +158,7 @@ class SimulatedBroker:
         until = self.timeline.now() + seconds
         self._deposed[topic, partition] = Deposition(DeposedLog(log), frozenset(nodes), until)
         log.lead()
+        self.timeline.call_at(until, log.note_change)
 
     def compact(self, topic: str, partition: int, below: int | None = None) -> None:
         """One run of the cleaner over a partition, by the topic's own settings."""

@@ -39,10 +39,24 @@ class Entry:
         """Where the marker of its transaction is."""
 
 
+class Version:
+    """Counts the changes of a topic's logs: until there is one, nobody who has read all need look again."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+
 class PartitionLog:
     """The log of one partition. Producer ids are numbers; 0 writes outside of transactions."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: Version | None = None) -> None:
+        """`version` is its topic's."""
+        self._version = version or Version()
+        self.changed_at = 0
+        """The number of its last change in that."""
+        self.note_change()
         self.start = 0
         self.end = 0
         """The high watermark: replication is instant here."""
@@ -120,16 +134,20 @@ class PartitionLog:
         self.start = max(self.start, min(start, self.end))
         self.trimmed += [entry for entry in self.entries if entry.offset < self.start]
         self._keep([entry for entry in self.entries if entry.offset >= self.start])
+        self.note_change()
 
     def lead(self) -> None:
         """Another leader goes on where the last one stood."""
         self.leader_epoch += 1
         self.damaged.clear()
         self._led_from.append((self.leader_epoch, self.end))
+        self.note_change()
 
     def readable_to(self, position: int, *, committed: bool) -> int:
         """Up to where a reader comes that stands at a position: the end for it, or the next damaged offset."""
         end = self.last_stable if committed else self.end
+        if not self.damaged:
+            return end
         return min((offset for offset in self.damaged if position <= offset < end), default=end)
 
     def lose(self, end: int) -> int:
@@ -174,7 +192,13 @@ class PartitionLog:
         self.entries.append(entry)
         self._offsets.append(entry.offset)
         self.end = entry.offset + 1
+        self.note_change()
         return entry.offset
+
+    def note_change(self) -> None:
+        """Somebody may find here what was not to be found before."""
+        self._version.number += 1
+        self.changed_at = self._version.number
 
     def _keep(self, entries: list[Entry]) -> None:
         self.entries = entries
@@ -189,6 +213,7 @@ class DeposedLog(PartitionLog):
         self.start, self.end, self.leader_epoch = log.start, log.end, log.leader_epoch
         self._led_from = list(log._led_from)
         self._stable = log.last_stable
+        self.changed_at = log.changed_at
         self._keep(list(log.entries))
 
     @property

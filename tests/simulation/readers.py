@@ -16,7 +16,7 @@ from journal.errors import (
 )
 from journal.kafka.ports import GroupMember, LogRecord, Position, RecordRun, TopicState
 from tests.simulation.broker import SimulatedBroker
-from tests.simulation.partition import PartitionLog
+from tests.simulation.partition import PartitionLog, Version
 from tests.simulation.requests import Requests
 
 
@@ -50,7 +50,8 @@ class SimulatedReader:
         self._leader_epochs: dict[int, int] = {}
         """Of what was read last before each position, where that is known."""
         self._seen = -1
-        """Changes with whatever could give records: until it does, there is no need to look for some again."""
+        """The number of the topic's version at which there was nothing: until there is another, no need to look."""
+        self._seen_of: Version | None = None
 
     def seek(self, positions: Mapping[int, int], leader_epochs: Mapping[int, int] | None = None) -> None:
         self._open()
@@ -77,51 +78,65 @@ class SimulatedReader:
 
     def start_and_end(self, partition: int, timeout_s: float) -> tuple[int, int]:
         self._open().ask("start_and_end", timeout_s)
+        return self._bounds_of(partition)
+
+    def _bounds_of(self, partition: int) -> tuple[int, int]:
         log = self._log(partition)
         if log is None:
             raise TopicError(f"{self._topic}[{partition}] is not there")
         return log.start, log.last_stable if self._committed else log.end
 
     def bounds(self, partitions: Sequence[int], timeout_s: float) -> dict[int, tuple[int, int]]:
-        return {partition: self.start_and_end(partition, timeout_s) for partition in partitions}
+        self._open().ask("start_and_end", timeout_s)
+        return {partition: self._bounds_of(partition) for partition in partitions}
 
     def ends(self, partitions: Sequence[int], timeout_s: float) -> dict[int, int]:
-        return {partition: self.start_and_end(partition, timeout_s)[1] for partition in partitions}
+        return {partition: end for partition, (_, end) in self.bounds(partitions, timeout_s).items()}
 
     def close(self) -> None:
         self._requests = None
 
     def _fetch(self, records: list[LogRecord]) -> bool:
         """Says whether a position has moved."""
-        seen = self._stamp()
-        if seen == self._seen:
+        requests = self._open()
+        topic = requests.broker.topics.get(self._topic)
+        if topic is None:
             return False
-        count, moved = self._records_per_poll, False
+        version, seen = topic.version, self._seen if topic.version is self._seen_of else -1
+        if version.number == seen:
+            return False
+        count, moved, epochs = self._records_per_poll, False, self._leader_epochs
         for partition, position in self._positions.items():
-            log = self._log(partition)
-            if log is None or self._leader_epochs.get(partition, 0) > log.leader_epoch:
-                continue  # no leader, or one that is told that it was deposed
-            outside = self._outside(log, partition, position)
-            if outside:
-                if records:
-                    break
-                raise GapError(outside, topic=self._topic, partition=partition, offset=position)
+            log = requests.broker.seen_log(requests.node, self._topic, partition)
+            if log is None or log.changed_at <= seen:
+                continue
+            epoch = epochs.get(partition, 0)
+            if epoch > log.leader_epoch:
+                continue  # this leader is told that it was deposed
+            if epoch != log.leader_epoch or not log.start <= position <= log.end:
+                outside = self._outside(log, partition, position)
+                if outside:
+                    if records:
+                        break
+                    raise GapError(outside, topic=self._topic, partition=partition, offset=position)
             end = log.readable_to(position, committed=self._committed)
-            if position in log.damaged and end == position:
+            if end == position and position in log.damaged:
                 if records:
                     break
                 what = "the record batch here is damaged on the broker that was asked"
                 raise CorruptionError(what, topic=self._topic, partition=partition, offset=position)
+            if end <= position:
+                continue
             found = log.fetch(partition, position, count - len(records), committed=self._committed)
             if found:
                 records += found
                 self._positions[partition] = found[-1].offset + 1
-            elif len(records) < count and end > position:
+            elif len(records) < count:
                 self._positions[partition], moved = end, True
             if self._positions[partition] > position:
-                self._leader_epochs[partition] = log.leader_epoch
+                epochs[partition] = log.leader_epoch
         if not moved and not records:
-            self._seen = seen
+            self._seen, self._seen_of = version.number, version
             return False
         self._seen = -1
         return True
@@ -134,17 +149,6 @@ class SimulatedReader:
         if not log.start <= position <= log.end:
             return f"this offset is outside the log, which has {log.start} to {log.end}"
         return ""
-
-    def _stamp(self) -> int:
-        """Every record and every marker moves a log's end, trimming its start, and another leader has another epoch."""
-        if self._topic not in self._open().broker.topics:
-            return -1
-        stamp = 0
-        for partition in self._positions:
-            log = self._log(partition)
-            if log is not None:
-                stamp += log.start + log.end + (log.leader_epoch << 32)
-        return stamp
 
     def _log(self, partition: int) -> PartitionLog | None:
         requests = self._open()

@@ -41,5 +41,5 @@ def write_anew(
     broker: SimulatedBroker, topic: str, rows: list[tuple[bytes | None, bytes | None]], partition: int = 0
 ) -> None:
     """A partition that has lost all it had but for these rows."""
-    broker.topics[topic].logs[partition] = PartitionLog()
+    broker.topics[topic].logs[partition] = PartitionLog(broker.topics[topic].version)
     broker.write(topic, partition, rows)
