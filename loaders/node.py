@@ -30,6 +30,7 @@ from loaders.duty import nobody_fit
 from loaders.hooks import RoleHooks
 from loaders.node_life import NodeLife
 from loaders.standing import ActiveNode, Owner, Standing
+from loaders.surroundings import surroundings_of
 
 __all__ = ["ActiveNode", "Node"]
 
@@ -88,8 +89,9 @@ class Node:
         except BaseException:
             slot.release()
             raise
+        surroundings = surroundings_of(settings, kafka, copy)
         life = self._life = NodeLife(
-            settings, kafka, copy, rows, self._standing, self._hooks, self._owner, self._asked, stop=self._stop
+            settings, surroundings, copy, rows, self._standing, self._hooks, self._owner, self._asked, stop=self._stop
         )
         self._standing.identify(copy.identity.journal, life.fitness)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
@@ -19,21 +18,18 @@ from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError
 from journal.follower import Fitness
 from journal.journal import BlockingJournal
-from journal.kafka.clients import KafkaClients
-from journal.kafka.control import HAND_OVER_KEY, ControlRows, control_topic, node_group, node_key
+from journal.kafka.control import HAND_OVER_KEY, ControlRows, node_key
 from journal.kafka.membership import Membership
 from journal.roles import Role
-from journal.runtime import wall_ms
 from journal.v1.journal_pb2 import HandOver
 from journal.words import shortened
 from loaders.asked import Asked
 from loaders.duty import Act, ActiveFacts, Decision, Duty, StandbyFacts
 from loaders.hooks import RoleHooks
 from loaders.outlook import Outlook
-from loaders.reporting import Reporter
 from loaders.resting import Resting
-from loaders.roll import Roll
 from loaders.standing import ActiveNode, Owner, Standing, failover_of
+from loaders.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +48,7 @@ class NodeLife:
     def __init__(
         self,
         settings: Settings,
-        kafka: KafkaClients,
+        surroundings: Surroundings,
         copy: TableCopy,
         rows: ControlRows,
         standing: Standing,
@@ -63,7 +59,10 @@ class NodeLife:
         stop: threading.Event,
     ) -> None:
         self._settings = settings
-        self._kafka = kafka
+        self._surroundings = surroundings
+        self._clock = surroundings.clock
+        self._roll = surroundings.roll
+        self._reporter = surroundings.reporter
         self._copy = copy
         self._standing = standing
         self._hooks = hooks
@@ -71,11 +70,16 @@ class NodeLife:
         self._asked = asked
         self._stop = stop
         silence_s = 2 * settings.fence_check_ms / 1000
-        self._roll = Roll(kafka, node_group(settings.journal))
         self._outlook = Outlook(
-            kafka, settings, rows, self._roll, silence_s=silence_s, clock=time.monotonic, wall_ms=wall_ms
+            surroundings.kafka,
+            settings,
+            rows,
+            self._roll,
+            silence_s=silence_s,
+            clock=self._clock,
+            wall_ms=surroundings.wall_ms,
+            pause=surroundings.pause,
         )
-        self._reporter = Reporter(kafka, settings.journal)
         self._duty = Duty(
             settings.node,
             silence_s=silence_s,
@@ -86,7 +90,7 @@ class NodeLife:
         self._resting = Resting(
             rest_s=settings.activation_retry_ms / 1000,
             ask_s=settings.handover_timeout_ms / 1000,
-            clock=time.monotonic,
+            clock=self._clock,
         )
         self._decided_on = copy.fitness()
         """How fit it was when it was last decided to activate: a copy that is lent is not."""
@@ -142,7 +146,7 @@ class NodeLife:
     def _decide(self) -> Decision:
         if self._membership is not None and self._membership.ended:
             self._membership = None
-            self._join_at = time.monotonic() + self._settings.activation_retry_ms / 1000
+            self._join_at = self._clock() + self._settings.activation_retry_ms / 1000
         outlook, membership, active = self._outlook, self._membership, self._active
         newest, others_fit = outlook.newest, outlook.others_fit
         if active is not None:
@@ -195,17 +199,10 @@ class NodeLife:
     # ---- group -----------------------------------------------------------------------------------------------------
 
     def _join(self, reason: str) -> None:
-        if time.monotonic() < self._join_at:
+        if self._clock() < self._join_at:
             return
-        settings = self._settings
         log.debug("joins the nodes' group: %s", reason)
-        self._membership = self._kafka.membership(
-            node_group(settings.journal),
-            control_topic(settings.journal),
-            settings.node,
-            session_timeout_ms=settings.node_session_timeout_ms,
-            heartbeat_ms=settings.node_heartbeat_ms,
-        )
+        self._membership = self._surroundings.join()
 
     def _leave_group(self, reason: str, *, wait: bool = True) -> None:
         """Without `wait` it is left beside what this thread does next."""
@@ -225,9 +222,8 @@ class NodeLife:
             return
         log.info("asks node %s to hand over: %s", newest.node, reason)
         name, uuid = self._settings.node, self._copy.identity.journal
-        self._reporter.post(
-            HAND_OVER_KEY, HandOver(journal=uuid, epoch=newest.epoch, to=name, timestamp=int(wall_ms()))
-        )
+        now_ms = int(self._surroundings.wall_ms())
+        self._reporter.post(HAND_OVER_KEY, HandOver(journal=uuid, epoch=newest.epoch, to=name, timestamp=now_ms))
         self._asked.ask(newest.epoch, name, awaited=False)
 
     # ---- active ----------------------------------------------------------------------------------------------------
@@ -237,13 +233,11 @@ class NodeLife:
         self._become(Role.ACTIVATING, reason)
         self._decided_on = self._copy.fitness()
         self._critical = []
-        journal = self._activating = BlockingJournal(
-            self._settings, copy=self._copy, on_critical=self._critical.append, progress=self._show
-        )
+        journal = self._activating = self._surroundings.journal(self._critical.append, self._show)
         try:
             journal.start()
             report = journal.activate()
-            began = time.monotonic()
+            began = self._clock()
             assert journal.loader is not None, "an activation fills one"
             active = ActiveNode(journal, journal.loader, report)
             self._owner.on_active(active)
@@ -256,9 +250,9 @@ class NodeLife:
             return
         finally:
             self._activating = None
-        callback_ms = (time.monotonic() - began) * 1000
+        callback_ms = (self._clock() - began) * 1000
         self._outlook.forget_wal()
-        self._standing.took_over(failover_of(report, reason, silence_ms, callback_ms, wall_ms()))
+        self._standing.took_over(failover_of(report, reason, silence_ms, callback_ms, self._surroundings.wall_ms()))
         self._active = active
         self._resting.activated()
         self._become(Role.ACTIVE, reason, report.epoch)
@@ -269,7 +263,7 @@ class NodeLife:
             raise ClosedError("the node is closing")
         if step == FENCE_STEP:
             self._require_vacancy()
-        if time.monotonic() >= self._report_at:
+        if self._clock() >= self._report_at:
             self._report()
         self._owner.progress(step, done, total)
 
@@ -360,7 +354,7 @@ class NodeLife:
 
     def _report(self, *, due: bool = False) -> None:
         """Report; with `due`, only if it is time to, or what others decide by has changed."""
-        now = time.monotonic()
+        now = self._clock()
         if due and now < self._report_at and not self._standing.fitness_changed():
             return
         self._report_at = now + self._settings.node_report_ms / 1000
@@ -374,10 +368,10 @@ class NodeLife:
     def _successor(self) -> str:
         """The best of the fit standbys. If there is one that only fell behind, or is about to join the group, this node
         serves a little longer, unless it ends because something failed."""
-        until = time.monotonic() + (_SUCCESSOR_S if self._stop.is_set() else 0.0)
+        until = self._clock() + (_SUCCESSOR_S if self._stop.is_set() else 0.0)
         outlook = self._outlook
         outlook.call_roll()
-        while not outlook.others_fit and outlook.others_standing_by and time.monotonic() < until:
+        while not outlook.others_fit and outlook.others_standing_by and self._clock() < until:
             outlook.wait(_TURN_S)
             outlook.call_roll()
         return next(iter(outlook.others_fit), "")

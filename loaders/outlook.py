@@ -8,7 +8,6 @@ is old when it goes on: it asks for the rows as of then.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -69,7 +68,7 @@ class Outlook:
         silence_s: float,
         clock: Clock,
         wall_ms: Clock,
-        pause: Callable[[float], None] = time.sleep,
+        pause: Callable[[float], None],
     ) -> None:
         """`silence_s` is for how long the WAL must stand still before that means something, if the active node did not
         say itself."""
@@ -101,7 +100,7 @@ class Outlook:
     def wait(self, timeout_s: float) -> None:
         """Wait for a control row, at most so long (longer when Kafka does not answer); `catch_up` where the last look
         is not recent."""
-        now = Moment.now()
+        now = self._now()
         try:
             if self._watcher is None or not self._is_recent(now):
                 self.catch_up()
@@ -115,8 +114,11 @@ class Outlook:
     def catch_up(self) -> None:
         """Have the control rows as of now; `wait` takes what this process was sent, and one that was stopped was sent
         nothing. Raises OperatingError if they cannot be had, and CorruptionError."""
-        self._take(lambda watcher: watcher.catch_up(_ASK_S), Moment.now())
+        self._take(lambda watcher: watcher.catch_up(_ASK_S), self._now())
         self._note_request()
+
+    def _now(self) -> Moment:
+        return Moment(self._clock(), self._wall_ms() / 1000)
 
     def _take(self, look: Callable[[ControlWatcher], object], now: Moment) -> None:
         """The rows after a look that begins now; a watcher that met an error is not used again."""
@@ -197,7 +199,7 @@ class Outlook:
     def rows_are_recent(self) -> bool:
         """Whether the rows may be decided by: the last look succeeded, and the process was not stopped since it began,
         or busy for long."""
-        return self._is_recent(Moment.now())
+        return self._is_recent(self._now())
 
     def _is_recent(self, now: Moment) -> bool:
         return self._rows_at.age_at(now) < RECENT_S

@@ -6,23 +6,33 @@ from collections.abc import Callable
 from functools import partial
 from itertools import count
 from random import Random
+from typing import TypeVar
 
+from journal.kafka.control import node_group
 from tests.simulation.chaos import Chaos
 from tests.simulation.clocks import WRONG_BY_S, Clocks
 from tests.simulation.disk import Disk
 from tests.simulation.history import History, Over, Violation
 from tests.simulation.node import Node
+from tests.simulation.node_process import NodeProcess
+from tests.simulation.nodes_group import NodesGroup
 from tests.simulation.observers import SnapshotReader, observe_behind_cleaner, observe_disk
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.setting import Setting
+from tests.simulation.setting import JOURNAL, Setting
 from tests.simulation.sorting import Sorting
+from tests.simulation.standby import Standby
 from tests.simulation.taking_in import takes_in
 from tests.simulation.trim import Trim
 from tests.simulation.worker_process import Disks, WorkerGroup, WorkerProcess
 
 NODES = ("node-a", "node-b", "node-c")
 WORKERS = ("worker-a", "worker-b")
+
+LIVELY = 0.25
+"""In how many seeds nodes decide by themselves who is active."""
+
+AnyNode = TypeVar("AnyNode", bound=NodeProcess)
 
 _LOOK_S = 0.4
 _LOOKS = 200
@@ -40,7 +50,10 @@ class Cast:
         self.setting = Setting.by_chance(self.broker, self.scheduler, self.chance, self.clocks)
         self.history = History(self.setting.shards)
         self.scheduler.freeze_for = self.chaos.freeze_for
-        self.nodes: list[Node] = []
+        self.nodes: list[NodeProcess] = []
+        self.standbys = self._standbys_by_chance(Random(f"nodes, seed {seed}"))
+        """Names of the nodes that decide by themselves, and whether each is preferred."""
+        self.broker.groups[node_group(JOURNAL)] = NodesGroup(self.scheduler)
         self.readers: list[SnapshotReader] = []
         self.trims: list[Trim] = []
         self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
@@ -53,11 +66,28 @@ class Cast:
 
     # ---- starts ------------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _standbys_by_chance(chance: Random) -> dict[str, bool]:
+        if chance.random() >= LIVELY:
+            return {}
+        preferred = chance.choice((*NODES, ""))
+        return {name: name == preferred for name in chance.sample(NODES, chance.choice((2, 2, 3)))}
+
     def start_node(self, name: str) -> Node:
+        """One that takes over at once."""
+        return self._start_node(Node, name)
+
+    def start_standby(self, name: str) -> Standby:
+        """One that decides by itself."""
+        standby = self._start_node(Standby, name)
+        standby.preferred = self.standbys.get(name, False)
+        return standby
+
+    def _start_node(self, kind: type[AnyNode], name: str) -> AnyNode:
         self.clocks.wake(name)
         disk = self._node_disks[name]
         disk.on_position = partial(observe_behind_cleaner, self.history, name, disk)
-        node = Node(
+        node = kind(
             self.setting,
             self.history,
             name,
@@ -103,9 +133,16 @@ class Cast:
     def start_trim(self) -> None:
         self.trims.append(Trim(self.setting, self.history))
 
+    def start_nodes(self) -> None:
+        """Those that there are at the beginning."""
+        for name in self.standbys:
+            self.start_standby(name)
+        if not self.standbys:
+            self.start_node(self.chance.choice(NODES))
+
     # ---- who is there ------------------------------------------------------------------------------------------
 
-    def active(self) -> Node | None:
+    def active(self) -> NodeProcess | None:
         """The node that was the last to become active, and still thinks that it is."""
         active = [node for node in self.nodes if node.active]
         return active[-1] if active else None
@@ -157,13 +194,18 @@ class Cast:
         if dead:
             self.group.deal()
         self.nodes = [node for node in self.nodes if node.process.alive]
-        if not any(node.active or node.tenure is None for node in self.nodes):
+        running = {node.process.name for node in self.nodes}
+        for name in self.standbys:
+            if name not in running:
+                self.start_standby(name)
+        if not any(node.active or node.is_on_its_way for node in self.nodes):
             self.start_node(self.free_name())
 
     def kill_all(self) -> None:
         for process in [
             *(node.process for node in self.nodes),
             *(member.process for member in self.group.members.values()),
-            *(one.process for one in (*self.readers, *self.trims)),
+            *(reader.process for reader in self.readers),
+            *(trim.process for trim in self.trims),
         ]:
             self.scheduler.kill(process)

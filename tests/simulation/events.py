@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from journal.kafka.control import control_row, control_topic, skip_key, table_topic, wal_topic
-from journal.v1.journal_pb2 import Frame, SkipRequest
+from journal.kafka.control import HAND_OVER_KEY, control_row, control_topic, skip_key, table_topic, wal_topic
+from journal.v1.journal_pb2 import Frame, HandOver, SkipRequest
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.broker import Answer
 from tests.simulation.cast import NODES, Cast
 from tests.simulation.chaos import Forced, Stall
 from tests.simulation.faults import Fault
 from tests.simulation.hardships import Event, Hardships
-from tests.simulation.node import Node
+from tests.simulation.node_process import NodeProcess
 from tests.simulation.observers import observe_tables
 from tests.simulation.setting import JOURNAL, REQUEST_S, RETENTION_S, TRANSACTION_TIMEOUT_S, UUID
 
@@ -62,6 +62,8 @@ class Events:
             ],
             chance.randrange(1, 4),
         )
+        if self._cast.standbys:
+            events += chance.sample([self.hand_over, self.silent_node, self.crash_node, self.close_node], 2)
         events += self._hardships.by_chance()
         self._history.is_slow = self._hardships.slow_brokers in events
         if chance.random() < 0.1:
@@ -71,7 +73,7 @@ class Events:
 
     # ---- nodes -------------------------------------------------------------------------------------------------
 
-    def _active(self) -> Node:
+    def _active(self) -> NodeProcess:
         self._cast.wait_for(lambda: self._cast.active() is not None)
         node = self._cast.active()
         assert node is not None
@@ -103,6 +105,18 @@ class Events:
 
     def close_node(self) -> None:
         self._active().close()
+
+    def hand_over(self) -> None:
+        """An operator asks the active node to hand over, to one that he names or to any."""
+        broker, to = self._cast.broker, self._chance.choice(("", *NODES))
+        epoch = max((tenure.epoch for tenure in self._history.tenures), default=1)
+        row = control_row(JOURNAL, HAND_OVER_KEY, HandOver(journal=UUID, epoch=epoch, to=to))
+        broker.write(row.topic, row.partition, [(row.key, row.value)])
+
+    def silent_node(self) -> None:
+        """The active node stops for so long that a standby finds it silent, and goes on beside it."""
+        self._history.zombies += 1
+        self._scheduler.freeze(self._active().process, self._chance.choice((3.2, 3.5, 4.0, 6.0)))
 
     # ---- a successor at every step -----------------------------------------------------------------------------
 

@@ -170,6 +170,8 @@ class History:
     """Whether brokers become slow: what is large might then not be taken in the time of a request."""
     zombies: int = 0
     warm_loads: int = 0
+    own_decisions: int = 0
+    """How often a node became active because it decided to."""
     losses: list[str] = field(default_factory=list)
     """Acknowledged tails that Kafka has lost, and when."""
     lost_topics: set[str] = field(default_factory=set)

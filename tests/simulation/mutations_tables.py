@@ -7,7 +7,7 @@ from typing import Any
 
 import journal.replica
 import loaders.snapshot
-import tests.simulation.node
+import tests.simulation.node_copy
 from journal.counts import Counts
 from journal.engine import Fold
 from journal.errors import FrameError
@@ -278,7 +278,7 @@ def copy_of_another_topic_is_kept() -> list[Patch]:
     def identity(cluster_id: str, topic_id: str, partitions: int, uuid: bytes) -> bytes:
         return f"{cluster_id}/{partitions}/{uuid.hex()}".encode()
 
-    copied = [(module, "copy_identity", identity) for module in (journal.replica, tests.simulation.node)]
+    copied = [(module, "copy_identity", identity) for module in (journal.replica, tests.simulation.node_copy)]
     return [*copied, *_believing(), _UNCOUNTED]
 
 

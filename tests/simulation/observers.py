@@ -19,7 +19,7 @@ from loaders.snapshot import read_snapshot
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.history import CapturedLoad, CopySeen, History, SnapshotLoad
-from tests.simulation.node import make_replica
+from tests.simulation.node_copy import make_replica
 from tests.simulation.partition import COMMITTED
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Process

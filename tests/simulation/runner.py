@@ -38,6 +38,8 @@ class Result(NamedTuple):
     """Simulated time, operations, activations, shard moves, compactions and zombies: the same every time."""
     cut_short: bool
     """Whether somebody noticed that Kafka had lost records, which ends a seed before its plan."""
+    own_decisions: int
+    """How often a node became active because it decided to, as standbys do."""
 
 
 def run_seed(seed: int, mutation: str | None = None) -> Result:
@@ -47,7 +49,7 @@ def run_seed(seed: int, mutation: str | None = None) -> Result:
         violations = world.run()
     history = world.history
     counts = history.operations, history.activations, history.moves, history.compactions, history.zombies
-    return Result(seed, violations, (world.scheduler.now(), *counts), world.cut_short)
+    return Result(seed, violations, (world.scheduler.now(), *counts), world.cut_short, history.own_decisions)
 
 
 def run_some(seeds: Iterable[int], mutation: str | None = None) -> list[Result]:

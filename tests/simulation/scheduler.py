@@ -23,6 +23,8 @@ class Process:
         self.name = name
         self.alive = True
         self.frozen = False
+        self.stopped_at = 0.0
+        """When it was frozen last, or ended."""
         self.crashed = False
         self.on_end: Callable[[], None] = _nothing
         """Called once, when the process is gone: after its last thread, or after a crash."""
@@ -85,14 +87,14 @@ class Scheduler(Timeline):
         def thaw() -> None:
             process.frozen = False
 
-        process.frozen = True
+        process.frozen, process.stopped_at = True, self._now
         self.call_at(self._now + seconds, thaw)
 
     def kill(self, process: Process) -> None:
         """SIGKILL. Not from inside a thread: those raise SimulatedCrash."""
         if not process.alive:
             return
-        process.alive = False
+        process.alive, process.stopped_at = False, self._now
         for task in process.tasks:
             if task.greenlet:
                 self._current = task

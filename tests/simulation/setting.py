@@ -8,6 +8,7 @@ from functools import lru_cache
 from random import Random
 
 from journal.config import Settings
+from journal.errors import JournalError
 from journal.fencing import Timing
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
 from journal.limits import Limits
@@ -19,6 +20,8 @@ from tests.simulation.clocks import Clocks
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.recording import RecordingBroker
 from tests.simulation.scheduler import Scheduler
+
+OnCritical = Callable[[JournalError], None]
 
 JOURNAL = "sim"
 UUID = bytes(range(0x40, 0x50))
@@ -61,6 +64,26 @@ def _limits_with(group_bytes_max: int) -> Limits:
 def settings_of(shards: int) -> Settings:
     """What read-only loads take; built once, as reading the environment takes a millisecond."""
     return Settings(journal=JOURNAL, node="reader", shards=shards, limits=LIMITS)
+
+
+@lru_cache(maxsize=64)
+def node_settings(shards: int, name: str, preferred: bool = False) -> Settings:
+    """What a node takes that decides by itself, in times that a simulation can live through."""
+    return Settings(
+        journal=JOURNAL,
+        node=name,
+        shards=shards,
+        limits=LIMITS,
+        fence_check_ms=int(FENCE_CHECK_S * 1000),
+        node_session_timeout_ms=2000,
+        node_heartbeat_ms=300,
+        node_report_ms=1000,
+        handover_timeout_ms=1500,
+        lone_start_ms=5000,
+        activation_retry_ms=300,
+        preferred=preferred,
+        fail_back=preferred,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from journal.errors import CorruptionError
 from streams.shard import UNREADABLE_RETRY_S, ShardState
 from streams.worker import RECOVERING_TICK_S, Worker
 from tests.simulation.disk import Disk, SimulatedStore
-from tests.simulation.node import Node, identity_of_copy
+from tests.simulation.node import Node
+from tests.simulation.node_copy import identity_of_copy
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S
 from tests.simulation.test_traces import Stage

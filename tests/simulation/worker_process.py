@@ -17,7 +17,7 @@ from streams.records import Prepared, Record
 from streams.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
-from tests.simulation.node import identity_of_copy
+from tests.simulation.node_copy import identity_of_copy
 from tests.simulation.observers import observe_behind_cleaner
 from tests.simulation.readers import SimulatedReader
 from tests.simulation.scheduler import Process

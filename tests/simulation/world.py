@@ -16,7 +16,7 @@ from tests.simulation.cast import NODES, WORKERS, Cast
 from tests.simulation.checker import Checker
 from tests.simulation.events import Events
 from tests.simulation.history import Over, Violation
-from tests.simulation.node import Node
+from tests.simulation.node_process import NodeProcess
 from tests.simulation.observers import observe_tables
 from tests.simulation.partition import COMMITTED, PartitionLog
 from tests.simulation.setting import JOURNAL, TRANSACTION_TIMEOUT_S
@@ -62,7 +62,7 @@ class World:
         history = self.history
         events = Events(self._cast)
         self._cast.start_workers()
-        events.take_over()
+        self._cast.start_nodes()
         plan = events.plan()
         for place, event in enumerate(plan, 1):
             goal = max(OPERATIONS_MIN * place // len(plan), history.operations + OPERATIONS_BETWEEN)
@@ -109,8 +109,9 @@ class World:
         self._cast.kill_all()
         self._cast.pass_time(TRANSACTION_TIMEOUT_S + 5.0)
 
-    def _activate(self) -> Node:
-        node = self._cast.start_node(self._cast.chance.choice(NODES))
+    def _activate(self) -> NodeProcess:
+        cast, name = self._cast, self._cast.chance.choice(NODES)
+        node = cast.start_standby(name) if name in cast.standbys else cast.start_node(name)
         self._require(lambda: node.active, "a lone node does not become active after the world has healed")
         self._cast.pass_time(0.05)
         return node

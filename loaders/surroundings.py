@@ -1,0 +1,76 @@
+"""What a node's life has around it: its group, what it reports with, the journals that it activates, and time.
+
+A process has threads and its machine's clocks for these; a simulation has its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from google.protobuf.message import Message
+
+from journal.activation import Progress
+from journal.config import Settings
+from journal.copy import TableCopy
+from journal.errors import JournalError
+from journal.journal import BlockingJournal
+from journal.kafka.clients import KafkaClients
+from journal.kafka.control import control_topic, node_group
+from journal.kafka.membership import Membership
+from journal.kafka.ports import Clock, Kafka
+from journal.runtime import wall_ms
+from loaders.outlook import Present
+from loaders.reporting import Reporter
+from loaders.roll import Roll
+
+
+class Roster(Present, Protocol):
+    """Who is in the nodes' group, until `close`."""
+
+    def close(self) -> None: ...
+
+
+class Reports(Protocol):
+    """Writes control rows soon; nobody waits for them."""
+
+    def post(self, key: bytes, row: Message | None) -> None: ...
+
+    def close(self, timeout_s: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What one node has."""
+
+    kafka: Kafka
+    roll: Roster
+    reporter: Reports
+    join: Callable[[], Membership]
+    """Become a member of the nodes' group."""
+    journal: Callable[[Callable[[JournalError], None], Progress], BlockingJournal]
+    """A journal over the node's copy; it tells the first what ends it."""
+    clock: Clock
+    wall_ms: Clock
+    pause: Callable[[float], None]
+
+
+def surroundings_of(settings: Settings, kafka: KafkaClients, copy: TableCopy) -> Surroundings:
+    """Those of a process."""
+
+    def join() -> Membership:
+        return kafka.membership(
+            node_group(settings.journal),
+            control_topic(settings.journal),
+            settings.node,
+            session_timeout_ms=settings.node_session_timeout_ms,
+            heartbeat_ms=settings.node_heartbeat_ms,
+        )
+
+    def journal(on_critical: Callable[[JournalError], None], progress: Progress) -> BlockingJournal:
+        return BlockingJournal(settings, copy=copy, on_critical=on_critical, progress=progress)
+
+    roll, reporter = Roll(kafka, node_group(settings.journal)), Reporter(kafka, settings.journal)
+    return Surroundings(kafka, roll, reporter, join, journal, time.monotonic, wall_ms, time.sleep)
