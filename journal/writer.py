@@ -486,7 +486,10 @@ class Writer:
         for _, frame in reader.frames(shard, start, end, request_s):
             nonce = nonce_of(frame)
             if frame.epoch > claim.epoch or (nonce and frame.epoch == claim.epoch):
-                there.newer[shard] = frame.number if frame.epoch == claim.epoch + 1 else 0
+                is_next = nonce != b"" and frame.epoch == claim.epoch + 1
+                if start > known and not is_next:
+                    break  # what lay before that one's marker is gone, and nothing says what it was
+                there.newer[shard] = frame.number if is_next else 0
                 return
             if frame.epoch == claim.epoch:
                 there.own.add(Place(shard, frame.number))

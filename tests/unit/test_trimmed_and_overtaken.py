@@ -154,17 +154,25 @@ def test_a_node_that_was_suspended_in_mid_commit_learns_it_from_what_the_trims_h
     assert end - start == 2, "one frame, and the end of its transaction"
 
 
-def test_what_somebody_else_has_deleted_leaves_the_outcome_unknown() -> None:
+@pytest.mark.parametrize("left", [0, 1], ids=["all", "but_the_last_frame"])
+@pytest.mark.parametrize("epochs", [(2,), (2, 3)], ids=["one_successor", "two_successors"])
+@pytest.mark.parametrize("committed", [True, False])
+def test_what_somebody_else_has_deleted_leaves_the_outcome_unknown(
+    committed: bool, epochs: tuple[int, ...], left: int
+) -> None:
     scene = Scene()
 
     def meanwhile() -> None:
+        if not committed:
+            scene.number -= 1
+        for epoch in epochs:
+            scene.active(epoch)
+            scene.append(epoch)
         end = scene.kafka.reader(wal_topic("j")).start_and_end(0, LIMIT_S)[1]
-        scene.active(2)
-        scene.append(2)
-        scene.kafka.cluster().delete_records(wal_topic("j"), {0: end + 4}, LIMIT_S)
+        scene.kafka.cluster().delete_records(wal_topic("j"), {0: end - 2 * left}, LIMIT_S)
 
     with pytest.raises(OutcomeUnknownError, match="frames are gone"):
-        scene.write_last(meanwhile, committed=True)
+        scene.write_last(meanwhile, committed=committed)
 
 
 def test_the_active_node_learns_it_from_the_wal_however_often_that_was_trimmed() -> None:
