@@ -74,7 +74,7 @@ class Completion:
                 if not self._condition.wait_for(lambda: self._done, timeout_s):
                     raise DeadlineError(f"the group was not committed within {timeout_s} s; it still may be")
         if self._error is not None:
-            raise self._error
+            raise self._error.again()
 
     def add_callback(self, callback: Callable[[JournalError | None], None]) -> None:
         """Call `callback(error)` once done: in the writer's thread, or now. It must be quick, and what may wait is
@@ -98,7 +98,7 @@ class Completion:
             if not self._done:
                 yield from future
         if self._error is not None:
-            raise self._error
+            raise self._error.again()
 
 
 def completed(error: JournalError | None = None) -> Completion:

@@ -156,7 +156,8 @@ class Core:
         """Raises what refuses every append now."""
         acceptance = self._acceptance
         if acceptance is None:
-            raise self._error or refusal(self.state, closed=self._closing)
+            error = self._error or refusal(self.state, closed=self._closing)
+            raise error.again()
         return acceptance
 
     # ---- records ---------------------------------------------------------------------------------------------------

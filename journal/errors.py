@@ -10,6 +10,8 @@ JournalError
 
 from __future__ import annotations
 
+from typing import Self
+
 from journal.words import shortened
 
 
@@ -18,6 +20,11 @@ class JournalError(Exception):
 
     def __str__(self) -> str:
         return shortened(super().__str__())
+
+    def again(self) -> Self:
+        """This error, which is kept, to be raised once more. Without this each raise would add its frames to those of
+        all raises before, and what they have would stay in memory."""
+        return self.with_traceback(None)
 
 
 # ---- operating: retry, or mend the environment -------------------------------------------------------------

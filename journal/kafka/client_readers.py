@@ -118,7 +118,7 @@ class KafkaReader:
 
     def poll_runs(self, timeout_s: float) -> list[RecordRun]:
         if self._error is not None:
-            raise self._error
+            raise self._error.again()
         consumer = self._open()
         deadline = self._clock() + timeout_s
         runs: list[RecordRun] = []
@@ -135,7 +135,7 @@ class KafkaReader:
         except KafkaException as error:
             raise operating_error(f"read {self._topic}", error_of(error), self._asks) from error
         if self._error is not None and not runs:
-            raise self._error
+            raise self._error.again()
         if not runs:
             self._check_brokers()
         return runs

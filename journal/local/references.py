@@ -81,7 +81,7 @@ class RocksReferenceIndex:
 
     def _do(self, what: str, act: Callable[[], _T]) -> _T:
         if self._failure is not None:
-            raise self._failure
+            raise self._failure.again()
         try:
             return act()
         except Exception as error:  # rocksdict raises it for everything that RocksDB says

@@ -137,7 +137,7 @@ class StoreBase:
     def _enter(self) -> QueueState:
         """The state, as of everything that is durable by now. Raises what refuses every call."""
         if self._refusal is not None:
-            raise self._refusal
+            raise self._refusal.again()
         groups = self._groups
         if groups and groups[0][0].done:
             self._settle_groups()
@@ -222,7 +222,7 @@ class StoreBase:
         if txn.prepared:
             raise TransactionPreparedError(f"transaction {tx} is prepared: commit it or roll it back")
         if txn.refused is not None:
-            raise txn.refused
+            raise txn.refused.again()
         return txn
 
     def _new_id(self, address: AddressEntry, wanted: int = 0, *, durable: bool = True) -> int:

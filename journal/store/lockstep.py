@@ -103,7 +103,7 @@ class Lockstep:
     def require_turn(self) -> None:
         """Returns when the stores may be asked something new. Raises ChainError."""
         if self.error is not None:
-            raise self.error
+            raise self.error.again()
         if self._everything is not None:
             self._await(self._everything)
             self._everything = None

@@ -121,7 +121,7 @@ class StoreTransaction:
     def require_whole(self) -> None:
         """Raises what refuses its prepare and commit: `refused`, or StateError while a large message is on its way."""
         if self.refused is not None:
-            raise self.refused
+            raise self.refused.again()
         if self.streams:
             raise StateError(f"a large message is on its way into transaction {self.tx}: wait for it, or roll back")
 

@@ -124,3 +124,21 @@ def test_a_callback_that_fails_keeps_nothing_from_those_behind_it(caplog: pytest
     completion.resolve()
     assert seen == [None]
     assert "the caller's own" in caplog.text
+
+
+def test_an_error_that_is_told_again_and_again_does_not_grow() -> None:
+    completion = completed(FencedError("another node is active", epoch=2))
+
+    def waited() -> int:
+        with pytest.raises(FencedError) as met:
+            completion.wait()
+        return len(met.traceback)
+
+    def awaited() -> int:
+        with pytest.raises(FencedError) as met:
+            asyncio.run(_await(completion))
+        return len(met.traceback)
+
+    for tell in (waited, awaited):
+        first = tell()
+        assert [tell() for _ in range(3)] == [first] * 3

@@ -99,3 +99,15 @@ def test_every_call_of_a_store_whose_node_is_not_active_raises(node: StoreNode, 
             continue
         silent.append(name)
     assert silent == []
+
+
+def test_what_refuses_every_call_does_not_grow_with_each(node: StoreNode) -> None:
+    """A consumer that polls would fill the memory with the frames of all its calls."""
+    fence(node)
+    for call in (lambda: node.store.take("q", "h"), lambda: node.journal.add(7, 1, b"more")):
+        frames = []
+        for _ in range(3):
+            with pytest.raises(FencedError) as met:
+                call()
+            frames.append(len(met.traceback))
+        assert frames == frames[:1] * 3
