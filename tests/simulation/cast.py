@@ -32,6 +32,9 @@ WORKERS = ("worker-a", "worker-b")
 LIVELY = 0.25
 """In how many seeds nodes decide by themselves who is active."""
 
+READERS_APART = 0.4
+"""In how many seeds workers have a process that reads for them."""
+
 AnyNode = TypeVar("AnyNode", bound=NodeProcess)
 
 _LOOK_S = 0.4
@@ -59,6 +62,8 @@ class Cast:
         self.group = WorkerGroup(self.setting.shards, self.chance, self._start_worker)
         self._numbers = count(1)
         self._takes_in = takes_in(Random(-seed - 1))
+        between = Random(f"reader, seed {seed}")
+        self._between = between if between.random() < READERS_APART else None
         self._sorting = Sorting(Random(f"sorting, seed {seed}"), self.setting.shards)
         self._node_disks = {name: Disk() for name in NODES}
         self._worker_disks: dict[str, Disks] = {name: {} for name in WORKERS}
@@ -106,9 +111,11 @@ class Cast:
         return node
 
     def _start_worker(self, name: str) -> WorkerProcess:
-        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name], self._sorting)
+        worker = WorkerProcess(self.setting, self.history, name, self._worker_disks[name], self._sorting, self._between)
 
         def ended() -> None:
+            if worker.reader is not None:
+                self.scheduler.kill(worker.reader)
             for shard, disk in worker.disks.items():
                 disk.crash(self.chance)
                 observe_disk(self.history, name, disk, [shard])
@@ -168,6 +175,12 @@ class Cast:
                 self.start_node(successor)
 
         return take_over
+
+    def disks_of(self, machine: str) -> list[Disk]:
+        """All that it has."""
+        if machine in self._node_disks:
+            return [self._node_disks[machine]]
+        return list(self._worker_disks[machine].values())
 
     # ---- time --------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from journal.engine import Change
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.wire.keys import RECORD_TAG, record_id_of
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
+from tests.simulation.timeline import Timeline
 
 _Batch = tuple[list[Change], dict[bytes, bytes], bool]
 
@@ -33,6 +34,11 @@ class Disk:
         self._flushed: tuple[dict[bytes, bytes], dict[bytes, bytes]] | None = None
         self.damaged = False
         """What it has can be read, as luck would have it, but takes no more until it is cleared."""
+        self.stalls_until = 0.0
+        """Till then it answers nobody."""
+        self.no_descriptors_until = 0.0
+        """Till then no file can be opened on its machine, and hardly one is open: it opens, reads and writes nothing
+        that is not there already."""
         self.on_position: Callable[[int], None] = _nothing
         """Called with a shard whose position was written: the copy says that it is a state there."""
         self._since: list[_Batch] = []
@@ -102,12 +108,15 @@ class MemorySnapshot:
 class SimulatedStore:
     """`journal.local.ports.LocalStore` on a simulated disk, as one process has it open."""
 
-    def __init__(self, disk: Disk, faults: Faults, node: str) -> None:
-        """Raises LocalStorageError if the process has no descriptors left for it."""
+    def __init__(self, disk: Disk, faults: Faults, node: str, timeline: Timeline | None = None) -> None:
+        """With a `timeline` the disk may stall, and its machine run out of descriptors. Raises LocalStorageError if the
+        process has no descriptors left for it."""
         self._disk = disk
         self._faults = faults
         self._node = node
+        self._timeline = timeline
         self._open = True
+        self._wait_for_disk()
         fault = faults.at("disk_open", node)
         if fault is Fault.CRASH_BEFORE:
             raise SimulatedCrash(node)
@@ -155,6 +164,7 @@ class SimulatedStore:
 
     def _before(self, request: str) -> Fault:
         assert self._open, "a closed store is written"
+        self._wait_for_disk()
         fault = self._faults.at(request, self._node)
         if fault is Fault.CRASH_BEFORE:
             raise SimulatedCrash(self._node)
@@ -165,8 +175,20 @@ class SimulatedStore:
             raise LocalDamageError("the disk has lost something")
         return fault
 
+    def _wait_for_disk(self) -> None:
+        """Raises LocalStorageError while there are no descriptors."""
+        timeline, disk = self._timeline, self._disk
+        if timeline is None:
+            return
+        stalls_s = disk.stalls_until - timeline.now()
+        if stalls_s > 0:
+            timeline.wait(stalls_s, lambda: False)
+        if timeline.now() < disk.no_descriptors_until:
+            raise LocalStorageError("too many open files")
+
     def _read(self) -> None:
         """A file may have to be opened for it; a damaged disk reads as luck would have it, and says so at times."""
+        self._wait_for_disk()
         fault = self._faults.at("disk_read", self._node)
         if fault is Fault.LOSE_REQUEST:
             raise LocalStorageError("too many open files")

@@ -16,6 +16,7 @@ from tests.simulation.broker import Partition
 from tests.simulation.cast import NODES, WORKERS, Cast
 from tests.simulation.chaos import Forced, Stall
 from tests.simulation.faults import Fault
+from tests.simulation.node_process import NodeProcess
 from tests.simulation.partition import COMMITTED, PartitionLog
 from tests.simulation.requests import BACKOFF_S
 from tests.simulation.setting import JOURNAL
@@ -32,11 +33,16 @@ EVERYDAY = (
     "slow_brokers",
     "clocks_are_set",
     "active_stands_still",
+    "stalling_disk",
+    "no_descriptors",
 )
 LOSSES = ("lost_control", "lost_table", "lost_wal")
 """Names of the events that there are in seeds."""
 
 CONTROL: Partition = (control_topic(JOURNAL), 0)
+
+STALLED_S = 4.0
+"""So long after all answers came at once again an active node has committed something."""
 
 TRIM_S = 30.0
 """So long after a trim has begun somebody may find nothing where it left off."""
@@ -175,6 +181,39 @@ class Hardships:
         self._scheduler.freeze(active.process, seconds)
         if self._chance.random() < 0.7:
             self._cast.start_node(self._cast.free_name())
+
+    # ---- disks ------------------------------------------------------------------------------------------------
+
+    def stalling_disk(self) -> None:
+        """A machine's disk takes seconds for what it is asked next. An active node goes on committing meanwhile: its
+        copy costs it nothing."""
+        active, seconds = self._cast.active(), self._chance.choice((0.5, 2.0, 5.0))
+        machine = active.process.name if active is not None and self._chance.random() < 0.5 else self._machine()
+        for disk in self._cast.disks_of(machine):
+            disk.stalls_until = self._scheduler.now() + seconds
+        if active is None or machine != active.process.name or active.process.frozen:
+            return
+        chaos_was, self._chaos.on = self._chaos.on, False
+        self._cast.pass_time(seconds)
+        self._chaos.on = chaos_was
+        self._require_current(active, seconds)
+
+    def _require_current(self, active: NodeProcess, seconds: float) -> None:
+        """It was active, and nobody took over, and Kafka answered at once for so long."""
+        core, history = active.core, self._history
+        if not active.active or core is None or history.losses or history.is_slow:
+            return
+        if seconds > STALLED_S and not core.current:
+            history.violate(f"alive: {active.process.name} stops committing while its disk stalls")
+
+    def no_descriptors(self) -> None:
+        """A machine has no descriptors left for a while, and processes on it start again meanwhile."""
+        machine = self._machine()
+        for disk in self._cast.disks_of(machine):
+            disk.no_descriptors_until = self._scheduler.now() + self._chance.choice((0.1, 1.0, 3.0))
+
+    def _machine(self) -> str:
+        return self._chance.choice((*NODES, *WORKERS, *WORKERS))
 
     # ---- what takes long ---------------------------------------------------------------------------------------
 

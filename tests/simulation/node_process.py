@@ -82,7 +82,7 @@ class NodeProcess:
     def open_copy(self) -> NodeCopy:
         """Raises OperatingError, CorruptionError."""
         setting = self.setting
-        store = SimulatedStore(self.disk, setting.broker.faults, self.name)
+        store = SimulatedStore(self.disk, setting.broker.faults, self.name, self.scheduler)
         return NodeCopy(
             setting,
             store,

@@ -7,18 +7,22 @@ reader may sort records; which shards want none sorted it knows as of a while ag
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from random import Random
 
 from journal.errors import CorruptionError, FrameError, OperatingError
 from journal.kafka.control import wal_topic
 from journal.kafka.ports import LogRecord
+from streams.calls import Answering, CalledShell, CallsEnded, DisconnectedError
 from streams.records import Prepared, Record
+from streams.shell import WorkerShell
 from streams.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
 from tests.simulation.node_copy import identity_of_copy
 from tests.simulation.observers import observe_behind_cleaner
+from tests.simulation.reader_process import Link
 from tests.simulation.readers import SimulatedReader
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import FENCED_PAUSE_S, JOURNAL, Setting
@@ -34,10 +38,19 @@ class WorkerProcess:
     """One start of a worker."""
 
     def __init__(
-        self, setting: Setting, history: History, name: str, disks: Disks, sorting: Sorting | None = None
+        self,
+        setting: Setting,
+        history: History,
+        name: str,
+        disks: Disks,
+        sorting: Sorting | None = None,
+        between: Random | None = None,
     ) -> None:
-        """Without `sorting`, records come as they lie in the WAL."""
+        """Without `sorting`, records come as they lie in the WAL. `between` is the chance of what lies between the
+        worker and its reader; without it they are one process."""
         self.process = Process(name)
+        self.reader: Process | None = None
+        """The process that reads for it, if that is another one."""
         self.disks = disks
         self.wanted: frozenset[int] | None = frozenset()
         """The shards that the group gives it; None asks it to stop."""
@@ -49,6 +62,7 @@ class WorkerProcess:
         self._name = name
         self._given: frozenset[int] = frozenset()
         self._positions: dict[int, int] = {}
+        self._between = between
         self._sorting = sorting
         self._unsorted: Collection[int] = ()
         """The shards that wanted their records unsorted after the worker's last call but one."""
@@ -60,7 +74,7 @@ class WorkerProcess:
     def _store(self, shard: int) -> SimulatedStore:
         disk = self.disks.setdefault(shard, Disk())
         disk.on_position = partial(observe_behind_cleaner, self._history, self._name, disk)
-        return SimulatedStore(disk, self._setting.broker.faults, self._name)
+        return SimulatedStore(disk, self._setting.broker.faults, self._name, self._setting.scheduler)
 
     def _main(self) -> None:
         """The first error of the shell ends the worker."""
@@ -75,14 +89,55 @@ class WorkerProcess:
                 wall_ms=setting.wall_ms(self._name),
                 fenced_pause_s=FENCED_PAUSE_S,
             )
-            self._serve(worker)
+            if self._between is None:
+                self._read(worker)
+            else:
+                self._answer(worker, self._between)
         except OperatingError:
             return
         except CorruptionError as error:
             if not self._history.takes(error, setting.scheduler.now()):
                 raise
 
-    def _serve(self, worker: Worker) -> None:
+    def _answer(self, worker: Worker, chance: Random) -> None:
+        """As `streams.reader.Reader`: answer one reader after the other, until one of them says that it is done."""
+        scheduler, answering = self._setting.scheduler, Answering(worker)
+        while True:
+            reader = self.reader = Process(f"{self._name}, reader")
+            link = Link(scheduler, chance, self.process, reader)
+            scheduler.spawn(reader, partial(self._call, link))
+            try:
+                while True:
+                    # what of a channel both sides use
+                    answering.answer(link.of_worker, link.of_worker.receive())  # type: ignore[arg-type]
+                    self._look(worker)
+            except CallsEnded as ended:
+                if ended.error is not None:
+                    raise ended.error from None
+                return
+            except DisconnectedError:
+                link.cut()
+            while reader.alive:
+                scheduler.wait(_FETCH_S, lambda: not reader.alive)  # noqa: B023  # it waits for it here
+            if answering.is_stopped:
+                return
+            answering.revoke()
+            scheduler.pause(chance.choice((0.05, 1.0)))
+
+    def _call(self, link: Link) -> None:
+        """The reader's process: it joins the group as a new member, and calls the worker until one of them ends."""
+        shell = CalledShell(link.of_reader)  # type: ignore[arg-type]
+        self._given, self._positions = frozenset(), {}
+        try:
+            self._read(shell)
+            shell.ended(None)
+        except DisconnectedError:
+            return
+        except OperatingError as error:
+            with suppress(DisconnectedError):
+                shell.ended(error)
+
+    def _read(self, worker: WorkerShell) -> None:
         """The feed: rebalances, ticks and batches, in one thread."""
         scheduler = self._setting.scheduler
         reader = self._setting.kafka(self._name).reader(wal_topic(JOURNAL))
@@ -99,7 +154,8 @@ class WorkerProcess:
                 if seeks:
                     self._positions |= seeks
                     reader.seek(self._positions)
-                self._look(worker)
+                if isinstance(worker, Worker):
+                    self._look(worker)
             left_s = max(0.0, tick_at - scheduler.now())
             if not self._positions:
                 scheduler.wait(min(left_s, _FETCH_S), lambda: self.wanted != self._given)
@@ -114,7 +170,7 @@ class WorkerProcess:
                 self._note_unsorted(worker)
                 tick_at = scheduler.now()
 
-    def _poll(self, worker: Worker, reader: SimulatedReader, timeout_s: float) -> list[LogRecord]:
+    def _poll(self, worker: WorkerShell, reader: SimulatedReader, timeout_s: float) -> list[LogRecord]:
         """What has arrived. A shard that cannot be read on is read no more until the worker says from where."""
         try:
             return reader.poll(timeout_s)
@@ -124,7 +180,7 @@ class WorkerProcess:
             reader.seek(self._positions)
             return []
 
-    def _rebalanced(self, worker: Worker) -> bool:
+    def _rebalanced(self, worker: WorkerShell) -> bool:
         """Give everything back, take what is wanted now; True after a clean stop."""
         if self.wanted is not None and self._given:
             worker.revoked(self._given)
@@ -132,7 +188,8 @@ class WorkerProcess:
         wanted = self.wanted
         if wanted is None:
             worker.stop()
-            self._look(worker)
+            if isinstance(worker, Worker):
+                self._look(worker)
             return True
         self._given = wanted
         self._positions = dict(worker.assigned(wanted))
@@ -144,7 +201,7 @@ class WorkerProcess:
             return records
         return self._sorting.prepare(shard, records)
 
-    def _note_unsorted(self, worker: Worker) -> None:
+    def _note_unsorted(self, worker: WorkerShell) -> None:
         """The worker was called."""
         self._unsorted, self._unsorted_now = self._unsorted_now, worker.unsorted()
 
