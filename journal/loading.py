@@ -124,6 +124,11 @@ def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
     return counts
 
 
+def require_counted(base: Base, marks: Mapping[int, Mark]) -> None:
+    """Raises CountError if `base` has other rows than `marks` say, RowError if they do not fit together."""
+    load_records(base, NullLoader()).require(base, marks)
+
+
 def load_records(base: Base, loader: Loader) -> Counts:
     """Tell all records; how many, and of how many updates."""
     tell, parse, parse_update, row_of_record = loader.record, plain_record, only_update, RECORD_KEY_BYTES

@@ -25,23 +25,30 @@ becomes readable its rows are counted, and it is built from nothing if they are 
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
-from typing import NamedTuple, Protocol, cast
-
-from google.protobuf.message import DecodeError
+from typing import Protocol, cast
 
 from journal.engine import Change
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
-from journal.kafka.broker_time import BrokerTime
-from journal.kafka.marks import FoundMark, MarkReader
+from journal.kafka.marks import FoundMark, MarkReader, mark_of
 from journal.kafka.ports import Clock, Kafka, LogRecord, RecordRun
-from journal.loading import NullLoader, load_records
+from journal.loading import require_counted
 from journal.local.ports import LocalStore
+from journal.table_age import (
+    NO_EPOCH,
+    Clocks,
+    CutOffError,
+    Opening,
+    Place,
+    TableAge,
+    note_checkpoint,
+    place_behind,
+    stored_place,
+)
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, RowType, mark_key, row_type
 from journal.wire.rows import mark_name
@@ -50,8 +57,6 @@ log = logging.getLogger(__name__)
 
 _IDENTITY = b"identity"
 _BUILDING = b"building"
-_PLACE = struct.Struct(">qqi")
-_NO_EPOCH = -1
 _RECORD_TAG_BYTE = RECORD_TAG[0]
 _RECORD_ROW_BYTES = (RECORD_KEY_BYTES, RECORD_KEY_BYTES + 1)
 """Bytes of the keys of most rows: records, and the first of their updates."""
@@ -66,21 +71,13 @@ class CopyState(Enum):
     READABLE = "readable"
 
 
-class _Place(NamedTuple):
-    """Where a copy of a shard stands: behind its mark's row, which was appended by the broker's clock at `stood_ms` (0:
-    there is no mark yet), by a leader of that epoch."""
-
-    position: int
-    stood_ms: int
-    leader_epoch: int
-
-
 @dataclass(slots=True)
 class _Shard:
-    place: _Place
+    place: Place
     """Behind the last state."""
     end: int
-    end_captured: tuple[float, float]
+    end_captured: Clocks
+    since: Opening
     state: CopyState
     mark: Mark
     name: int
@@ -89,20 +86,8 @@ class _Shard:
     proved: bool = True
     """Its mark was found in the table, or a newer one: it does not hold what the table has lost."""
     at_mark: bool = True
-    found: _Place | None = None
+    found: Place | None = None
     """Behind the last mark read, while it is building."""
-    old_to: int = 0
-    old_ms: float = 0.0
-    """Rows below `old_to`, as far as they are from before `old_ms`, were old when the copy was opened, if the clock of
-    this machine is right."""
-
-    def may_be_old(self, offset: int, timestamp_ms: int, old_ms: float) -> bool:
-        """Whether rows may have been compacted that were appended then; `old_ms` is by the brokers' clock."""
-        return timestamp_ms <= old_ms or (offset < self.old_to and timestamp_ms <= self.old_ms)
-
-
-class _CutOffError(Exception):
-    """The log does not go on where the copy stands: what it holds is nobody's state."""
 
 
 class CopyListener(Protocol):
@@ -138,15 +123,12 @@ class Replica:
         self._topic = topic
         self._store = store
         self._clock = clock
-        self._wall_ms = wall_ms
-        self._broker_time = BrokerTime(clock)
-        self._retention_ms = delete_retention_ms - delete_retention_ms // 10
-        self._lag_ms = min_compaction_lag_ms - min_compaction_lag_ms // 10
-        self._young_ms = min_compaction_lag_ms / 2
-        """Half, as brokers' clocks may differ."""
+        self._age = TableAge(
+            clock, wall_ms, delete_retention_ms=delete_retention_ms, min_compaction_lag_ms=min_compaction_lag_ms
+        )
         self._old_ms = 0.0
         """Rows of before may have been compacted when the last poll read them."""
-        self._whole = self._now()
+        self._whole = self._age.clocks()
         """When the copy last lacked nothing: tombstones of later have to be read before they are gone."""
         self._doubted = False
         """Its rows have to be counted before they are a state."""
@@ -184,9 +166,9 @@ class Replica:
     def _open(self, *, anew: bool = False) -> None:
         self._held_bytes = 0
         self._unnoted.clear()
-        now, timeout_s = self._now(), self._timeout_s
+        now, timeout_s = self._age.clocks(), self._timeout_s
         ends = self._reader.bounds(self._numbers, timeout_s)
-        places = {shard: self._stored_place(shard) for shard in self._numbers}
+        places = {shard: stored_place(self._store, shard) for shard in self._numbers}
         newest = {} if anew else self._newest_marks(self._behind(places, ends))
         if anew or not self._is_usable(places, ends, newest):
             self._lose()
@@ -198,11 +180,11 @@ class Replica:
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
         self._doubted = state is CopyState.BUILDING and any(places.values())
         for shard, (start, end) in ends.items():
-            place, row = places[shard] or _Place(start, 0, _NO_EPOCH), self._store.get(mark_key(shard))
+            place, row = places[shard] or Place(start, 0, NO_EPOCH), self._store.get(mark_key(shard))
             mark = _no_mark(shard) if row is None else Mark.FromString(row)
-            copy = self._shards[shard] = _Shard(place, end, now, state, mark, 0 if row is None else mark_name(row))
+            name = 0 if row is None else mark_name(row)
+            copy = self._shards[shard] = _Shard(place, end, now, self._age.opening(end), state, mark, name)
             copy.proved = place.position == start or row is None
-            copy.old_to, copy.old_ms = end, now[1] - self._young_ms
         if state is CopyState.BUILDING:
             self._capture_ends(self._numbers)
             self._lose()
@@ -214,12 +196,12 @@ class Replica:
         copies = self._shards.items()
         self._reader.seek(
             {shard: copy.place.position - (not copy.proved) for shard, copy in copies},
-            {shard: copy.place.leader_epoch for shard, copy in copies if copy.place.leader_epoch != _NO_EPOCH},
+            {shard: copy.place.leader_epoch for shard, copy in copies if copy.place.leader_epoch != NO_EPOCH},
         )
 
     def _capture_ends(self, shards: Collection[int]) -> None:
         """The offsets behind the newest marks. What lies behind one (a foreign row, say) belongs to no state yet."""
-        now = self._now()
+        now = self._age.clocks()
         for shard, found in self._newest_marks(shards).items():
             copy = self._shards[shard]
             copy.end, copy.end_captured = found.place + 1, now
@@ -229,13 +211,10 @@ class Replica:
             return {}
         with closing(MarkReader(self._kafka, self._topic, self._clock)) as marks:
             newest = marks.newest_of(shards, self._timeout_s)
-        self._broker_time.see(max(found.timestamp for found in newest.values()))
+        self._age.see(max(found.timestamp for found in newest.values()))
         return newest
 
-    def _now(self) -> tuple[float, float]:
-        return self._clock(), self._wall_ms()
-
-    def _behind(self, places: Mapping[int, _Place | None], ends: Mapping[int, tuple[int, int]]) -> list[int]:
+    def _behind(self, places: Mapping[int, Place | None], ends: Mapping[int, tuple[int, int]]) -> list[int]:
         """The shards of which the log may have something that the copy lacks. One offset is a transaction marker: no
         row, no tombstone."""
         known = ((shard, place) for shard, place in places.items() if place is not None)
@@ -243,7 +222,7 @@ class Replica:
 
     def _is_usable(
         self,
-        places: Mapping[int, _Place | None],
+        places: Mapping[int, Place | None],
         ends: Mapping[int, tuple[int, int]],
         behind: Iterable[int],
     ) -> bool:
@@ -254,22 +233,18 @@ class Replica:
             if place is None or not start <= place.position <= end:
                 return False
         stood = [place.stood_ms for shard in behind if (place := places[shard]) is not None and place.stood_ms]
-        return not stood or self._broker_time.now_ms() - min(stood) <= self._retention_ms
-
-    def _stored_place(self, shard: int) -> _Place | None:
-        value = self._store.named(b"position/%d" % shard)
-        return None if value is None else _Place(*_PLACE.unpack(value))
+        return not stood or not self._age.may_lack_tombstones(min(stood))
 
     # ---- counting --------------------------------------------------------------------------------------------------
 
     def _require_counted(self) -> None:
-        """Raises _CutOffError for a copy that has other rows than its marks say, and CountError (or RowError, for rows
+        """Raises CutOffError for a copy that has other rows than its marks say, and CountError (or RowError, for rows
         that do not fit together) if it was just built from the topic: it is the table then."""
         try:
             with self.counting():
-                load_records(self._store, NullLoader()).require(self._store, self.marks())
+                require_counted(self._store, self.marks())
         except LocalDamageError as error:
-            raise _CutOffError(str(error)) from error
+            raise CutOffError(str(error)) from error
 
     @contextmanager
     def counting(self) -> Iterator[None]:
@@ -289,12 +264,12 @@ class Replica:
 
     def poll(self, timeout_s: float) -> int:
         """Take in what has arrived, waiting for the first row at most `timeout_s`. How many rows that were."""
-        began = self._now()
-        if self._ms_since(self._whole) > self._retention_ms:
+        began = self._age.clocks()
+        if self._age.is_too_long_since(self._whole):
             self.open(self._timeout_s)  # whoever was not asked, or stopped, for so long may have to be dropped
         try:
             taken = self._take_in(timeout_s)
-        except (GapError, _CutOffError) as error:
+        except (GapError, CutOffError) as error:
             log.warning("%s does not go on where its local copy stands, which is built anew: %s", self._topic, error)
             self._open(anew=True)
             self._doubted = True  # what the table has lost may be more than that
@@ -306,8 +281,8 @@ class Replica:
     def _take_in(self, timeout_s: float) -> int:
         runs = self._reader.poll_runs(timeout_s)
         for run in runs:
-            self._broker_time.see(run.records(len(run.offsets) - 1)[0].timestamp)
-        self._old_ms = self._broker_time.now_ms() - self._young_ms
+            self._age.see(run.records(len(run.offsets) - 1)[0].timestamp)
+        self._old_ms = self._age.old_ms()
         direct: list[Iterable[Change]] = []
         for run in runs:
             self._take_run(run, direct)
@@ -316,7 +291,7 @@ class Replica:
         self._note_ends()
         for shard, copy in self._shards.items():
             if not copy.proved and self._reader.position(shard) >= copy.end:
-                raise _CutOffError(f"shard {shard}: the mark at WAL offset {copy.mark.offset} is not there any more")
+                raise CutOffError(f"shard {shard}: the mark at WAL offset {copy.mark.offset} is not there any more")
         return sum(len(run.offsets) for run in runs)
 
     def _take_run(self, run: RecordRun, direct: list[Iterable[Change]]) -> None:
@@ -344,7 +319,7 @@ class Replica:
         key = record.key
         if record.offset < copy.place.position:
             if key != mark_key(record.partition) or mark_name(record.value or b"") != copy.name:
-                raise _CutOffError(f"shard {record.partition}: another row is where the copy's mark was")
+                raise CutOffError(f"shard {record.partition}: another row is where the copy's mark was")
             copy.proved = True
             return
         if key is None:
@@ -354,7 +329,7 @@ class Replica:
         except RowError as error:
             raise self._row_error(record, error.reason) from None
         copy.at_mark = is_mark
-        if copy.state is CopyState.READABLE and copy.may_be_old(record.offset, record.timestamp, self._old_ms):
+        if copy.state is CopyState.READABLE and copy.since.may_be_old(record.offset, record.timestamp, self._old_ms):
             self._take_old(copy, record, direct)
         if is_mark:
             self._take_mark(copy, record, direct)
@@ -368,7 +343,7 @@ class Replica:
         copy.held.append((key, record.value))
         self._held_bytes += len(key) + len(record.value or b"")
         if is_mark:
-            self._write_held(record.partition, copy, _place_behind(record))
+            self._write_held(record.partition, copy, place_behind(record))
         elif self._held_bytes > self._held_bytes_max:
             self._take_old(copy, record, direct)
             if copy.state is CopyState.READABLE:
@@ -379,7 +354,7 @@ class Replica:
 
         None is there for rows that nobody had written when the end was captured, not long ago, and for the newest.
         """
-        if record.offset + 1 >= copy.end and not self._is_long_since(copy.end_captured):
+        if record.offset + 1 >= copy.end and not self._age.is_long_since(copy.end_captured):
             return
         self._capture_ends((record.partition,))
         if record.offset + 1 < copy.end:
@@ -395,42 +370,29 @@ class Replica:
         direct.append(list(copy.held))
         self._forget_held(copy)
 
-    def _is_long_since(self, moment: tuple[float, float]) -> bool:
-        """Whether rows of before the newest mark of that moment may be missing by now.
-
-        The larger of two answers: one clock stands still while the machine is suspended, the other may be set back.
-        """
-        return self._ms_since(moment) > self._lag_ms
-
-    def _ms_since(self, moment: tuple[float, float]) -> float:
-        return max((self._clock() - moment[0]) * 1000, self._wall_ms() - moment[1])
-
     def _take_mark(self, copy: _Shard, record: LogRecord, direct: list[Iterable[Change]]) -> None:
-        try:
-            mark = Mark.FromString(record.value or b"")
-        except DecodeError as error:
-            raise self._row_error(record, str(error)) from None
-        if not record.value or mark.shard != record.partition:
-            raise self._row_error(record, f"the mark of shard {mark.shard}, or none")
+        mark = mark_of(self._topic, record)
         if copy.state is CopyState.READABLE:
             self._require_chained(copy, mark, record, direct)
-        copy.mark, copy.name = mark, mark_name(record.value)
-        copy.found = _place_behind(record)
+        copy.mark, copy.name = mark, mark_name(record.value or b"")
+        copy.found = place_behind(record)
         copy.proved = True
 
     def _require_chained(self, copy: _Shard, mark: Mark, record: LogRecord, direct: list[Iterable[Change]]) -> None:
         """A mark that does not name the copy's is not of its history, unless marks in between were compacted away."""
         if mark.previous == copy.name and copy.proved:
             return
-        if mark.offset < copy.mark.offset or not copy.may_be_old(record.offset, copy.place.stood_ms, self._old_ms):
-            raise _CutOffError(
+        if mark.offset < copy.mark.offset or not copy.since.may_be_old(
+            record.offset, copy.place.stood_ms, self._old_ms
+        ):
+            raise CutOffError(
                 f"shard {record.partition}: the mark at WAL offset {mark.offset} does not follow the copy's, at "
                 f"{copy.mark.offset}"
             )
         self._capture_ends((record.partition,))
         self._build_on(copy, record.partition, direct)
 
-    def _write_held(self, shard: int, copy: _Shard, place: _Place) -> None:
+    def _write_held(self, shard: int, copy: _Shard, place: Place) -> None:
         named = note_checkpoint(shard, *place)
         try:
             if shard in self._unnoted:
@@ -460,7 +422,7 @@ class Replica:
             position = self._reader.position(shard) if at is None else at[shard]
             if copy.state is not CopyState.BUILDING or not copy.at_mark or position < copy.end:
                 continue
-            if self._is_long_since(copy.end_captured):
+            if self._age.is_long_since(copy.end_captured):
                 self._capture_ends((shard,))
                 if position < copy.end:
                     continue
@@ -527,17 +489,6 @@ class Replica:
 def copy_identity(cluster_id: str, topic_id: str, partitions: int, journal: bytes) -> bytes:
     """What a local copy is a copy of."""
     return f"{cluster_id}/{topic_id}/{partitions}/{journal.hex()}".encode()
-
-
-def note_checkpoint(shard: int, position: int, stood_ms: int, leader_epoch: int = _NO_EPOCH) -> dict[bytes, bytes]:
-    """Named values of a copy that stands behind the mark before `position`, which was appended by the broker's clock at
-    `stood_ms` or later, by a leader of that epoch."""
-    return {b"position/%d" % shard: _PLACE.pack(position, stood_ms, leader_epoch)}
-
-
-def _place_behind(record: LogRecord) -> _Place:
-    epoch = _NO_EPOCH if record.leader_epoch is None else record.leader_epoch
-    return _Place(record.offset + 1, record.timestamp, epoch)
 
 
 def _no_mark(shard: int) -> Mark:

@@ -1,7 +1,8 @@
 """What an `on_change` agent remembers, in Kafka: per shard its position in the table and its state.
 
     <journal>.agent.<name>      compacted, one partition a shard
-        'p'                     the position: offset of the table behind a mark, and which table that is
+        'p'                     the position: offset of the table behind a mark; the mark's name, time and leader
+                            epoch; and which table that is
         's' key                 a row of the agent's own state
 
 Written in the transactions that hold what the agent gives, so that whoever has the shard next goes on exactly there.
@@ -20,6 +21,7 @@ from journal.kafka.control import memory_topic, table_topic
 from journal.kafka.marks import records_between
 from journal.kafka.ports import Clock, Cluster, Kafka, LogRecord, Sent
 from journal.kafka.topics import topic_configs
+from journal.table_age import NO_EPOCH, Place
 
 _POSITION_KEY = b"p"
 _STATE_TAG = b"s"
@@ -32,16 +34,24 @@ def agent_id(journal: str, agent: str, shard: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentPosition:
-    """Where an agent stands in a table partition, and when it stood there; ms since 1970."""
+    """Where an agent stands in a table partition."""
 
-    offset: int
+    place: Place
     table: str
     """Which table: bytes in hex that differ for another cluster, topic or journal."""
-    stood_ms: int
+    mark: int
+    """What the next mark calls the one that the agent was told up to; 0: none."""
 
 
 def position_record(topic: str, shard: int, position: AgentPosition) -> Sent:
-    value = {"offset": position.offset, "table": position.table, "stood_ms": position.stood_ms}
+    place = position.place
+    value = {
+        "offset": place.position,
+        "table": position.table,
+        "stood_ms": place.stood_ms,
+        "leader_epoch": place.leader_epoch,
+        "mark": position.mark,
+    }
     return Sent(topic, shard, _POSITION_KEY, json.dumps(value).encode())
 
 
@@ -88,7 +98,8 @@ def _take(topic: str, record: LogRecord, found: Remembered) -> None:
         if key != _POSITION_KEY:
             raise ValueError(f"key {key!r}")
         value = json.loads(record.value or b"")
-        found.position = AgentPosition(int(value["offset"]), str(value["table"]), int(value["stood_ms"]))
+        place = Place(int(value["offset"]), int(value["stood_ms"]), int(value.get("leader_epoch", NO_EPOCH)))
+        found.position = AgentPosition(place, str(value["table"]), int(value.get("mark", 0)))
     except (ValueError, KeyError, TypeError) as error:
         reason = f"this is no agent's memory: {error}"
         raise RowError(reason, topic=topic, partition=record.partition, offset=record.offset) from error

@@ -76,12 +76,9 @@ class AgentState:
 
     def scan(self, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """What begins with `prefix`, in order of keys; as it was when this was called."""
-        own = sorted(item for item in self.written.items() if item[0].startswith(prefix))
-        hidden = {key for key, _ in own}
         size = len(STATE_PREFIX)
         there = ((key[size:], value) for key, value in self._base.scan(STATE_PREFIX + prefix))
-        kept = (item for item in there if item[0] not in hidden)
-        return heapq.merge(kept, ((key, value) for key, value in own if value is not None))
+        return _merged(there, self.written, prefix)
 
 
 class Changes:
@@ -130,7 +127,7 @@ class Changes:
             yield from (RecordChange(record.id, None, record) for record in all_records(self._base))
             return
         seen: set[int] = set()
-        now = _Overlaid(self._base, self._changed)
+        now = Overlaid(self._base, self._changed)
         for row in self.rows():
             if row.key[:1] == RECORD_TAG and (record_id := record_id_of(row.key)) not in seen:
                 seen.add(record_id)
@@ -138,10 +135,20 @@ class Changes:
 
     def record(self, record_id: int) -> LiveRecord | None:
         """A record of this shard as it is now, changed or not."""
-        return record_in(_Overlaid(self._base, self._changed), record_id)
+        return record_in(Overlaid(self._base, self._changed), record_id)
 
 
-class _Overlaid:
+def _merged(
+    there: Iterable[tuple[bytes, bytes]], written: Mapping[bytes, bytes | None], prefix: bytes
+) -> Iterator[tuple[bytes, bytes]]:
+    """What is there, in key order, with what was written since of keys that begin with `prefix`."""
+    own = sorted(item for item in written.items() if item[0].startswith(prefix))
+    hidden = {key for key, _ in own}
+    kept = (item for item in there if item[0] not in hidden)
+    return heapq.merge(kept, ((key, value) for key, value in own if value is not None))
+
+
+class Overlaid:
     """A base with what was written since."""
 
     def __init__(self, base: Base, changed: Mapping[bytes, bytes | None]) -> None:
@@ -152,9 +159,7 @@ class _Overlaid:
         return self._changed[key] if key in self._changed else self._base.get(key)
 
     def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
-        rows: dict[bytes, bytes | None] = dict(self._base.scan(prefix))
-        rows.update((key, value) for key, value in self._changed.items() if key.startswith(prefix))
-        return sorted((key, value) for key, value in rows.items() if value is not None)
+        return _merged(self._base.scan(prefix), self._changed, prefix)
 
 
 def record_in(base: Base, record_id: int) -> LiveRecord | None:

@@ -36,9 +36,9 @@ from journal.kafka.ports import (
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
 from journal.portion import Portion
-from journal.replica import note_checkpoint
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
+from journal.table_age import note_checkpoint
 from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame, nonce_of
 from journal.words import shortened

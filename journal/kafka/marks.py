@@ -15,6 +15,7 @@ from journal.errors import DeadlineError, RowError
 from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
+from journal.wire.rows import mark_name
 
 _FIRST_LOOK_OFFSETS = 16
 _GROWTH = 16
@@ -22,13 +23,27 @@ _GROWTH = 16
 
 class FoundMark(NamedTuple):
     """A shard's newest mark (one with offset -1 before the first), where its row is (-1: nowhere), where the partition
-    ended when it was looked for (committed rows in between belong to no checkpoint), and when the row was appended, in
-    ms since 1970 by the broker's clock."""
+    ended when it was looked for (committed rows in between belong to no checkpoint), when the row was appended, in ms
+    since 1970 by the broker's clock, and what the next mark calls it."""
 
     mark: Mark
     place: int
     end: int
     timestamp: int
+    name: int
+
+
+def mark_of(topic: str, record: LogRecord) -> Mark:
+    """The mark in a row of its own key. Raises RowError for one that is none, or another shard's."""
+    try:
+        mark = Mark.FromString(record.value or b"")
+    except DecodeError as error:
+        reason = f"the mark does not parse: {error}"
+        raise RowError(reason, topic=topic, partition=record.partition, offset=record.offset) from None
+    if not record.value or mark.shard != record.partition:
+        reason = f"the mark of shard {mark.shard}, or none"
+        raise RowError(reason, topic=topic, partition=record.partition, offset=record.offset)
+    return mark
 
 
 def records_between(
@@ -72,11 +87,11 @@ class MarkReader:
         while True:
             last = self._last_between(shard, start, end, timeout_s)
             if last is not None:
-                return FoundMark(self._decode(last), last.offset, end, last.timestamp)
+                return self._found(last, end)
             before = end
             start, end = self._reader.start_and_end(shard, timeout_s)
             if end == before:
-                return FoundMark(Mark(shard=shard, offset=-1), -1, end, 0)
+                return FoundMark(Mark(shard=shard, offset=-1), -1, end, 0, 0)
             if self._clock() > until:
                 raise DeadlineError(f"{self._topic}[{shard}]: no mark was found in {timeout_s:g} s, and rows go on")
 
@@ -96,7 +111,7 @@ class MarkReader:
                     last[shard] = record
             unread = {shard for shard in unread if self._reader.position(shard) < bounds[shard][1]}
         return {
-            shard: FoundMark(self._decode(last[shard]), last[shard].offset, end, last[shard].timestamp)
+            shard: self._found(last[shard], end)
             if shard in last and shard not in unread
             else self.newest(shard, max(0.0, until - self._clock()))
             for shard, (_, end) in bounds.items()
@@ -125,16 +140,9 @@ class MarkReader:
                 last = record
         return last
 
-    def _decode(self, record: LogRecord) -> Mark:
-        try:
-            mark = Mark.FromString(record.value or b"")
-        except DecodeError as error:
-            reason = f"the mark does not parse: {error}"
-            raise RowError(reason, topic=self._topic, partition=record.partition, offset=record.offset) from None
-        if not record.value or mark.shard != record.partition:
-            reason = f"the mark of shard {mark.shard}, or none"
-            raise RowError(reason, topic=self._topic, partition=record.partition, offset=record.offset)
-        return mark
+    def _found(self, record: LogRecord, end: int) -> FoundMark:
+        mark = mark_of(self._topic, record)
+        return FoundMark(mark, record.offset, end, record.timestamp, mark_name(record.value or b""))
 
     def close(self) -> None:
         self._reader.close()

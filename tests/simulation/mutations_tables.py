@@ -13,7 +13,8 @@ from journal.engine import Fold
 from journal.errors import FrameError
 from journal.following import Following
 from journal.kafka.control import wal_topic, worker_id
-from journal.replica import CopyState, Replica, note_checkpoint
+from journal.replica import CopyState, Replica
+from journal.table_age import TableAge, note_checkpoint
 from journal.transactions import PartTable
 from journal.updates import Head, UpdateTable
 from journal.v1.journal_pb2 import ADD, DELETE
@@ -229,13 +230,11 @@ def copy_is_written_before_the_commit() -> list[Patch]:
 @mutation
 def stale_copy_is_kept() -> list[Patch]:
     """A copy is used again however long it was away, and nobody counts what it has."""
-    usable = Replica._is_usable
-
-    def is_usable(self: Any, *where: Any) -> bool:
-        self._retention_ms = float("inf")
-        return usable(self, *where)
-
-    return [(Replica, "_is_usable", is_usable), _UNCOUNTED]
+    return [
+        (TableAge, "may_lack_tombstones", lambda self, stood_ms: False),
+        (TableAge, "is_too_long_since", lambda self, then: False),
+        _UNCOUNTED,
+    ]
 
 
 def _believing() -> list[Patch]:
@@ -352,7 +351,7 @@ def copy_does_not_say_that_it_builds_again() -> list[Patch]:
 @mutation
 def end_is_captured_once() -> list[Patch]:
     """A copy that was built for longer than the compaction lag is readable at the end that it began with."""
-    return [(Replica, "_is_long_since", lambda self, captured: False)]
+    return [(TableAge, "is_long_since", lambda self, captured: False)]
 
 
 @mutation

@@ -9,12 +9,12 @@ from random import Random
 
 import pytest
 
-from journal.errors import AgentError, LocalDamageError, OperatingError, RowError
+from journal.errors import AgentError, CountError, LocalDamageError, OperatingError, RowError
 from journal.kafka.control import memory_topic
-from journal.kafka.ports import AbortableProducerError, FatalProducerError, Kafka, Sent
+from journal.kafka.ports import READ_MS, AbortableProducerError, FatalProducerError, Kafka, Reader, Sent
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
-from journal.wire.rows import position_bytes
+from journal.wire.rows import mark_name, position_bytes
 from streams.agents import Agent, AgentCalls
 from streams.change_session import ChangeConfig, ChangeSession, ReopenError
 from streams.changes import Changes
@@ -22,6 +22,7 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.partition import PartitionLog
 from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
 
@@ -109,13 +110,32 @@ class World:
         self.disk = Disk()
         self.agent = Agent("agent", agent, OUT)
         self.written = 0
+        self.clock_behind_s = 0.0
+        """How far the wall clock of the agent's machine is behind."""
+        self._marks: list[tuple[int, frozenset[int], bytes]] = [(0, frozenset(), b"")]
+        """Where the table ends behind each mark, the records that live then, and its row."""
         self.loop = asyncio.new_event_loop()
 
     def checkpoint(self, rows: Rows) -> None:
-        mark = Mark(shard=0, offset=self.written, epoch=1)
+        _, live, before = self._marks[-1]
+        live = frozenset((live | rows.keys()) - {id for id, data in rows.items() if data is None})
+        previous = mark_name(before) if before else 0
+        mark = Mark(shard=0, offset=self.written, epoch=1, records=len(live), previous=previous)
         records = [(record_key(id), None if data is None else record_row(id, data)) for id, data in rows.items()]
-        self.broker.write(self.table, 0, [*records, (mark_key(0), mark.SerializeToString())])
+        value = mark.SerializeToString()
+        self.broker.write(self.table, 0, [*records, (mark_key(0), value)])
+        self._marks.append((self.log().end, live, value))
         self.written += 1
+
+    def log(self) -> PartitionLog:
+        log = self.broker.log(self.table, 0)
+        assert log is not None
+        return log
+
+    def lose_last_mark(self) -> None:
+        """A power cut takes the newest checkpoint; another leader goes on, and the worker from the mark before."""
+        self._marks.pop()
+        self.log().lose(self._marks[-1][0])
 
     def given(self) -> list[object]:
         log = self.broker.log(OUT, 0)
@@ -139,7 +159,7 @@ class World:
             SimulatedStore(disk or self.disk, self.faults, "node"),
             AgentCalls(self.loop),
             clock=self.timeline.now,
-            wall_ms=lambda: self.timeline.now() * 1000,
+            wall_ms=lambda: (self.timeline.now() - self.clock_behind_s) * 1000,
         )
 
     def away(self, seconds: float, *, compact: bool = False) -> None:
@@ -363,6 +383,18 @@ class Seen:
         yield b"", json.dumps(changes.mark.offset)
 
 
+class NoLeaderEpochs(SimulatedKafka):
+    """A Kafka that says of no record who wrote it."""
+
+    def reader(self, topic: str, *, committed: bool = True, wait_ms: int = READ_MS) -> Reader:
+        reader = super().reader(topic, committed=committed, wait_ms=wait_ms)
+        poll = reader.poll
+        reader.poll = lambda timeout_s: [  # type: ignore[method-assign]
+            record._replace(leader_epoch=None) for record in poll(timeout_s)
+        ]
+        return reader
+
+
 def after_a_week_end(*, keep_copy: bool) -> tuple[World, Seen]:
     """An agent that stood at mark 0 and comes back to marks 1 and 2, of which the first is no state any more."""
     seen = Seen()
@@ -432,6 +464,125 @@ def test_an_agent_away_for_longer_than_tombstones_are_kept_begins_anew() -> None
     world.tell_until(lambda: len(world.given()) == 2)
     assert states == [None]
     assert seen.tellings[-1] == (True, 1, [(2, None, b"a")])
+
+
+@pytest.mark.parametrize("keep_copy", [True, False])
+def test_an_agent_away_for_too_long_begins_anew_on_a_machine_whose_clock_was_set_back(keep_copy: bool) -> None:
+    seen = Seen()
+    world = World(agent=seen)
+    world.checkpoint({1: b"a", 2: b"a"})
+    world.tell_until(lambda: bool(world.given()))
+    world.clock_behind_s = 10 * RETENTION_S
+    world.checkpoint({1: None})
+    world.away(2 * RETENTION_S, compact=True)
+    world.away(2 * RETENTION_S, compact=True)
+    world.checkpoint({3: b"a"})
+    if not keep_copy:
+        world.disk = Disk()
+    world.tell_until(lambda: len(world.given()) == 2)
+    assert seen.tellings[-1] == (True, 2, [(2, None, b"a"), (3, None, b"a")])
+
+
+def test_an_agent_that_was_told_nothing_for_weeks_and_is_restarted_goes_on() -> None:
+    seen = Seen()
+    world = World(agent=seen)
+    world.checkpoint({1: b"a"})
+    session = world.session()
+    session.open()
+    session.follow(world.until(lambda: bool(world.given())))
+    for _ in range(40):
+        world.away(RETENTION_S / 10)
+        weeks_end = world.timeline.now() + 10.0
+        session.follow(lambda: world.timeline.now() > weeks_end)  # noqa: B023
+    session.close()
+    world.checkpoint({2: b"a"})
+    world.tell_until(lambda: len(world.given()) == 2)
+    assert seen.tellings[-1] == (True, 1, [(2, None, b"a")])
+
+
+# ---- a table that has lost its tail ----------------------------------------------------------------------------------
+
+GROWN_AGAIN = (True, 4, [(1, None, b"a"), (4, None, b"b"), (5, None, b"b"), (6, None, b"b")])
+
+
+def grow_again(world: World) -> None:
+    """The last mark is lost; the worker folds the same frames again, in other checkpoints, and one more behind them."""
+    world.lose_last_mark()
+    world.checkpoint({3: None, 4: b"b", 5: b"b"})
+    world.checkpoint({6: b"b"})
+
+
+def told_up_to_mark_two() -> tuple[World, Seen]:
+    seen = Seen()
+    world = World(agent=seen)
+    for rows in ({1: b"a"}, {3: b"a"}, {2: b"a"}):
+        world.checkpoint(rows)
+    return world, seen
+
+
+def test_an_agent_of_a_table_that_loses_its_tail_and_grows_again_begins_anew() -> None:
+    world, seen = told_up_to_mark_two()
+    session = world.session()
+    session.open()
+    session.follow(world.until(lambda: bool(world.given())))
+    grow_again(world)
+    session.follow(world.until(lambda: len(world.given()) == 2))
+    session.close()
+    assert seen.tellings[-1] == GROWN_AGAIN
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_agent_that_comes_back_to_a_table_that_lost_its_tail_and_grew_again_begins_anew(elsewhere: bool) -> None:
+    world, seen = told_up_to_mark_two()
+    world.tell_until(lambda: bool(world.given()))
+    grow_again(world)
+    if elsewhere:
+        world.disk = Disk()
+    world.tell_until(lambda: len(world.given()) == 2)
+    assert seen.tellings[-1] == GROWN_AGAIN
+
+
+def test_an_agent_that_stands_beyond_the_end_of_its_table_begins_anew() -> None:
+    world, seen = told_up_to_mark_two()
+    world.tell_until(lambda: bool(world.given()))
+    world.lose_last_mark()
+    world.tell_until(lambda: len(world.given()) == 2)
+    assert seen.tellings[-1] == (True, 1, [(1, None, b"a"), (3, None, b"a")])
+
+
+def test_an_agent_begins_anew_at_a_mark_that_does_not_name_the_one_that_it_was_told_up_to() -> None:
+    world, seen = told_up_to_mark_two()
+    session = world.session()
+    session.open()
+    session.follow(world.until(lambda: bool(world.given())))
+    strange = Mark(shard=0, offset=5, epoch=1, records=3, previous=1)
+    world.broker.write(world.table, 0, [(mark_key(0), strange.SerializeToString())])
+    session.follow(world.until(lambda: len(world.given()) == 2))
+    assert seen.tellings[-1] == (True, 5, [(1, None, b"a"), (2, None, b"a"), (3, None, b"a")])
+
+
+def test_where_marks_were_compacted_away_the_counts_tell_that_a_table_is_not_what_an_agent_was_told() -> None:
+    world, seen = told_up_to_mark_two()
+    session = world.session(kafka=NoLeaderEpochs(world.broker))
+    session.open()
+    session.follow(world.until(lambda: bool(world.given())))
+    session.close()
+    grow_again(world)
+    world.away(3 * LAG_S, compact=True)
+    world.checkpoint({1: b"c"})
+    session = world.session(kafka=NoLeaderEpochs(world.broker))
+    session.open()
+    session.follow(world.until(lambda: len(world.given()) == 2))
+    assert seen.tellings[-1] == (True, 5, [(1, None, b"c"), (4, None, b"b"), (5, None, b"b"), (6, None, b"b")])
+
+
+def test_an_agent_is_not_told_of_a_table_that_has_lost_a_row() -> None:
+    world, seen = told_up_to_mark_two()
+    world.broker.write(world.table, 0, [(record_key(1), None)])
+    world.checkpoint({})
+    with pytest.raises(CountError, match=r"has 2 records.* says 3 records"):
+        world.tell_until(lambda: bool(world.given()))
+    assert seen.tellings == []
 
 
 def test_a_memory_of_another_journal_is_refused() -> None:
