@@ -30,6 +30,10 @@ class TopicIds:
         """The ids of partitions' topics."""
         return {(topic, number): self._ids[topic] for topic, number in partitions if topic in self._ids}
 
+    def id_of(self, topic: str) -> str:
+        """Empty: it was not there."""
+        return self._ids.get(topic, "")
+
     def outlived(self, positions: Mapping[Partition, Position]) -> dict[Partition, Position]:
         """The positions that are of topics before those that have their names now."""
         return outlived(positions, self._ids)

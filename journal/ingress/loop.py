@@ -21,6 +21,7 @@ from typing import NoReturn
 
 from journal.errors import OperatingError, TopicError
 from journal.ingress.batch import Batch, Converter
+from journal.ingress.beginnings import Beginnings, Rows
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.identities import TopicIds, made_anew
 from journal.ingress.lags import asked_lag, known_lag
@@ -75,6 +76,7 @@ class IngressLoop:
         cluster: Callable[[], Cluster],
         status: IngressStatus,
         stops: Stops,
+        beginnings: Rows,
     ) -> None:
         self._config = config
         self._routing = routing
@@ -86,6 +88,7 @@ class IngressLoop:
         self._stop = threading.Event()
         self._stops = stops
         self._ids = TopicIds()
+        self._beginnings = Beginnings(beginnings)
         self._taking = Taking(
             store,
             takes,
@@ -155,6 +158,7 @@ class IngressLoop:
         stopped = self._stops.reasons()
         found = self._positions(self._topics, self._sources, committed)
         self._begin_partitions(consumer, cluster, found)
+        self._note_begun({*found.stopped, *stopped})
         for name in (source.name for source in self._routing.sources):
             self._tell_stopped(name, stopped.get(name) or found.stopped.get(name, ""), waits=name not in stopped)
         self._faults = found.stopped
@@ -172,7 +176,20 @@ class IngressLoop:
         self, topics: Mapping[str, int], sources: Mapping[str, SourceConfig], committed: Mapping[Partition, int]
     ) -> Positions:
         unfit, stopped = self._converter.letters.faults, self._stops.reasons()
-        return positions_of(self._routing, topics, sources, committed, stopped, unfit=unfit, begun=self._begun)
+        later = self._beginnings.later(
+            (source.name, topic, topic_id) for topic, source in sources.items() if (topic_id := self._ids.id_of(topic))
+        )
+        return positions_of(
+            self._routing, topics, sources, committed, stopped, unfit=unfit, begun=self._begun, later=later
+        )
+
+    def _note_begun(self, stopped: Collection[str]) -> None:
+        """Keep which topics are consumed now, for whoever is active next."""
+        begun: dict[str, set[str]] = {each.name: set() for each in self._routing.sources if each.name not in stopped}
+        for topic, source in self._sources.items():
+            if source.name in begun:
+                begun[source.name].add(self._ids.id_of(topic))
+        self._beginnings.note(begun, [source.name for source in self._routing.sources])
 
     def _meet_refusal(self, changed: Collection[str]) -> None:
         """Have the source stop at the record whose dead letter Kafka has refused, once all before it is committed."""

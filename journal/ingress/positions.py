@@ -2,8 +2,9 @@
 
 A partition goes on at the committed offset of the journal's group. One that has none begins where its source's `start`
 says; that is committed before its first record is, so that it stays the same whoever consumes next. But what appears
-once a source has begun, which a committed offset of any of its partitions says, begins at its beginning and not at its
-end: what was produced there before it was found came after the source's start.
+once a source has begun begins at its beginning and not at its end: what was produced there before it was found came
+after the source's start. A source has begun that has a committed offset in any of its partitions, or whose control row
+does not have the topic.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ def positions_of(
     *,
     unfit: Mapping[str, str],
     begun: Collection[str],
+    later: Collection[str] = (),
 ) -> Positions:
     """`topics` are all there are with their numbers of partitions; `sources` those to consume; `stopped` sources that
     are to stay so; `unfit` dead-letter topics that take nothing, and why; `begun` sources that have been consumed,
-    although they may have had no partition.
+    although they may have had no partition; `later` topics that came into being after their source had begun.
     """
     found = Positions()
     for source in routing.sources:
@@ -55,8 +57,8 @@ def positions_of(
             if partition in committed:
                 found.known[partition] = committed[partition]
             else:
-                later = source.start == LATEST and source.name in already
-                found.beginning[partition] = EARLIEST if later else source.start
+                came_later = source.start == LATEST and (source.name in already or topic in later)
+                found.beginning[partition] = EARLIEST if came_later else source.start
     return found
 
 

@@ -20,6 +20,7 @@ from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
 from journal.ingress.batch import Converter
+from journal.ingress.beginnings import ControlBeginnings
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.filters import Filters
 from journal.ingress.identities import require_none_outlived
@@ -160,6 +161,7 @@ class IngressService:
             kafka.cluster,
             self._status,
             self._stops,
+            ControlBeginnings(kafka, settings.journal, request_s),
         )
 
     def _run(self) -> None:

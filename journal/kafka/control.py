@@ -27,6 +27,7 @@ from journal.v1.journal_pb2 import (
     NodeStatus,
     Released,
     SkipRequest,
+    SourceTopics,
     Trim,
 )
 from journal.wire.frames import FORMAT, MAGIC
@@ -46,6 +47,7 @@ _ARCHIVE_PREFIX = b"archive/"
 _TRIM_PREFIX = b"trim/"
 _ROUTE_SKIP_PREFIX = b"route-skip/"
 _DIVERT_PREFIX = b"divert/"
+_SOURCE_PREFIX = b"source/"
 
 _Message = TypeVar("_Message", bound=Message)
 
@@ -130,6 +132,10 @@ def divert_key(shard: int) -> bytes:
     return b"divert/%d" % shard
 
 
+def source_key(name: str) -> bytes:
+    return _SOURCE_PREFIX + name.encode()
+
+
 class NodeRow(NamedTuple):
     """What a node reported, and when by the broker's clock, ms since 1970."""
 
@@ -152,6 +158,7 @@ class ControlRows:
     route_skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
     diverts: dict[int, DivertStatus] = field(default_factory=dict)
     ingress: IngressReport | None = None
+    sources: dict[str, SourceTopics] = field(default_factory=dict)
 
     def require_identity(self, journal: str) -> Identity:
         """Raises TopicError for a journal that `init` has not made."""
@@ -275,6 +282,7 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
     route_skips: dict[tuple[int, int], SkipRequest] = {}
     diverts: dict[int, DivertStatus] = {}
     ingress: IngressReport | None = None
+    sources: dict[str, SourceTopics] = {}
     for record in records:
         key = record.key or b""
         if key == IDENTITY_KEY:
@@ -311,8 +319,11 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
                 diverts[divert.shard] = divert
         elif key == INGRESS_KEY:
             ingress = _advice(topic, record, IngressReport)
+        elif key.startswith(_SOURCE_PREFIX):
+            source = _parse(topic, record, SourceTopics)
+            sources[source.source] = source
     return ControlRows(
-        identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts, ingress
+        identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts, ingress, sources
     )
 
 
@@ -332,5 +343,6 @@ def _parse(topic: str, record: LogRecord, message: type[_Message]) -> _Message:
         raise RowError(str(error), topic=topic, partition=0, offset=record.offset) from None
 
 
-def control_row(journal: str, key: bytes, message: Message) -> Sent:
-    return Sent(control_topic(journal), 0, key, message.SerializeToString())
+def control_row(journal: str, key: bytes, message: Message | None) -> Sent:
+    """None: the row is not there any more."""
+    return Sent(control_topic(journal), 0, key, None if message is None else message.SerializeToString())

@@ -1180,6 +1180,33 @@ class DivertStatus(_message.Message):
 Global___DivertStatus: _TypeAlias = DivertStatus  # noqa: Y015
 
 @_typing.final
+class SourceTopics(_message.Message):
+    """Control row "source/<name>": the topics that a source consumes. One without an offset that is not among them came into
+    being after the source had begun.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        topic_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "topic_ids", b"topic_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SourceTopics: _TypeAlias = SourceTopics  # noqa: Y015
+
+@_typing.final
 class IngressReport(_message.Message):
     """Control row "ingress": how the sources stand, as the active node reports it. Nothing depends on it."""
 

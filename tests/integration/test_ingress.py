@@ -423,6 +423,14 @@ def test_a_topic_that_was_deleted_and_made_anew_stops_its_source_until_it_is_to_
         node.ingress.resume("in", skip=False)
         node.wait_for("anew", 5)
         assert bodies(node.store, "anew") == [*numbers(0, 3), *numbers(10, 2)]
+    delete_topic(bootstrap, topic)
+    create_anew(bootstrap, topic)
+    produce(bootstrap, topic, numbers(20, 2))
+    wait_until(lambda: (topic, 0) not in committed(settings))
+    latest = with_sources(journal, {"name": "in", "topics": [topic], "address": "anew", "start": "latest"})
+    with taking(latest, []) as node:  # no node was active meanwhile
+        node.wait_for("anew", 7)
+        assert bodies(node.store, "anew") == [*numbers(0, 3), *numbers(10, 2), *numbers(20, 2)]
 
 
 def test_nothing_is_taken_of_a_topic_that_was_made_anew_between_two_looks(bootstrap: str, journal: Settings) -> None:

@@ -225,6 +225,20 @@ class BrokerCluster:
     def close(self) -> None: ...
 
 
+class KeptBeginnings:
+    """`beginnings.Rows`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, frozenset[str]] = {}
+
+    def read(self) -> Mapping[str, frozenset[str]]:
+        return dict(self.rows)
+
+    def write(self, changed: Mapping[str, frozenset[str] | None]) -> None:
+        rows = self.rows | changed
+        self.rows = {name: ids for name, ids in rows.items() if ids is not None}
+
+
 class Scene:
     """A store on it, and the ingress' loop in a thread."""
 
@@ -240,6 +254,7 @@ class Scene:
         self.store.start(loader.loaded)
         self.now_ms = 1_700_000_000_000.0
         self.stops = Stops()
+        self.beginnings = KeptBeginnings()
         self.status = IngressStatus({})
         self.ended: BaseException | None = None
 
@@ -302,6 +317,7 @@ class Scene:
             lambda: cast(Cluster, BrokerCluster(self.broker)),
             self.status,
             self.stops,
+            self.beginnings,
         )
         thread = threading.Thread(target=self._run, args=(loop,))
         thread.start()

@@ -148,6 +148,49 @@ def test_positions_of_a_topic_that_was_exchanged_while_no_node_was_active_stop_i
     assert scene.bodies("a") == [b"2"]
 
 
+@pytest.mark.parametrize("stopped_before", [False, True])
+def test_a_latest_source_takes_a_topic_from_its_beginning_that_was_exchanged_before_the_next_node_was_active(
+    scene: Scene, stopped_before: bool
+) -> None:
+    """Kafka deletes a topic's offsets with it: only the journal knows that the source had begun."""
+    source = IN | {"start": "latest"}
+    scene.broker.produce("t", b"before")
+    with scene.taking(source):
+        scene.wait_committed("t", 1)
+        scene.broker.produce("t", b"1")
+        scene.wait_committed("t", 2)
+        if stopped_before:
+            scene.broker.topic("t")
+            scene.wait_stopped("in")
+    if not stopped_before:
+        scene.broker.topic("t")
+    del scene.broker.committed["t", 0]
+    scene.broker.produce("t", b"2", b"3")
+    with scene.taking(source):
+        scene.wait_committed("t", 2)
+    assert scene.bodies("a") == [b"1", b"2", b"3"]
+
+
+def test_a_latest_source_whose_offsets_kafka_forgot_begins_at_the_end_of_the_same_topic(scene: Scene) -> None:
+    source = IN | {"start": "latest"}
+    with scene.taking(source):
+        scene.wait_until(lambda: scene.beginnings.rows)
+    del scene.broker.committed["t", 0]
+    scene.broker.produce("t", b"1")
+    with scene.taking(source):
+        scene.wait_committed("t", 1)
+    assert scene.bodies("a") == []
+
+
+def test_which_topics_a_source_has_begun_is_kept_as_long_as_there_is_the_source(scene: Scene) -> None:
+    with scene.taking(IN, OTHER):
+        scene.wait_until(lambda: scene.beginnings.rows == {"in": {"t-0"}, "other": {"u-1"}})
+        scene.broker.topic("t-2")
+        scene.wait_until(lambda: scene.beginnings.rows["in"] == {"t-0", "t-2-2"})
+    with scene.taking(OTHER):
+        scene.wait_until(lambda: scene.beginnings.rows == {"other": {"u-1"}})
+
+
 def test_a_record_of_a_topic_that_was_made_anew_since_is_not_skipped_in_the_new_one(scene: Scene) -> None:
     scene.broker.produce("t", b"\xff", b"2")
     with scene.taking(IN | {"value": "text"}, list_every_s=1000):

@@ -1,0 +1,81 @@
+"""Which topics each source has begun, by their ids: control rows of the journal.
+
+Kafka deletes a topic's offsets with it. So nothing of Kafka's says that a topic without offsets came into being after
+its source had begun, as one does that was deleted and made anew; these rows do. A row is written once where its topics
+begin is committed: after a crash in between the topic has its offsets, and the row is written then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import closing
+from typing import Protocol
+
+from journal.kafka.control import control_row, read_control, source_key
+from journal.kafka.ports import Kafka
+from journal.v1.journal_pb2 import SourceTopics
+
+Ids = frozenset[str]
+
+
+class Rows(Protocol):
+    """What is kept; the control rows, or a test's."""
+
+    def read(self) -> Mapping[str, Ids]:
+        """By source. Raises OperatingError."""
+
+    def write(self, changed: Mapping[str, Ids | None]) -> None:
+        """None: the source is not there any more. Raises OperatingError."""
+
+
+class ControlBeginnings:
+    """`Rows` in the control partition."""
+
+    def __init__(self, kafka: Kafka, journal: str, timeout_s: float) -> None:
+        self._kafka = kafka
+        self._journal = journal
+        self._timeout_s = timeout_s
+
+    def read(self) -> Mapping[str, Ids]:
+        rows = read_control(self._kafka, self._journal, time.monotonic, self._timeout_s)
+        return {name: frozenset(row.topic_ids) for name, row in rows.sources.items()}
+
+    def write(self, changed: Mapping[str, Ids | None]) -> None:
+        sent = [
+            control_row(
+                self._journal,
+                source_key(name),
+                None if ids is None else SourceTopics(source=name, topic_ids=sorted(ids)),
+            )
+            for name, ids in changed.items()
+        ]
+        with closing(self._kafka.plain_producer()) as producer:
+            producer.send(sent, self._timeout_s)
+
+
+class Beginnings:
+    """The rows as this activation knows them: only the active node writes them. Used by the ingress' thread."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._known: dict[str, Ids] | None = None
+
+    def later(self, topics: Iterable[tuple[str, str, str]]) -> set[str]:
+        """Those of `topics` (source, topic, id) that came into being after their source had begun."""
+        known = self._read()
+        return {topic for source, topic, topic_id in topics if source in known and topic_id not in known[source]}
+
+    def note(self, begun: Mapping[str, Collection[str]], sources: Collection[str]) -> None:
+        """The ids of all topics that each source consumes, once offsets of them are committed; `sources` are all."""
+        known = self._read()
+        changed: dict[str, Ids | None] = {name: None for name in known if name not in sources}
+        changed |= {name: frozenset(ids) for name, ids in begun.items() if known.get(name) != frozenset(ids)}
+        if changed:
+            self._rows.write(changed)
+            self._known = {name: ids for name, ids in (known | changed).items() if ids is not None}
+
+    def _read(self) -> dict[str, Ids]:
+        if self._known is None:
+            self._known = dict(self._rows.read())
+        return self._known
