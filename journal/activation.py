@@ -37,7 +37,7 @@ from journal.errors import (
     OperatingError,
     OutcomeUnknownError,
 )
-from journal.fencing import Claim, Fence, RequireOpen, Standing, Timing, always_open, standing_of
+from journal.fencing import Claim, Fence, Recoveries, RequireOpen, Standing, Timing, always_open, standing_of
 from journal.following import Following
 from journal.gate import AtGate, Gate, wait_on
 from journal.group import FrameNumbers, Group
@@ -83,6 +83,10 @@ class GroupWriter(Protocol):
     numbers: FrameNumbers
     committed_at: Moment
     """When the last successful commit began."""
+
+    @property
+    def recoveries(self) -> Recoveries:
+        """What it had to do over so far."""
 
     def write(self, group: Group, joining: Joining) -> None:
         """Commit a group, and one that joins it; tell their completions. Raises after telling them."""

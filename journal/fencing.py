@@ -51,6 +51,17 @@ class Claim(NamedTuple):
     nonce: bytes
 
 
+class Recoveries(NamedTuple):
+    """What an activation had to do over, since it began."""
+
+    times: int = 0
+    """That check, init, check followed a commit."""
+    checks: int = 0
+    """Times that the epoch counter was read."""
+    inits: int = 0
+    """Producers that were initialised: all but the newest are lost."""
+
+
 class Standing(Enum):
     """What the epoch counter, or a mark, says about a claim."""
 
@@ -94,6 +105,10 @@ class Fence:
         self._kafka = kafka
         self._journal = journal
         self._timing = timing
+        self.checks = 0
+        """Times that the epoch counter was read."""
+        self.inits = 0
+        """Producers that were initialised."""
 
     def initialise(self, until: float, require_open: RequireOpen = always_open) -> TransactionalProducer:
         """A new instance: fences every older one and settles what it left open. Raises OperatingError after `until`."""
@@ -121,6 +136,7 @@ class Fence:
         except BaseException:
             producer.close()
             raise
+        self.inits += 1
         return producer
 
     def _rest(self, error: OperatingError, limit_s: float, what: str) -> None:
@@ -144,6 +160,7 @@ class Fence:
 
     def counter(self) -> Epoch:
         """The epoch counter. Raises DeadlineError: then the check has not been made."""
+        self.checks += 1
         return self.rows().epoch
 
     def check_init_check(

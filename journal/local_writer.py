@@ -12,7 +12,7 @@ from itertools import chain
 
 from journal.engine import Fold
 from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
-from journal.fencing import Claim
+from journal.fencing import Claim, Recoveries
 from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.local.rocks import RocksStore
@@ -45,6 +45,7 @@ class LocalWriter:
         marks = marks_of(store, identity.shards)
         row_bytes_max = limits.updates_row_bytes_max
         self.claim = claim
+        self.recoveries = Recoveries()
         self.numbers = FrameNumbers(
             tuple(mark.number for mark in marks.values()), max(mark.group for mark in marks.values())
         )

@@ -27,7 +27,7 @@ from journal.errors import (
     OutcomeUnknownError,
     StaleReadError,
 )
-from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Timing, always_open
+from journal.fencing import RETRY_PAUSE_S, Claim, Fence, Recoveries, RequireOpen, Timing, always_open
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import wal_topic
 from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
@@ -177,8 +177,7 @@ class Writer:
         self.numbers = numbers
         self.committed_at = timing.now()
         """When the last successful commit began."""
-        self.recoveries = 0
-        """Times that check, init, check followed a commit."""
+        self._recoveries = 0
         self._kafka = kafka
         self._config = config
         self._fence = fence
@@ -192,6 +191,11 @@ class Writer:
         self._origin = Origin(config.uuid, claim.epoch, claim.node)
         self._pace = Pace(config.pace_s, config.pace_max_s)
         self._portion = Portion(config.transaction_bytes_max)
+
+    @property
+    def recoveries(self) -> Recoveries:
+        """As of now; may be asked for by any thread."""
+        return Recoveries(self._recoveries, self._fence.checks, self._fence.inits)
 
     def write(self, group: Group, joining: Joining = nothing_joins) -> None:
         """Commit a group, and those that join it; tell their completions.
@@ -311,8 +315,8 @@ class Writer:
             self._read_to.clear()
 
     def _note_recovery(self, why: str) -> None:
-        self.recoveries += 1
-        log.warning("%s; check, init, check (recovery %d of epoch %d)", why, self.recoveries, self.claim.epoch)
+        self._recoveries += 1
+        log.warning("%s; check, init, check (recovery %d of epoch %d)", why, self._recoveries, self.claim.epoch)
 
     def _keep_pace(self) -> None:
         wait_s = self._pace.left_s(self._timing.clock())

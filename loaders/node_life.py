@@ -252,7 +252,8 @@ class NodeLife:
             self._activating = None
         callback_ms = (self._clock() - began) * 1000
         self._outlook.forget_wal()
-        self._standing.took_over(failover_of(report, reason, silence_ms, callback_ms, self._surroundings.wall_ms()))
+        failover = failover_of(report, reason, silence_ms, callback_ms, self._surroundings.wall_ms())
+        self._standing.took_over(failover, lambda: journal.recoveries)
         self._active = active
         self._resting.activated()
         self._become(Role.ACTIVE, reason, report.epoch)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from journal.activation import ActivationReport, Progress
 from journal.config import Settings
 from journal.errors import DeadlineError, JournalError
+from journal.fencing import Recoveries
 from journal.follower import Fitness
 from journal.journal import BlockingJournal
 from journal.kafka.ports import Clock
@@ -72,6 +73,7 @@ class Standing:
         self._epoch = 0
         self._since_ms = clock_ms()
         self._failover: Failover | None = None
+        self._recoveries: Callable[[], Recoveries] = Recoveries
         self._journal = b""
         self._fitness: Callable[[], Fitness] | None = None
         self._reported_fit = False
@@ -103,8 +105,9 @@ class Standing:
             self._since_ms = self._clock_ms()
             self._changed.notify_all()
 
-    def took_over(self, failover: Failover) -> None:
-        self._failover = failover
+    def took_over(self, failover: Failover, recoveries: Callable[[], Recoveries]) -> None:
+        """How an activation went, and what tells what it had to do over since."""
+        self._failover, self._recoveries = failover, recoveries
 
     def wait(self, wanted: Callable[[Role], bool], timeout_s: float) -> None:
         """Wait for a role. Raises DeadlineError."""
@@ -127,6 +130,7 @@ class Standing:
 
     def status(self) -> NodeStatus:
         fitness = self._fitness() if self._fitness is not None else Fitness(False, "not open yet", 0, 0)
+        recovered = self._recoveries()
         with self._changed:
             return NodeStatus(
                 journal=self._journal,
@@ -145,4 +149,7 @@ class Standing:
                 pid=os.getpid(),
                 report_ms=self._settings.node_report_ms,
                 reason=self._reason,
+                recoveries=recovered.times,
+                checks=recovered.checks,
+                inits=recovered.inits,
             )

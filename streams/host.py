@@ -25,7 +25,7 @@ from journal.local.rocks import open_copy
 from journal.local.rocks_options import SHARD_FILES
 from journal.local.slots import Slot, take_slot
 from journal.runtime import kafka_of, wall_ms
-from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport
+from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeStatus
 from streams.agents import Agent, AgentCalls, OperationAgents
 from streams.app import StreamWorker
 from streams.change_agents import ChangeAgents
@@ -35,7 +35,7 @@ from streams.records import Prepared
 from streams.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
 from streams.shell import WorkerShell
 from streams.source import SourceSettings, source_settings
-from streams.sources import SourceReports
+from streams.sources import Reports
 from streams.trimming import with_trims
 from streams.view import GlobalView, StateLoader
 from streams.worker import Worker
@@ -76,7 +76,7 @@ class JournalHost(Service):
         self._standby = standby
         self._kafka: Kafka = kafka_of(settings)
         self.view = None if view is None else GlobalView(settings, view, kafka=self._kafka)
-        self._sources = SourceReports(self._kafka, settings)
+        self._reports = Reports(self._kafka, settings)
         self._slot: Slot | None = None
         self._shell: AgentShell | None = None
         self._served: WorkerShell | None = None
@@ -257,7 +257,10 @@ class JournalHost(Service):
         return {} if self._shell is None else self._shell.diverts()
 
     def sources(self) -> IngressReport | None:
-        return self._sources.newest()
+        return self._reports.sources()
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        return self._reports.nodes()
 
 
 class AgentShell(WorkerShell):

@@ -1,17 +1,17 @@
-"""How a journal's sources stand, for a service's metrics: from the control rows, where the active node reports it."""
+"""How a journal's nodes and sources stand, for a service's metrics: from the control rows, where nodes report it."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from journal.config import Settings
 from journal.errors import JournalError
-from journal.kafka.control import read_control
+from journal.kafka.control import ControlRows, read_control
 from journal.kafka.ports import Clock, Kafka
-from journal.v1.journal_pb2 import IngressReport, SourceReport
+from journal.v1.journal_pb2 import IngressReport, NodeStatus, SourceReport
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ _READ_S = 5.0
 """Who asks for metrics does not wait for long."""
 
 
-class SourceReports:
+class Reports:
     """Thread-safe."""
 
     def __init__(self, kafka: Kafka, settings: Settings, clock: Clock = time.monotonic) -> None:
@@ -34,26 +34,31 @@ class SourceReports:
         self._has_sources = bool(settings.routing.sources)
         self._clock = clock
         self._lock = threading.Lock()
-        self._report: IngressReport | None = None
+        self._rows = ControlRows()
         self._read_at = float("-inf")
 
-    def newest(self) -> IngressReport | None:
+    def sources(self) -> IngressReport | None:
         """What was reported last; None: the configuration has no sources, no node has reported any, or it cannot be
         read now."""
-        if not self._has_sources:
-            return None
+        return self._newest().ingress if self._has_sources else None
+
+    def nodes(self) -> list[NodeStatus]:
+        """What each node reported last; none if it cannot be read now."""
+        return [row.status for _, row in sorted(self._newest().nodes.items())]
+
+    def _newest(self) -> ControlRows:
         with self._lock:
             if self._clock() - self._read_at >= KEPT_S:
-                self._report = self._read()
+                self._rows = self._read()
                 self._read_at = self._clock()
-            return self._report
+            return self._rows
 
-    def _read(self) -> IngressReport | None:
+    def _read(self) -> ControlRows:
         try:
-            return read_control(self._kafka, self._journal, self._clock, _READ_S).ingress
+            return read_control(self._kafka, self._journal, self._clock, _READ_S)
         except JournalError as error:
-            log.warning("metrics without sources: %s", error)
-            return None
+            log.warning("metrics without nodes and sources: %s", error)
+            return ControlRows()
 
 
 # ---- for Prometheus ------------------------------------------------------------------------------------------------
@@ -76,6 +81,19 @@ _SOURCE_METRICS: tuple[tuple[str, str, str, Callable[[SourceReport], float]], ..
         lambda row: bool(row.error),
     ),
 )
+
+
+_NODE_METRICS: tuple[tuple[str, str, Callable[[NodeStatus], int]], ...] = (
+    ("recoveries_total", "Times that check, init, check followed a commit.", lambda node: node.recoveries),
+    ("checks_total", "Times that the epoch counter was read.", lambda node: node.checks),
+    ("inits_total", "Producers that were initialised: all but the newest are lost.", lambda node: node.inits),
+)
+
+
+def node_metrics(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str, str, list[Sample]]]:
+    """As `source_metrics`. Counts are since the node's last activation began."""
+    for name, about, value in _NODE_METRICS:
+        yield f"node_{name}", "counter", about, [({"node": node.name}, float(value(node))) for node in nodes]
 
 
 def source_metrics(report: IngressReport, now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:

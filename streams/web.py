@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from faust.web import Request, Response, View
 
 from journal.errors import OperatingError, QueueMissingError, StateError
 from journal.runtime import wall_ms
-from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark
-from streams.sources import Sample, source_metrics
+from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
+from streams.sources import Sample, node_metrics, source_metrics
 from streams.view import GlobalView, MessageView, QueueView, TransactionView
 
 log = logging.getLogger(__name__)
@@ -73,6 +73,9 @@ class Watched(Protocol):
     def sources(self) -> IngressReport | None:
         """How the sources stand, as the active node last reported; None: without sources, or not known now. May wait
         for Kafka."""
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        """How the nodes stand, as each last reported; none: not known now. May wait for Kafka."""
 
 
 class PageView(View):
@@ -235,6 +238,8 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
     )
     if diverts := watched.diverts():
         yield from _divert_metrics(diverts)
+    for metric in node_metrics(watched.nodes()):
+        yield from _metric(*metric)
     if (sources := watched.sources()) is not None:
         for metric in source_metrics(sources, wall_ms()):
             yield from _metric(*metric)

@@ -24,7 +24,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.shard_stops import stop_lines
-from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
+from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
 from journal.cli.status_routes import route_notes, route_stop
 from journal.cli.status_rows import NOT_WANTED, CountedRows, ShardRows, counted_rows
 from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
@@ -297,6 +297,7 @@ def notes(found: JournalStatus) -> list[str]:
     failover = failover_note(found.nodes, found.now_ms)
     if failover is not None:
         lines.append(failover)
+    lines += recovery_notes(found.nodes)
     for worker in found.workers:
         shards = ", ".join(str(shard) for shard in sorted(shard for _, shard in worker.partitions)) or "none"
         lines.append(f"worker {worker.client_id} at {worker.host}: shards {shards}")

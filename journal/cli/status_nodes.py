@@ -44,6 +44,9 @@ def _line(row: NodeRow, now_ms: float, members: Members) -> dict[str, Any]:
         "last_seen_seconds": round(max(0.0, now_ms - timestamp) / 1000, 3),
         "host": status.host,
         "pid": status.pid,
+        "recoveries": status.recoveries,
+        "checks": status.checks,
+        "inits": status.inits,
         "last_failover": failover_line(status.last_failover) if status.HasField("last_failover") else None,
     }
 
@@ -80,6 +83,16 @@ def node_row(line: dict[str, Any], now_ms: float) -> tuple[object, ...]:
         f"{duration(line['last_seen_seconds'])} ago",
         line["reason"],
     )
+
+
+def recovery_notes(lines: Sequence[dict[str, Any]]) -> list[str]:
+    """What an active node has had to do over."""
+    return [
+        f"node {line['name']} has recovered {line['recoveries']} times since it became active "
+        f"({line['checks']} checks, {line['inits']} producers): its log says why"
+        for line in lines
+        if line["role"] == Role.ACTIVE.value and line["recoveries"]
+    ]
 
 
 def failover_note(lines: Sequence[dict[str, Any]], now_ms: float) -> str | None:

@@ -863,6 +863,9 @@ class NodeStatus(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     REPORT_MS_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    RECOVERIES_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    INITS_FIELD_NUMBER: _builtins.int
     journal: _builtins.bytes
     name: _builtins.str
     role: _builtins.str
@@ -888,6 +891,12 @@ class NodeStatus(_message.Message):
     """its report interval"""
     reason: _builtins.str
     """why it took this role"""
+    recoveries: _builtins.int
+    """times that check, init, check followed a commit, since its last activation began"""
+    checks: _builtins.int
+    """times that the epoch counter was read, since then"""
+    inits: _builtins.int
+    """producers that were initialised, since then: all but the newest are lost"""
     @_builtins.property
     def last_failover(self) -> Global___Failover:
         """of its last activation, if there was one"""
@@ -911,10 +920,13 @@ class NodeStatus(_message.Message):
         pid: _builtins.int = ...,
         report_ms: _builtins.int = ...,
         reason: _builtins.str = ...,
+        recoveries: _builtins.int = ...,
+        checks: _builtins.int = ...,
+        inits: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["last_failover", b"last_failover"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fit", b"fit", "host", b"host", "journal", b"journal", "lag_ms", b"lag_ms", "lag_offsets", b"lag_offsets", "last_failover", b"last_failover", "name", b"name", "pid", b"pid", "preferred", b"preferred", "reason", b"reason", "report_ms", b"report_ms", "role", b"role", "since", b"since", "timestamp", b"timestamp", "why_not", b"why_not"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "epoch", b"epoch", "fit", b"fit", "host", b"host", "inits", b"inits", "journal", b"journal", "lag_ms", b"lag_ms", "lag_offsets", b"lag_offsets", "last_failover", b"last_failover", "name", b"name", "pid", b"pid", "preferred", b"preferred", "reason", b"reason", "recoveries", b"recoveries", "report_ms", b"report_ms", "role", b"role", "since", b"since", "timestamp", b"timestamp", "why_not", b"why_not"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -162,7 +162,7 @@ def test_groups_that_are_too_much_for_a_transaction_are_in_the_wal_once_and_in_o
     writing.write()
     assert [group.completion.error for group in writing.groups] == [None] * 30
     assert writing.written() == [*range(1, 31)]
-    assert writing.writer.recoveries == 1
+    assert writing.writer.recoveries.times == 1
     assert writing.cluster.sizes[0] > 30 * SIZE
     assert len(writing.cluster.sizes) < 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row
+from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
 from journal.kafka.control import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Failover, NodeStatus
 
@@ -31,6 +31,16 @@ def rows(*nodes: NodeStatus, ago_ms: int = 1000) -> ControlRows:
 
 def node(name: str, role: str, **more: object) -> NodeStatus:
     return NodeStatus(name=name, role=role, since=int(NOW_MS) - 5000, report_ms=5000, **more)  # type: ignore[arg-type]
+
+
+def test_what_the_active_node_has_done_over_is_shown_and_told() -> None:
+    found = node_lines(
+        rows(node("a", "standby", recoveries=7), node("b", "active", recoveries=3, checks=9, inits=4)), NOW_MS
+    )
+    assert [found[1][name] for name in ("recoveries", "checks", "inits")] == [3, 9, 4]
+    assert recovery_notes(found) == [
+        "node b has recovered 3 times since it became active (9 checks, 4 producers): its log says why"
+    ]
 
 
 def test_nodes_are_lines_by_name_with_what_their_last_failover_took() -> None:

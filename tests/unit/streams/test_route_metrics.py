@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from journal.config import Settings
-from journal.kafka.control import INGRESS_KEY, control_row, control_topic
+from journal.kafka.control import INGRESS_KEY, control_row, control_topic, node_key
 from journal.routing.config import RoutingConfig
-from journal.v1.journal_pb2 import DivertStatus, IngressReport, RouteCounts, SourceReport
-from streams.sources import KEPT_S, SourceReports
+from journal.v1.journal_pb2 import DivertStatus, IngressReport, NodeStatus, RouteCounts, SourceReport
+from streams.sources import KEPT_S, Reports
 from streams.web import metric_lines
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
@@ -63,6 +63,9 @@ class Service:
     def sources(self) -> IngressReport | None:
         return self._report
 
+    def nodes(self) -> Sequence[NodeStatus]:
+        return [NodeStatus(name="one", recoveries=3, checks=9, inits=4)]
+
 
 def samples(report: IngressReport | None, prefix: str) -> list[str]:
     return [line for line in metric_lines(None, Service(report)) if line.startswith(f"kafka_journal_{prefix}")]
@@ -103,17 +106,27 @@ def test_routes_have_metrics_of_success_failure_by_reason_and_latency() -> None:
     ]
 
 
-def test_reports_of_sources_are_read_from_the_control_rows_now_and_then() -> None:
+def test_nodes_have_metrics_of_what_they_did_over() -> None:
+    assert samples(None, "node_") == [
+        'kafka_journal_node_recoveries_total{node="one"} 3',
+        'kafka_journal_node_checks_total{node="one"} 9',
+        'kafka_journal_node_inits_total{node="one"} 4',
+    ]
+
+
+def test_reports_of_nodes_and_sources_are_read_from_the_control_rows_now_and_then() -> None:
     timeline = Timeline()
     broker = SimulatedBroker(timeline)
     broker.create_topic(control_topic("j"), 1, 1, {})
     routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": ["t"]}]})
     now = [0.0]
     kafka = SimulatedKafka(broker)
-    reports = SourceReports(kafka, Settings(journal="j", routing=routing), lambda: now[0])
-    assert reports.newest() is None
-    kafka.plain_producer().send([control_row("j", INGRESS_KEY, REPORT)], 1.0)
-    assert reports.newest() is None
+    reports = Reports(kafka, Settings(journal="j", routing=routing), lambda: now[0])
+    assert reports.sources() is None
+    node = NodeStatus(name="one", recoveries=3)
+    rows = [control_row("j", INGRESS_KEY, REPORT), control_row("j", node_key("one"), node)]
+    kafka.plain_producer().send(rows, 1.0)
+    assert (reports.sources(), reports.nodes()) == (None, [])
     now[0] += KEPT_S
-    assert reports.newest() == REPORT
-    assert SourceReports(kafka, Settings(journal="j"), lambda: now[0]).newest() is None
+    assert (reports.sources(), reports.nodes()) == (REPORT, [node])
+    assert Reports(kafka, Settings(journal="j"), lambda: now[0]).sources() is None

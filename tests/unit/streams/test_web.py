@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ from faust.web import View
 
 from journal.config import Settings
 from journal.errors import DeadlineError, QueueMissingError, StateError
-from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark
+from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
 from loaders.queues import QueueLoader
 from streams.factory import make_app
 from streams.view import GlobalView
@@ -76,6 +76,9 @@ class Service:
 
     def sources(self) -> IngressReport | None:
         return None
+
+    def nodes(self) -> Sequence[NodeStatus]:
+        return []
 
 
 class Pages:
