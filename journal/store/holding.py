@@ -36,16 +36,16 @@ class Holding(Changing):
         pending = Pending(0)
         with self._lock:
             rows = self._enter().rows_of(name)
+            # at once: a transaction may settle before the last group
+            self._absent.discard(name)
+            for txn in (*self._transactions.values(), *self._settling):
+                txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
         batch = self._released_at_once
         for start in range(0, len(rows), batch):
             with self._lock:
                 state = self._enter()
                 held = state.let_go(name, rows[start : start + batch], counts=counts)
                 pending = self._release_all(state, held, counts=counts) or pending
-        with self._lock:
-            self._absent.discard(name)
-            for txn in (*self._transactions.values(), *self._settling):
-                txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
         return pending
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -404,3 +405,59 @@ def test_what_a_transaction_gives_back_counts_as_its_holder_has_said(store: Mess
     store.commit(forth).wait()
     store.flush().wait()
     assert [(info.deliveries, info.holder) for info in infos(store)] == [(int(counts), "")] * 2
+
+
+class YieldingLock:
+    """A reentrant lock whose holder lets somebody else in, once, after so many holds."""
+
+    def __init__(self) -> None:
+        self._lock = threading._RLock()  # type: ignore[attr-defined]
+        self._depth = 0
+        self._left = 0
+        self._act: Callable[[], object] | None = None
+
+    def let_in(self, after: int, act: Callable[[], object]) -> None:
+        self._left, self._act = after, act
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        is_over = self._depth == 0
+        self._lock.release()
+        if is_over and self._act is not None:
+            self._left -= 1
+            if self._left <= 0:
+                act, self._act = self._act, None
+                act()
+
+
+@pytest.mark.parametrize(("activates", "how", "after"), [(False, "commit", 1), (True, "rollback", 2)])
+def test_what_a_transaction_settles_while_its_holder_lets_go_goes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, activates: bool, how: str, after: int
+) -> None:
+    locks: list[YieldingLock] = []
+
+    def make() -> YieldingLock:
+        locks.append(YieldingLock())
+        return locks[-1]
+
+    monkeypatch.setattr("journal.store.base.threading.RLock", make)
+    with StoreNode(tmp_path, GIVEN_BACK_ONE_BY_ONE) as node:
+        declare(node.store, "q")
+        sent = [send(node.store, b"%d" % number) for number in range(4)]
+        for message in sent[:3]:
+            node.store.acquire(message, "q", "h").wait()
+        store = node.restart() if activates else node.store
+        tx = store.begin()
+        store.deliveries(sent[0], "q", 5, tx)
+        store.acquire(sent[3], "q", "h", tx)
+        settle = store.commit if how == "commit" else store.rollback
+        locks[-1].let_in(after, lambda: settle(tx).wait())
+        store.release_holder("h").wait()
+        store.flush().wait()
+        node.clock.now_ms += node.settings.acquire_grace_ms
+        store.tick()
+        assert store.holders() == []
