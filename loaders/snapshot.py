@@ -4,6 +4,10 @@ A snapshot of the tables stands at one mark a shard, and marks of different shar
 committed frames are folded over it, with the engine, up to one group: the highest that any mark shows, or (`now`) the
 highest in the WAL. A group's frames become visible shard by shard, so each shard is read to a high watermark that was
 asked for after that group had been seen.
+
+Who only reads cannot prove that the leader that answered was not deposed (docs/ARCHITECTURE.md, "What proves a read"):
+what such a leader lacks is missing from the load. What can be seen of it is an error with `now`; without, the load
+gives what the tables have, also of a journal whose WAL has lost its end.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from dataclasses import dataclass
 
 from journal.config import Settings
 from journal.engine import Change, Fold
-from journal.errors import FullError, GapError
+from journal.errors import FullError, GapError, StaleReadError
 from journal.kafka.control import wal_topic
 from journal.kafka.ports import Clock, Kafka
 from journal.loading import LoadCounts, Loader, load
@@ -62,7 +66,8 @@ def read_snapshot(
 ) -> SnapshotState:
     """The state up to the highest group of any mark, or up to the WAL's committed end.
 
-    `replica` follows all shards into `store`. Raises FullError if the tables are too far behind the WAL.
+    `replica` follows all shards into `store`. Raises FullError if the tables are too far behind the WAL, and with `now`
+    StaleReadError for a WAL that shows less than there was.
     """
     replica.catch_up(timeout_s)
     marks = replica.marks()
@@ -102,10 +107,30 @@ def _fold_wal(
             group = max(group, _highest_group(wal, marks, timeout_s))
         size = 0
         for shard, end in wal.high_watermarks(range(identity.shards), timeout_s).items():
+            applied = marks[shard].offset
+            if now and end <= applied:
+                raise _stale(settings.journal, shard, f"ends at {end}, and the tables have offset {applied}")
             size += _fold_to(wal, folds[shard], settings.journal, group, end, timeout_s, OVERLAY_BYTES_MAX - size)
     finally:
         wal.close()
+    if now:
+        _require_one_epoch(settings.journal, folds)
     return group
+
+
+def _require_one_epoch(journal: str, folds: Mapping[int, Fold]) -> None:
+    """Raises StaleReadError: an activation writes a marker to every shard, all in one group."""
+    newest = max(fold.mark.epoch for fold in folds.values())
+    for shard, fold in folds.items():
+        if fold.mark.epoch < newest:
+            raise _stale(journal, shard, f"shows epoch {fold.mark.epoch}, and another shard epoch {newest}")
+
+
+def _stale(journal: str, shard: int, why: str) -> StaleReadError:
+    return StaleReadError(
+        f"{wal_topic(journal)}[{shard}] {why}: a leader that was deposed has answered, or the WAL has lost its end. "
+        f"Try again; kafka-journal verify -j {journal} says what is lost, and dump without --now what the tables have"
+    )
 
 
 def _highest_group(wal: WalReader, marks: Mapping[int, Mark], timeout_s: float) -> int:

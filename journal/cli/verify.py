@@ -43,6 +43,7 @@ from journal.errors import (
     GapError,
     LocalDamageError,
     RowError,
+    StaleReadError,
 )
 from journal.kafka.control import ControlRows, wal_topic
 from journal.kafka.marks import FoundMark
@@ -164,7 +165,7 @@ class _Load:
     missing: str = ""
     refused: bool = False
     """The rows are why: nobody can load them."""
-    behind: CorruptionError | FullError | None = None
+    behind: CorruptionError | FullError | StaleReadError | None = None
     """Why it is not the state at the WAL's end, if the WAL is why."""
 
     @contextmanager
@@ -224,7 +225,11 @@ class _Verification:
                 return self._load_from_sound_copy(directory, now=True)
             except (RowError, CountError):
                 raise
-            except (CorruptionError, FullError) as error:  # behind the marks; what the tables hold may be sound
+            except (
+                CorruptionError,
+                FullError,
+                StaleReadError,
+            ) as error:  # behind the marks; what the tables hold may be sound
                 return replace(self._load_from_sound_copy(directory, now=False), behind=error)
         except (CorruptionError, FullError, DeadlineError) as error:
             behind = error if isinstance(error, FrameError | GapError) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import copy, deepcopy
 
 from journal.kafka.ports import READ_MS
@@ -22,10 +23,13 @@ class DeposedKafka(SimulatedKafka):
         self.reads_left: dict[str, int] = {}
         """By topic, after how many more readers its deposed leader is gone."""
 
-    def depose(self, topic: str, reads: int = 1_000_000) -> None:
-        """From now on that many readers of a topic see what it has now, and nothing that comes."""
-        frozen = copy(self._broker)
-        frozen.topics = {topic: deepcopy(self._broker.topics[topic])}
+    def depose(self, topic: str, reads: int = 1_000_000, partitions: Collection[int] | None = None) -> None:
+        """From now on that many readers of a topic see what it, or these partitions, have now, and nothing of later."""
+        frozen, there = copy(self._broker), self._broker.topics[topic]
+        frozen.topics = {topic: deepcopy(there)}
+        for partition, log in enumerate(there.logs):
+            if partitions is not None and partition not in partitions:
+                frozen.topics[topic].logs[partition] = log
         self._deposed[topic] = SimulatedKafka(frozen, self._node)
         self.reads_left[topic] = reads
 

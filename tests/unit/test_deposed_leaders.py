@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from journal.config import Settings
 from journal.errors import (
     ControlLostError,
     CorruptionError,
@@ -14,16 +15,21 @@ from journal.errors import (
     JournalError,
     NotTakenInError,
     OutcomeUnknownError,
+    StaleReadError,
 )
 from journal.fencing import Claim, Fence, Timing, always_open
 from journal.group import Group, Origin
-from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic, writer_id
+from journal.kafka.control import EPOCH_KEY, control_row, control_topic, table_topic, wal_topic, writer_id
 from journal.kafka.ports import Consumed
-from journal.v1.journal_pb2 import ADD, MARKER, Epoch
+from journal.replica import Replica
+from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
 from journal.wal import read_tails
 from journal.wire.frames import decode_frame, nonce_of
+from journal.wire.keys import mark_key
 from journal.writer import Writer, WriterConfig, last_numbers
+from loaders.snapshot import SnapshotState, read_snapshot
 from tests.simulation.broker import SimulatedBroker
+from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
@@ -33,7 +39,7 @@ from tests.support.deposed import DeposedKafka, write_anew
 LIMIT_S = 2.0
 RECOVERY_S = 20.0
 SHARDS = 2
-WAL, CONTROL = wal_topic("j"), control_topic("j")
+WAL, CONTROL, TABLE = wal_topic("j"), control_topic("j"), table_topic("j")
 CONFIG = WriterConfig("j", JOURNAL, SHARDS, 0.0, 0.0, 0.0, 1 << 20)
 
 
@@ -311,3 +317,48 @@ def test_markers_are_told_by_their_nonce(scene: Scene) -> None:
     assert log is not None
     frames = [decode_frame(record.value, JOURNAL, 0, SHARDS) for record in log.fetch(0, 0, 100, committed=True)]
     assert [nonce_of(frame) for frame in frames] == [b"own".ljust(16), b"two".ljust(16)]
+
+
+# ---- a read-only load ----------------------------------------------------------------------------------------------
+
+
+def load_now(scene: Scene) -> SnapshotState:
+    kafka, now = scene.kafka, scene.broker.timeline.now
+    store = SimulatedStore(Disk(), Faults(), "reader")
+    replica = Replica(
+        kafka,
+        TABLE,
+        range(SHARDS),
+        store,
+        b"identity",
+        clock=now,
+        wall_ms=lambda: now() * 1000,
+        delete_retention_ms=10**9,
+        min_compaction_lag_ms=10**9,
+        held_bytes_max=10**6,
+    )
+    replica.open(LIMIT_S)
+    identity = Identity(journal=JOURNAL, shards=SHARDS)
+    settings = Settings(journal="j", shards=SHARDS)
+    return read_snapshot(kafka, settings, identity, replica, store, now=True, timeout_s=LIMIT_S, clock=now)
+
+
+def test_a_load_to_which_a_deposed_leader_does_not_show_the_newest_epoch_is_an_error(scene: Scene) -> None:
+    scene.broker.create_topic(TABLE, SHARDS, 1, {})
+    assert load_now(scene).marks[1].epoch == 1
+    scene.kafka.depose(WAL, partitions=[1])
+    scene.overtake()
+    with pytest.raises(StaleReadError, match=r"j\.wal\[1\] shows epoch 1, and another shard epoch 2"):
+        load_now(scene)
+
+
+def test_a_load_to_which_a_deposed_leader_shows_less_than_the_tables_have_is_an_error(scene: Scene) -> None:
+    scene.broker.create_topic(TABLE, SHARDS, 1, {})
+    scene.kafka.depose(WAL)
+    assert scene.told(scene.group()) is None
+    log = scene.broker.log(WAL, 1)
+    assert log is not None
+    mark = Mark(shard=1, offset=log.end - 2, number=2, group=2, epoch=1, nonce=b"own".ljust(16))
+    scene.broker.write(TABLE, 1, [(mark_key(1), mark.SerializeToString())])
+    with pytest.raises(StaleReadError, match=r"j\.wal\[1\] ends at 2, and the tables have offset 2"):
+        load_now(scene)
