@@ -27,7 +27,7 @@ from journal.errors import (
     QueueFullError,
     RolledBackError,
 )
-from journal.fencing import Timing
+from journal.fencing import Recoveries, Timing
 from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
@@ -119,6 +119,11 @@ class Core:
             self._issued = activated.issued
             self._volatile_issued = 0
             self._next_tx = activated.writer.claim.epoch << _EPOCH_SHIFT
+
+    @property
+    def recoveries(self) -> Recoveries:
+        """What the activation had to do over so far."""
+        return Recoveries() if self._activated is None else self._activated.writer.recoveries
 
     def step_down(self, error: JournalError) -> None:
         """Become fenced or failed for `error`: everything not yet written fails with it."""

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from journal.activation import Activated, Activation, ActivationReport, GroupWriter, Progress
+from journal.activation import Activated, Activation, ActivationReport, Progress
 from journal.beside import in_thread
 from journal.callbacks import require_no_callback
 from journal.config import Settings
@@ -19,7 +19,7 @@ from journal.connecting import kafka_of, open_replica, wall_ms
 from journal.copy import TableCopy
 from journal.core import Core
 from journal.errors import ClosedError, FencedError, JournalError, StateError
-from journal.fencing import Claim, Recoveries, Standing, Timing, standing_of
+from journal.fencing import Claim, Standing, Timing, standing_of
 from journal.following import Following
 from journal.gate import AtGate, wait_on
 from journal.kafka.control import ControlRows
@@ -95,7 +95,7 @@ class JournalRuntime:
         self.loader: Loader | None = None
         """The one that the activation filled."""
         self.report: ActivationReport | None = None
-        self._writer: GroupWriter | None = None
+        self._claim: Claim | None = None
         """The one that was activated."""
 
     # ---- lifecycle -------------------------------------------------------------------------------------------------
@@ -110,11 +110,6 @@ class JournalRuntime:
     def current(self) -> bool:
         """Whether this node may hand out what it holds: it is active, and knew so recently (`fence_check_ms`)."""
         return self._core is not None and self._core.current
-
-    @property
-    def recoveries(self) -> Recoveries:
-        """What the activation had to do over so far."""
-        return Recoveries() if self._writer is None else self._writer.recoveries
 
     def start(self) -> ControlRows:
         """Connect, and check the journal's topics. Raises TopicError, KafkaUnavailableError, LocalStorageError.
@@ -175,7 +170,7 @@ class JournalRuntime:
             else:
                 core.become(JournalState.STARTED)
             raise
-        self.report, self._writer = activated.report, activated.writer
+        self.report, self._claim = activated.report, activated.writer.claim
         core.activate(activated)
         self._writer_thread = threading.Thread(target=self._write, name="kafka-journal-writer", daemon=True)
         self._writer_thread.start()
@@ -250,7 +245,7 @@ class JournalRuntime:
 
     def seen(self, marks: Mapping[int, Mark]) -> None:
         """As `Watch`: step down when the local copy shows another activation that is no older."""
-        claim = None if self._writer is None else self._writer.claim
+        claim = self._claim
         newer = [mark.epoch for mark in marks.values() if claim and standing_of(claim, mark) is Standing.NEWER]
         if newer:
             epoch = max(newer)

@@ -253,7 +253,8 @@ class NodeLife:
         callback_ms = (self._clock() - began) * 1000
         self._outlook.forget_wal()
         failover = failover_of(report, reason, silence_ms, callback_ms, self._surroundings.wall_ms())
-        self._standing.took_over(failover, lambda: journal.recoveries)
+        core = journal.require_core()
+        self._standing.took_over(failover, lambda: core.recoveries)
         self._active = active
         self._resting.activated()
         self._become(Role.ACTIVE, reason, report.epoch)
