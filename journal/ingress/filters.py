@@ -14,15 +14,19 @@ from journal.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-_FILTERS_KEPT = 65_536
+CHARACTERS_KEPT = 2**20
+"""Of all filters together. One that is compiled takes some seventy bytes a character."""
 
 
 class Filters:
-    """The filters of a store's queues, compiled once each."""
+    """The filters of a store's queues, compiled once each as far as there is room."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(self, store: MessageStore, *, characters_max: int = CHARACTERS_KEPT) -> None:
         self._store = store
+        self._characters_max = characters_max
         self._selectors: dict[str, Selector] = {}
+        self._characters = 0
+        """Of `_selectors`: clients may have made any number of subscriptions, one after the other."""
         self._failed: set[str] = set()
         """Queues whose filters have raised, which is told once."""
 
@@ -69,7 +73,10 @@ class Filters:
     def _selector(self, text: str) -> Selector:
         selector = self._selectors.get(text)
         if selector is None:
-            if len(self._selectors) >= _FILTERS_KEPT:
+            selector = Selector(text)
+            self._characters += len(text)
+            if self._characters > self._characters_max:
                 self._selectors.clear()
-            selector = self._selectors[text] = Selector(text)
+                self._characters = len(text)
+            self._selectors[text] = selector
         return selector

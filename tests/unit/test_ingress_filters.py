@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,25 @@ def test_a_durable_subscription_with_as_many_terms_as_a_selector_may_have_stops_
     with scene.taking({"name": "in", "topics": ["a"], "address": "in.a"}):
         scene.wait_committed("a", 1)
     assert (scene.bodies("long"), scene.bodies("q")) == ([], [b"1"])
+
+
+def test_what_is_kept_of_filters_is_bounded_however_long_they_are_and_however_many_there_were(scene: Scene) -> None:
+    takes = Filters(scene.store, characters_max=700).takes
+
+    def subscribe(number: int) -> None:
+        text = " OR ".join(f"n{number} = {term}" for term in range(50))
+        assert not takes(MESSAGES[1], QueueConfig("q", "in.a", filter=text))
+
+    tracemalloc.start()
+    try:
+        subscribe(0)
+        one, _ = tracemalloc.get_traced_memory()
+        for number in range(1, 10):
+            subscribe(number)
+        all_of_them, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert all_of_them < 3 * one
 
 
 def test_a_message_that_is_not_stored_yet_has_no_id_to_filter_by(scene: Scene) -> None:
