@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from journal.beside import InBackground
-from journal.errors import OperatingError, StaleReadError, StateError
+from journal.errors import DeadlineError, OperatingError, StaleReadError, StateError
 from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Standing, Timing
 from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.control import EPOCH_KEY, ControlRows, control_lost, control_row, table_topic, wal_topic
@@ -194,7 +194,12 @@ class Claiming:
         """Whether the claim is there, with a new producer. Raises FencedError if another activation's is."""
         log.warning("epoch %d: markers of unknown outcome; check, init, check: %s", claim.epoch, reason)
         producer.close()
-        return self._fence.check_init_check(claim, until, self._require_open, claimed=False)
+        try:
+            return self._fence.check_init_check(claim, until, self._require_open, claimed=False)
+        except DeadlineError as error:
+            raise DeadlineError(
+                f"epoch {claim.epoch} is not known to be claimed: {reason}; and then: {error}"
+            ) from error
 
     def _again(self, producer: TransactionalProducer, until: float, stale: StaleReadError) -> TransactionalProducer:
         """Nothing was claimed, as a leader that was deposed has answered: what it did not show is looked for again."""

@@ -170,10 +170,10 @@ class Fence:
 
         OLDER is an answer only for whoever does not know it to be `claimed`.
 
-        Raises FencedError for a newer claim, DeadlineError if the outcome could not be had by `until`, and
-        ControlLostError if the counter lacks a claim that was there.
+        Raises FencedError for a newer claim, DeadlineError with what was met last if the outcome could not be had by
+        `until`, and ControlLostError if the counter lacks a claim that was there.
         """
-        timing = self._timing
+        timing, last = self._timing, ""
         for limit_s in self._limits():
             if timing.clock() >= until:
                 break
@@ -182,18 +182,20 @@ class Fence:
                 _require_not_newer(claim, self.counter())
                 producer = self._initialised(limit_s)
             except OperatingError as error:
+                last = f": {error}"
                 self._rest(error, limit_s, "check, init, check starts over")
                 continue
             try:
                 return producer, self._check(claim, claimed=claimed)
             except OperatingError as error:
+                last = f": {error}"
                 log.warning("check, init, check starts over: %s", error)
                 producer.close()
                 timing.pause(RETRY_PAUSE_S)
             except BaseException:
                 producer.close()
                 raise
-        raise DeadlineError("Kafka did not let this node check who may write in time")
+        raise DeadlineError(f"Kafka did not let this node check who may write in time{last}")
 
     def _check(self, claim: Claim, *, claimed: bool) -> Standing:
         """What the counter says, behind an init."""

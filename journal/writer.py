@@ -287,7 +287,7 @@ class Writer:
             self._recover(transaction, error)
             return
         except CorruptionError as error:
-            raise _unknown(transaction, error) from error
+            raise _unknown(transaction, str(error)) from error
         self._pace.answered(timing.clock())
         self._portion.succeeded(transaction.bytes)
         transaction.delivered(offsets)
@@ -364,7 +364,7 @@ class Writer:
         except FencedError:
             self._tell_fate(transaction, until)
         except (OperatingError, CorruptionError) as error:
-            raise _unknown(transaction, error) from error
+            raise _unknown(transaction, f"{met}; and then: {error}") from error
 
     def _resend_missing(self, transaction: _Transaction, met: OperatingError, until: float) -> bool:
         """Read the WAL back and send what is not there, with the numbers it had, as much as may get through; whether
@@ -515,8 +515,8 @@ def _without(parts: Sequence[_Part], there: Collection[Place]) -> tuple[list[Pla
     return [place for place, _ in found], [record for _, record in found]
 
 
-def _unknown(transaction: _Transaction, error: JournalError) -> OutcomeUnknownError:
-    return OutcomeUnknownError(f"group of {len(transaction.places)} frames: {error}")
+def _unknown(transaction: _Transaction, met: str) -> OutcomeUnknownError:
+    return OutcomeUnknownError(f"group of {len(transaction.places)} frames: {met}")
 
 
 class _ReadBack(NamedTuple):

@@ -1,4 +1,5 @@
-"""What an activation reads after the fence: both reads at once, whose journal it is before what its frames say."""
+"""What an activation reads after the fence: both reads at once, whose journal it is before what its frames say. And
+what it says when it cannot claim."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ from journal.beside import InBackground, at_once
 from journal.errors import OperatingError, StateError, TopicError
 from journal.fencing import Claim, Timing
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
+from journal.kafka.ports import FatalProducerError
 from journal.limits import Limits
 from journal.loading import NullLoader
 from journal.replica import Replica
@@ -24,7 +26,9 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
+from tests.simulation.producers import SimulatedTransactionalProducer
 from tests.simulation.timeline import Timeline
+from tests.support.activations import Activations, fails
 
 REQUEST_S = 10.0
 OURS, ANOTHERS = b"o" * 16, b"a" * 16
@@ -94,6 +98,30 @@ def test_no_read_of_a_try_that_failed_runs_on() -> None:
     with pytest.raises(StateError, match="was made anew"):
         activate(ANOTHERS, beside=slowly, wal_partitions=2)
     assert [read.done() for read in reads] == [True, True, True]
+
+
+@pytest.mark.parametrize("of_init", [False, True])
+def test_a_claim_that_is_refused_at_every_try_says_what_refused_it(
+    of_init: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Activations()
+    inits = 0
+
+    def refuse(*_: object) -> list[int]:
+        raise FatalProducerError("this one may not write topic j.wal")
+
+    def initialise(transactional_id: str) -> SimulatedTransactionalProducer:
+        nonlocal inits
+        inits += 1
+        producer = make(transactional_id)
+        monkeypatch.setattr(producer, "send", refuse)
+        if of_init and inits > 1:
+            monkeypatch.setattr(producer, "init", lambda _: refuse())
+        return producer
+
+    make = scene.kafka.transactional_producer
+    monkeypatch.setattr(scene.kafka, "transactional_producer", initialise)
+    assert "this one may not write topic j.wal" in str(fails(scene))
 
 
 def test_what_a_call_raises_at_once_is_its_futures() -> None:

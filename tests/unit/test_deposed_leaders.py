@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import NoReturn
 
 import pytest
 
@@ -20,7 +21,7 @@ from journal.errors import (
 from journal.fencing import Claim, Fence, Timing, always_open
 from journal.group import Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, table_topic, wal_topic, writer_id
-from journal.kafka.ports import Consumed
+from journal.kafka.ports import Consumed, FatalProducerError
 from journal.replica import Replica
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
 from journal.wal import read_tails
@@ -220,6 +221,17 @@ def lose_wal(scene: Scene) -> None:
         for _ in range(5):
             log.append(0, None, b"no frame")
         log.trim(log.end - 1)
+
+
+def test_an_outcome_that_stays_unknown_says_what_was_met_first_and_last(scene: Scene) -> None:
+    def forbidden(transactional_id: str) -> NoReturn:
+        raise FatalProducerError("this one may not write")
+
+    scene.kafka.transactional_producer = forbidden  # type: ignore[method-assign]
+    error = scene.write(meet=Fault.LOSE_RESPONSE)
+    assert isinstance(error, OutcomeUnknownError)
+    assert "end_transaction" in str(error)
+    assert "this one may not write" in str(error)
 
 
 def spoil_control(scene: Scene) -> None:
