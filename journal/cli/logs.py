@@ -34,10 +34,11 @@ def set_up_logging(verbose: bool) -> None:
 
 
 class Lines(logging.Formatter):
-    """A log record as text, of which a terminal obeys nothing."""
+    """A log record as text, of which a terminal obeys nothing. All lines but the first are indented: what a client has
+    named cannot pass for another record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return escaped(super().format(record), kept="\n\t")
+        return escaped(super().format(record), kept="\n\t").replace("\n", "\n    ")
 
 
 class JsonLines(logging.Formatter):

@@ -104,10 +104,18 @@ def test_logs_have_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[s
     assert line.count("\n") > 3, "a traceback has lines"
 
 
+def test_what_a_client_has_named_cannot_pass_for_a_log_line() -> None:
+    name = "q\n2026-11-27 00:00:00,000 ERROR journal.writer: fenced"
+    record = logging.LogRecord("journal", logging.WARNING, "", 0, "queue %s is full", (name,), None)
+    first, *more = Lines("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record).split("\n")
+    assert first.endswith("WARNING journal: queue q")
+    assert [line[:1] for line in more] == [" "]
+
+
 def test_commands_print_what_they_say_with_the_functions_that_escape_it() -> None:
     """All but those of the embedded Kafka, and what says that nothing can be printed: their words are their own."""
     own = {"common.py", "kafka.py", "main.py", "logs.py", "standard_streams.py"}
-    files = [path for path in Path(common.__file__).parent.glob("*.py") if path.name not in own]
+    files = [path for path in Path(common.__file__).parent.rglob("*.py") if path.name not in own]
     assert len(files) > 30
     plain = re.compile(r"typer\.echo\(|errors\.print\(|\bConsole\(\)|^\s*print\(|\.print\(", re.MULTILINE)
     assert [path.name for path in files if plain.search(path.read_text())] == []
