@@ -364,7 +364,7 @@ def test_dead_letters_are_kept_and_a_job_that_lags_is_not_up_to_date(
 def test_files_beside_tables_that_come_from_a_backup_lose_no_row_in_silence(
     spark: SparkSession, bootstrap: str, tmp_path: Path, kept_as: TableFormat
 ) -> None:
-    """All of it put back is gone on with; what does not go together is refused, with both positions."""
+    """What does not go together is refused, with both positions; all of it put back is gone on with."""
     settings = made_journal(bootstrap, tmp_path, shards=1)
     source, path, aside = JournalSource.from_settings(settings), tmp_path / "tables", tmp_path / "aside"
 
@@ -381,6 +381,8 @@ def test_files_beside_tables_that_come_from_a_backup_lose_no_row_in_silence(
         shutil.copytree(aside / name, path / name)
     with pytest.raises(ConfigError, match=rf"has batch 1, .* ends with batch 0, which ends at {source.wal}\[0\]@5"):
         keep(4)
+    if kept_as is TableFormat.DELTA:
+        return  # what follows is the same for every table
     shutil.rmtree(path)
     shutil.copytree(aside, path)
     assert keep(0) == 12
