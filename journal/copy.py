@@ -14,7 +14,7 @@ from rocksdict import DbClosedError
 
 from journal.config import Settings
 from journal.connecting import kafka_of
-from journal.errors import LocalStorageError, StateError
+from journal.errors import LocalDamageError, LocalStorageError, StateError
 from journal.follower import Fitness, Follower, Watch
 from journal.following import Following
 from journal.kafka.control import ControlRows
@@ -144,13 +144,18 @@ class TableCopy:
     # ---- single rows -----------------------------------------------------------------------------------------------
 
     def get(self, key: bytes) -> bytes | None:
-        """A row, None if there is none (yet). Raises LocalStorageError while the copy is closed or reopened."""
-        if self._tables is None:
+        """A row, None if there is none (yet). Raises LocalStorageError while the copy is closed or reopened, and for
+        one that is damaged: whoever follows the copy then builds it anew."""
+        tables = self._tables
+        if tables is None:
             raise LocalStorageError("the local copy is not open")
         try:
-            return self._tables.store.get(key)
+            return tables.store.get(key)
         except DbClosedError as error:
             raise LocalStorageError("the local copy is closed") from error
+        except LocalDamageError as error:
+            tables.suspect(error)
+            raise
 
     def mark(self, shard: int) -> Mark:
         """The mark that a shard stands at, an empty one (offset -1) before the first. Raises StateError."""

@@ -38,7 +38,7 @@ class Condition(Enum):
 
 
 class LocalTables:
-    """Used by one thread at a time, but for `mark` and reads of the store."""
+    """Used by one thread at a time, but for `mark`, `suspect` and reads of the store."""
 
     def __init__(self, kafka: Kafka, settings: Settings, place: Path | Slot) -> None:
         """`place` is the copy's directory, to be held as long as it is open, or one that is held by whoever opens it.
@@ -94,7 +94,8 @@ class LocalTables:
     def suspect(self, error: BaseException) -> None:
         """Note an error that its user met: what it means for the copy is mended before it is used again."""
         if isinstance(error, LocalDamageError):
-            log.warning("the local copy is damaged, and built anew: %s", error)
+            if self.condition is not Condition.DAMAGED:
+                log.warning("the local copy is damaged, and built anew: %s", error)
             self.condition = Condition.DAMAGED
         elif self.condition is Condition.SOUND:
             self.condition = Condition.STALE

@@ -11,11 +11,11 @@ import pytest
 
 from journal.config import Settings
 from journal.copy import TableCopy
-from journal.errors import OperatingError
+from journal.errors import LocalStorageError, OperatingError
 from journal.following import CHUNK
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
 from journal.kafka.topics import topic_configs
-from journal.loading import LoadedUpdate
+from journal.loading import LoadedUpdate, NullLoader
 from journal.local.slots import take_slot
 from journal.moments import LONG_AGO
 from journal.v1.journal_pb2 import Identity, Mark, Record
@@ -25,11 +25,13 @@ from journal.wire.rows import mark_name
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
+from tests.support.damaged import flip
 from tests.support.followed import KeptState
 from tests.support.sources import wait_until
 
 IDENTITY = Identity(magic=MAGIC, format=FORMAT, journal=b"j" * 16, name="j", shards=1)
 AT, AGAIN_AT = 7, 3
+RECORDS = 2000
 
 
 class Cluster:
@@ -118,6 +120,30 @@ def test_it_is_not_used_if_that_cannot_be_known_and_is_there_for_the_next_try(
         copy.lend()
     cluster.make_table()
     assert mark_of(copy) == AGAIN_AT
+
+
+def test_a_row_that_cannot_be_read_for_damage_has_the_copy_built_anew(
+    settings: Settings, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.add(RECORDS)
+    kafka = SimulatedKafka(cluster.broker)
+    with closing(TableCopy(settings, kafka=kafka)) as copy:
+        copy.open()
+        assert mark_of(copy) == AT + 1
+    flip(settings.journal_directory / "node")
+    with closing(TableCopy(settings, kafka=kafka)) as copy:
+        copy.open()
+        copy.follow(NullLoader)
+
+        def is_whole() -> bool:
+            try:
+                return all(copy.get(record_key(id)) is not None for id in range(1, RECORDS + 1))
+            except LocalStorageError:
+                return False
+
+        assert not is_whole()
+        wait_until(is_whole)
+    assert caplog.text.count("is damaged, and built anew") == 1
 
 
 def test_a_scan_for_a_state_that_nobody_needs_any_more_ends_and_none_begins(cluster: Cluster, copy: TableCopy) -> None:

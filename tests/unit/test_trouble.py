@@ -19,6 +19,7 @@ from journal.engine import Base
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.local.rocks import RocksStore, open_copy
 from journal.wire.keys import record_key, transaction_key
+from tests.support.damaged import flip
 
 ROWS = [(record_key(number), bytes([number % 256]) * 500) for number in range(1, 2000)]
 NOBODY = 65534
@@ -175,17 +176,9 @@ def test_a_copy_that_is_half_deleted_holds_no_state(tmp_path: Path) -> None:
             assert store.named(b"position") is None
 
 
-def flipped(directory: Path) -> None:
-    """A bit of the largest file."""
-    file = max(directory.glob("*.sst"), key=lambda path: path.stat().st_size)
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    file.write_bytes(content)
-
-
 @pytest.mark.parametrize("how", ["get", "scan", "snapshot get", "snapshot scan"])
 def test_rows_that_are_damaged_are_damage_to_whoever_reads_them(tmp_path: Path, how: str) -> None:
-    flipped(made_copy(tmp_path / "a"))
+    flip(made_copy(tmp_path / "a"))
     with (
         closing(RocksStore(tmp_path / "a")) as store,
         closing(store.snapshot()) as snapshot,
