@@ -6,7 +6,7 @@ import io
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
 from journal.errors import OutputError
@@ -22,7 +22,7 @@ def standard_streams() -> Iterator[None]:
     lost: there is no place to say so. Letters that an encoding does not have are written escaped.
     """
     _open_closed()
-    sys.stderr = _opened(sys.stderr, _ERRORS)
+    sys.stderr = _Errors(_opened(sys.stderr, _ERRORS))
     sys.stdout = _Output(_opened(sys.stdout, _OUTPUT))
     try:
         try:
@@ -63,13 +63,30 @@ def _opened(stream: TextIO | None, descriptor: int) -> io.TextIOWrapper:
     return stream
 
 
-class _Output(io.TextIOWrapper):
-    """Standard output; what cannot be written is an error that says so."""
+class _Stream(io.TextIOWrapper):
+    """In place of `stream`, which nobody can use any more."""
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         super().__init__(
             stream.detach(), encoding=stream.encoding, errors=stream.errors, line_buffering=stream.line_buffering
         )
+
+
+class _Errors(_Stream):
+    """Standard error; what cannot be written is lost."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError):
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            super().flush()
+
+
+class _Output(_Stream):
+    """Standard output; what cannot be written is an error that says so."""
 
     def write(self, text: str) -> int:
         try:

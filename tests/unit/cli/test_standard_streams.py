@@ -38,8 +38,9 @@ def test_an_output_that_cannot_be_written_is_an_error_in_words(output: str, why:
     assert (ended.returncode, ended.stderr) == (1, f"error: cannot write standard output: {why}\n")
 
 
-def test_closed_standard_error_costs_what_would_be_said_there_and_nothing_else() -> None:
-    ended = run('"$1" -c "$2" 2>&-')
+@pytest.mark.parametrize("errors", ["2>&-", "2>/dev/full"])
+def test_a_standard_error_that_cannot_be_written_costs_what_would_be_said_there_and_nothing_else(errors: str) -> None:
+    ended = run(f'"$1" -c "$2" {errors}')
     assert ended.returncode == 0
     assert "naïve ✓" in ended.stdout
 
