@@ -67,9 +67,15 @@ def _delete(directory: Path) -> None:
     try:
         (directory / _CURRENT).unlink(missing_ok=True)
         if directory.exists():  # somebody may have deleted it
-            shutil.rmtree(directory)
+            shutil.rmtree(directory, onerror=_unless_gone)
     except OSError as error:
         raise local_error("clear", directory, error) from error
+
+
+def _unless_gone(_: object, __: str, met: tuple[type[BaseException], BaseException, object]) -> None:
+    """A cursor that somebody lets go of meanwhile takes files along."""
+    if not isinstance(met[1], FileNotFoundError):
+        raise met[1]
 
 
 class RocksStore:

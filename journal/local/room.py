@@ -35,7 +35,8 @@ class Room:
 
     def __init__(self, directory: Path, db: Rdict, tables: Sequence[Rdict]) -> None:
         self._directory = directory
-        self._db: list[Rdict] = [db]
+        self._db: list[Rdict] = [db, db.get_column_family("default")]
+        """The second one is left when all else is closed."""
         self._tables = list(tables)
         self._errors = 0
         """Errors in the background that RocksDB got over: all that it was given before is in files."""
@@ -64,9 +65,12 @@ class Room:
             self._tables[number].flush()  # nothing is left to do, or it raises what was met
 
     def close(self) -> None:
-        """Close the tables, whatever that meets: what is in no file of its own is in the store's log."""
+        """Close the tables, whatever that meets: what is in no file of its own is in the store's log.
+
+        From then on the directory changes no more, also while somebody's cursor keeps RocksDB open.
+        """
         met = ""
-        for end in (self.flush, *(table.close for table in self._tables), *(db.close for db in self._db)):
+        for end in (self.flush, *(table.close for table in self._tables), self._db[0].close, self._stop):
             try:
                 end()
             except Exception as error:  # noqa: BLE001  # rocksdict raises it for everything that RocksDB says
@@ -75,6 +79,13 @@ class Room:
         self._db.clear()
         if met:
             log.warning("%s was not closed cleanly: %s", self._directory, met)
+
+    def _stop(self) -> None:
+        until = time.monotonic() + ROOM_TIMEOUT_S
+        self._db[1].cancel_all_background(False)
+        while any(self._db[1].property_int_value(f"rocksdb.num-running-{what}") for what in ("compactions", "flushes")):
+            self._pause(until)
+        self._db[1].cancel_all_background(True)  # those that had not begun end at once
 
     def _begin_flush(self) -> None:
         for number in range(len(self._tables)):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import resource
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from itertools import count
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -147,33 +148,61 @@ def test_a_copy_whose_files_are_damaged_is_built_anew(
     assert ("built anew" in caplog.text) == ((files, damage) != ("MANIFEST-*", cut))
 
 
-class CutOffError(Exception):
-    """A process was killed."""
+KILLED = """
+import os, shutil, signal, sys
+from itertools import count
+from pathlib import Path
+from journal.local.rocks import RocksStore, open_copy
+
+sample, act = Path(sys.argv[1]), sys.argv[2]
+
+def killing(remove):
+    def removing(path, *, dir_fd=None):
+        if next(left) == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        remove(path, dir_fd=dir_fd)
+    return removing
+
+for removals in count():
+    directory = sample.with_name(f"{removals}")
+    shutil.copytree(sample, directory)
+    if not os.fork():
+        store = RocksStore(directory) if act == "clear" else None
+        left = count(removals, -1)
+        os.unlink, os.rmdir = killing(os.unlink), killing(os.rmdir)
+        open_copy(directory) if store is None else store.clear()
+        os._exit(0)
+    _, ended = os.wait()
+    if ended != signal.SIGKILL:
+        sys.exit(ended)
+"""
 
 
-@contextmanager
-def killed_after(removals: int) -> Iterator[None]:
-    """So many files are removed, and then the process is gone."""
-    left, unlink = count(removals, -1), os.unlink
-
-    def counted(path: str, *, dir_fd: int | None = None) -> None:
-        if next(left) <= 0:
-            raise CutOffError
-        unlink(path, dir_fd=dir_fd)
-
-    with pytest.MonkeyPatch.context() as patched, suppress(CutOffError):
-        patched.setattr(os, "unlink", counted)
-        yield
-
-
-def test_a_copy_that_is_half_deleted_holds_no_state(tmp_path: Path) -> None:
-    """However far that came: RocksDB would open some halves, as tables of different moments."""
-    for removals in range(1, len(list(made_copy(tmp_path / "sample").iterdir())), 2):
-        directory = made_copy(tmp_path / f"{removals}")
-        with closing(RocksStore(directory)) as store, killed_after(removals):
-            store.clear()
+@pytest.mark.parametrize("act", ["open a damaged one", "clear"])
+def test_a_copy_whose_deletion_is_killed_beside_any_removal_holds_no_state(tmp_path: Path, act: str) -> None:
+    """RocksDB would open some halves, as tables of different moments."""
+    sample = made_copy(tmp_path / "sample")
+    if act != "clear":
+        garbled(next(sample.glob("MANIFEST-*")))
+    subprocess.run([sys.executable, "-c", KILLED, str(sample), act], check=True, timeout=60)
+    killed = sorted(each for each in tmp_path.iterdir() if each != sample)
+    assert len(killed) > len(list(sample.iterdir()))
+    if act == "clear":
+        assert is_whole(killed.pop(0))  # before the first removal
+    for directory in killed:
         with closing(open_copy(directory)) as store:
-            assert store.named(b"position") is None
+            assert (list(store.scan(b"")), store.named(b"position")) == ([], None)
+
+
+def test_a_directory_changes_no_more_once_its_store_is_closed_though_somebody_still_reads(tmp_path: Path) -> None:
+    with ExitStack() as reading:
+        with closing(RocksStore(tmp_path / "a")) as store:
+            reading.enter_context(closing(store.snapshot()))
+            for part in range(9):  # as many files are merged
+                store.write([(key, os.urandom(500)) for key, _ in ROWS[part::9]], {})
+                store.flush()
+        left = sorted((tmp_path / "a").iterdir())
+    assert sorted((tmp_path / "a").iterdir()) == left
 
 
 @pytest.mark.parametrize("how", ["get", "scan", "snapshot get", "snapshot scan"])

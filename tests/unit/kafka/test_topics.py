@@ -312,13 +312,36 @@ def test_a_topic_that_does_not_fit_is_refused_before_anything_is_written(topic: 
     assert {len(inits.broker.topics[each].logs) for each in ("j.wal", "j.table")} == {3}
 
 
-def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> None:
-    """As one that an `init` left which was not allowed to make topics, or one beside topics of another number."""
-    inits = Inits()
-    first = inits.run(b"A" * 16)
+def with_topics_of_another_number(faults: Faults | None = None) -> Inits:
+    """An identity, beside topics that never had a record."""
+    inits = Inits(faults)
+    inits.run(b"A" * 16)
     for topic in ("j.wal", "j.table"):
         del inits.broker.topics[topic]
         inits.make(topic, 3)
+    return inits
+
+
+@pytest.mark.parametrize("fault", [Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE])
+def test_an_init_that_changes_the_shards_and_is_killed_at_any_request_is_completed_by_the_next(fault: Fault) -> None:
+    counting = CrashAt()
+    whole = with_topics_of_another_number(counting)
+    whole.run(b"B" * 16, kafka=SimulatedKafka(whole.broker, "first"), shards=3, change_shards=True)
+    assert counting.step > 5
+    for step in range(1, counting.step + 1):
+        inits = with_topics_of_another_number(CrashAt(fault, step))
+        with pytest.raises(SimulatedCrash):
+            inits.run(b"B" * 16, kafka=SimulatedKafka(inits.broker, "first"), shards=3, change_shards=True)
+        found = inits.run(b"C" * 16, shards=3, change_shards=True)
+        inits.broker.timeline.wait(30.0, lambda: False)  # whatever is late has come
+        assert inits.run(b"D" * 16) == found == inits.rows.identity, f"{fault} at step {step}"
+        assert (found.shards, set(inits.broker.topics)) == (3, {"j.control", "j.wal", "j.table"})
+
+
+def test_an_identity_beside_topics_that_never_had_a_record_can_be_changed() -> None:
+    """As one that an `init` left which was not allowed to make topics, or one beside topics of another number."""
+    inits = with_topics_of_another_number()
+    first = inits.rows.identity
     with pytest.raises(TopicError, match=r"with 3 partitions instead of 2, .*`kafka-journal init -j j --shards 3`"):
         inits.run(b"B" * 16)
     assert inits.rows.identity == first
