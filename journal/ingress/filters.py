@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection
 from functools import partial
 
+from journal.kept import Kept
 from journal.routing.selector import Selector
 from journal.routing.selector_tokens import SelectorError
 from journal.routing.view import value_of
@@ -14,20 +15,20 @@ from journal.store.store import MessageStore
 
 log = logging.getLogger(__name__)
 
-CHARACTERS_KEPT = 2**20
-"""Of all filters together. One that is compiled takes some seventy bytes a character."""
+FILTERS_BYTES_MAX = 128 * 2**20
+"""What compiled filters take: some 50,000 short ones, or 100 as long as they may be."""
+_CHARACTER_BYTES = 128
+_SELECTOR_BYTES = 2048
+"""What a compiled filter takes at most for each of its characters, and besides."""
 
 
 class Filters:
     """The filters of a store's queues, compiled once each as far as there is room."""
 
-    def __init__(self, store: MessageStore, *, characters_max: int = CHARACTERS_KEPT) -> None:
+    def __init__(self, store: MessageStore, *, bytes_max: int = FILTERS_BYTES_MAX) -> None:
         self._store = store
-        self._characters_max = characters_max
-        self._selectors: dict[str, Selector] = {}
-        self._characters = 0
-        """Of `_selectors`: clients may have made any number of subscriptions, one after the other."""
-        self._failed: set[str] = set()
+        self._selectors: Kept[str, Selector] = Kept(bytes_max, entry_bytes_max=bytes_max)
+        self._failed: Kept[str, None] = Kept()
         """Queues whose filters have raised, which is told once."""
 
     def takes(self, message: Message, queue: QueueConfig) -> bool:
@@ -41,7 +42,7 @@ class Filters:
             return selector.selects(partial(value_of, message))
         except Exception:
             if queue.name not in self._failed:
-                self._failed.add(queue.name)
+                self._failed.keep(queue.name, None, len(queue.name))
                 log.exception(
                     "the filter of queue %s cannot be evaluated: the queue takes no such messages", queue.name
                 )
@@ -73,10 +74,6 @@ class Filters:
     def _selector(self, text: str) -> Selector:
         selector = self._selectors.get(text)
         if selector is None:
-            selector = Selector(text)
-            self._characters += len(text)
-            if self._characters > self._characters_max:
-                self._selectors.clear()
-                self._characters = len(text)
-            self._selectors[text] = selector
+            size = _SELECTOR_BYTES + _CHARACTER_BYTES * len(text)
+            selector = self._selectors.keep(text, Selector(text), size)
         return selector

@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 BATCH_OVERHEAD_BYTES = 512
 """More than a batch adds to what librdkafka counts in it."""
 
+FAULTS_KEPT = 1000
+"""Topics that no record goes to of which it is known why. A topic's name has up to 249 bytes."""
+
 _BATCH_BYTES_MIN = 1024
 
 _BEFORE_LIMITS = frozenset((Reason.RETURNED, Reason.HOPS))
@@ -92,6 +95,15 @@ class Targets:
                     self._faults.pop(topic, None)  # last: who sees none, unlocked, finds the rest
             compacted = {topic for topic, state in found.items() if _is_compacted(state)}
             self._compacted = (self._compacted - set(wanted)) | compacted
+            self._forget_some(len(wanted))
+
+    def _forget_some(self, looked_at: int) -> None:
+        """A template makes topics of what senders write: any number of them that there are not."""
+        while len(self._faults) > max(looked_at, FAULTS_KEPT):
+            topic = next(iter(self._faults))
+            self._partitions.pop(topic, None)
+            self.bytes_max.pop(topic, None)
+            del self._faults[topic]  # last, as above
 
     def _describe(
         self, cluster: Cluster, topics: list[str], until: float
@@ -154,7 +166,7 @@ class Targets:
 
     def fault(self, topic: str, *, keyless: bool = False) -> str:
         """Why nothing can be sent to a topic that is known; empty: it can."""
-        if fault := self._faults.get(topic) or self._refused.get(topic):
+        if fault := self.unfit(topic) or self._refused.get(topic):
             return fault
         if keyless and topic in self._compacted:
             return f"topic {topic} is compacted, and the record has no key"
@@ -162,7 +174,9 @@ class Targets:
 
     def unfit(self, topic: str) -> str:
         """Why a topic that is known cannot be a target, as the cluster has it; empty: it can."""
-        return self._faults.get(topic, "")
+        if fault := self._faults.get(topic):
+            return fault
+        return "" if topic in self._partitions else f"topic {topic} is asked for again"
 
     def sizes(self) -> Sizes:
         """For producers that are made now."""

@@ -12,6 +12,7 @@ from journal.kafka.control import control_topic, table_topic
 from journal.routing.selector_tokens import SELECTOR_CHARACTERS_MAX
 from journal.v1.store_pb2 import MESSAGE
 from streams.divert.diverter import REFRESH_EVERY_S
+from streams.divert.targets import FAULTS_KEPT
 from streams.shard import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
@@ -419,6 +420,19 @@ def test_why_a_message_is_refused_does_not_depend_on_what_was_sent_to_its_topic_
     scene.drive(worker, 1)
     (status,) = diverter.statuses().values()
     assert dict(status.routes[0].refused) == {"too-large": 1}
+
+
+def test_topics_that_senders_name_and_that_there_are_not_are_remembered_up_to_a_bound() -> None:
+    targets = world(topics={"of-a": {"max.message.bytes": "2000"}}).diverter().targets
+    targets.look_up(["of-a"])
+    names = [f"of-{number}" for number in range(FAULTS_KEPT + 20)]
+    for start in range(0, len(names), 60):
+        targets.look_up(names[start : start + 60])
+    known = [name for name in names if targets.knows(name)]
+    assert known == names[-FAULTS_KEPT:]
+    assert targets.fault(names[-1]) == targets.unfit(names[-1]) != ""
+    assert "asked for again" in targets.fault(names[0])
+    assert (targets.knows("of-a"), targets.fault("of-a")) == (True, "")
 
 
 def test_a_message_that_would_only_return_asks_for_no_topic() -> None:
