@@ -189,7 +189,7 @@ class Acknowledging(Holding):
             key = (message_id, queue_id)
             if key in txn.changed:
                 txn.changed[key] = txn.changed[key]._replace(acknowledged=True)
-        txn.taken += taken
+        txn.take(queue_id, taken)
         return completion
 
 

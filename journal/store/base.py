@@ -32,6 +32,7 @@ from journal.errors import (
 )
 from journal.moments import AgreedTime
 from journal.store.bodies import BodyCache
+from journal.store.by_address import ByAddress
 from journal.store.duplicates import DuplicateWindow
 from journal.store.ports import StoreJournal
 from journal.store.queue_entry import AddressEntry
@@ -90,10 +91,12 @@ class StoreBase:
         """Those that create or destroy something."""
         self._stored_in: dict[int, int] = {}
         """Messages that a transaction stores that is open, or whose rollback is not durable yet: the transaction."""
-        self._taking_in: dict[int, int] = {}
-        """Messages taken in that are not known to be durable: their address."""
-        self._unrouted: dict[int, int] = {}
-        """Messages that no queue ever got (for good): their address."""
+        self._taking_in = ByAddress()
+        """Messages taken in that are not known to be durable."""
+        self._unrouted = ByAddress()
+        """Messages that no queue ever got (for good)."""
+        self._leaving: deque[Iterator[Sequence[int]]] = deque()
+        """What was in queues and at addresses that are gone, in parts: messages without references."""
         self._cache = BodyCache(
             journal, settings.cache_bytes_max, lambda ids, exactly: self._state.stored_of(ids, exactly=exactly)
         )
@@ -109,7 +112,7 @@ class StoreBase:
         self._chosen: set[int] = set()
         """Ids that callers chose for messages that are not durable. The journal does not know of these, and may issue
         one: it is passed over."""
-        self._absent: set[str] = set()
+        self._absent: dict[str, None] = {}
         """Holders from before the load that have not re-attached, until their time is over."""
         self._grace_until_ms = 0.0
         """By `elapsed_ms`."""
@@ -280,9 +283,19 @@ class StoreBase:
             if entry.durable:
                 self._garbage.append((message_id, *entry.chunks))
             state.forget(message_id)
-            self._unrouted.pop(message_id, None)
+            self._unrouted.discard(message_id)
             self._drop_bodies(message_id, entry.chunks)
         self._collect()
+
+    def _discard_leaving(self) -> None:
+        """Discard what was in queues and at addresses that are gone. Others are let in between the parts."""
+        while self._leaving:
+            with self._turn():
+                part = next(self._leaving[0], None) if self._leaving else None
+                if part is not None:
+                    self._discard(part)
+                elif self._leaving:
+                    self._leaving.popleft()
 
     def _collect(self) -> None:
         """Go on with what could not be done at once."""

@@ -22,6 +22,12 @@ from journal.wire.ids import shard_of
 
 _UNSWEPT_SHARE = 8
 """Of the bound: from there on bodies go whose messages are gone. Memory that is used again soon is used faster."""
+_SWEPT_AT_ONCE = 4
+"""Groups that are looked through when one more comes, or when there is no room."""
+_PASSED_AT_ONCE = 100
+"""Groups that go together because the local copy has them."""
+_INDEXED_AT_ONCE = 2000
+"""Bodies."""
 _PROBES = 8
 """Messages of a group of which none may be there for it to be looked through so early: mostly, none is then."""
 
@@ -106,15 +112,24 @@ class BodyCache:
         return None if group is None else group.completion
 
     def _find(self, body_id: int) -> _Group | None:
+        while not self.catch_up():
+            pass
+        return self._group_of.get(body_id)
+
+    def catch_up(self) -> bool:
+        """Have the index reach further; whether it has all. Before `get` and `stored_by`, which do what is left."""
         missing: list[_Group] = []
         for group in reversed(self._groups):
             if group.indexed < len(group.ids):
                 missing.append(group)
             elif group.ids:
                 break  # so are all before it: only what was put last can be missing
-        for group in reversed(missing):
+        left = _INDEXED_AT_ONCE
+        while missing and left > 0:
+            group = missing.pop()
+            left -= len(group.ids)
             self._index(group)
-        return self._group_of.get(body_id)
+        return not missing
 
     def _index(self, group: _Group) -> None:
         ids = group.ids[group.indexed :]
@@ -130,9 +145,11 @@ class BodyCache:
                 del self._group_of[body_id]
 
     def pass_on(self) -> None:
-        """Let go of what the local copy has by now."""
+        """Let go of some of what the local copy has by now."""
         groups = self._groups
-        while groups and groups[0].completion.done and self._is_passed(groups[0]):
+        for _ in range(_PASSED_AT_ONCE):
+            if not (groups and groups[0].completion.done and self._is_passed(groups[0])):
+                return
             group = groups.popleft()
             if group is self._last:
                 self._last = None
@@ -154,8 +171,9 @@ class BodyCache:
     def _let_go(self) -> None:
         """Of what is durable, until the rest fits; what is still on its way stays."""
         self.pass_on()
-        while self._is_over(self._swept) and self._groups[self._swept] is not self._last:
-            self._sweep(self._groups[self._swept])
+        for _ in range(_SWEPT_AT_ONCE):
+            if self._is_over(self._swept) and self._groups[self._swept] is not self._last:
+                self._sweep(self._groups[self._swept])
         while self._is_over(self._shed):
             group = self._groups[self._shed]
             if group is self._last:
@@ -173,7 +191,10 @@ class BodyCache:
 
     def _sweep_gone(self) -> None:
         """From the first group on, until one is met that is still in use: looked through then, it would stay."""
-        while self.bytes > self._bytes_max // _UNSWEPT_SHARE and (group := self._groups[self._swept]) is not self._last:
+        for _ in range(_SWEPT_AT_ONCE):
+            group = self._groups[self._swept]
+            if group is self._last or self.bytes <= self._bytes_max // _UNSWEPT_SHARE:
+                return
             probes = group.ids[:: len(group.ids) // _PROBES + 1]
             if not group.completion.done or self._stored_of(probes, False):
                 return

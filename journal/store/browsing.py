@@ -81,7 +81,7 @@ class _Began:
         while more:
             with turn():
                 part = list(islice(run, _AT_ONCE))
-                is_there = self._tables.queues.get(self._entry.record_id) is self._entry
+                is_there = not self._entry.gone
                 told = [((each.rank, each.place), _of_paged(self._tables, each)) for each in part if is_there]
             yield from told
             more = bool(part)
@@ -89,7 +89,8 @@ class _Began:
     def _is_there(self, row: int) -> bool:
         table = self._tables.references
         return (
-            table.queue[row] == self._entry.record_id
+            not self._entry.gone
+            and table.queue[row] == self._entry.record_id
             and table.flags[row] & STATE not in (FREE, ARRIVING)
             and table.high[row] < self._next_high
         )
@@ -124,8 +125,10 @@ def explain(tables: QueueTables, message_id: int) -> list[ReferenceInfo]:
     table = tables.references
     message_row = table.row_of.get(message_id, -1)
     rows = table.of_message(message_row) if message_row >= 0 else []
-    found = [of_row(tables, row) for row in rows if table.flags[row] & STATE != ARRIVING or row in tables.tx]
-    return found + [_of_paged(tables, paged) for paged in tables.find(message_id)]
+    there = [row for row in rows if not tables.queues[table.queue[row]].gone]
+    found = [of_row(tables, row) for row in there if table.flags[row] & STATE != ARRIVING or row in tables.tx]
+    paged = [each for each in tables.find(message_id) if not tables.queues[each.queue].gone]
+    return found + [_of_paged(tables, each) for each in paged]
 
 
 def of_row(tables: QueueTables, row: int) -> ReferenceInfo:

@@ -77,7 +77,7 @@ class Changing(Settling):
                 if newly:
                     state.unlock(message_id, queue_id)
                 raise
-        txn.changed[key] = Changed(holder, deliveries, due, durable)
+        txn.change(key, Changed(holder, deliveries, due, durable))
         return pending
 
     def _lock_in(

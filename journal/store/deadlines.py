@@ -1,61 +1,91 @@
 """Rows by a time: which references are due, which messages have expired. A heap of packed numbers, lean and lazy.
 
 A row stays in the heap when its time is changed or it is gone; whoever pops it asks its table. So a table says how many
-are true, and the heap is built anew when most of it is not.
+are true, and once most of a heap is not, what is true moves to a new one: some with each row that comes, so that nobody
+waits for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from heapq import heapify, heappop, heappush
+from collections.abc import Callable
+from heapq import heappop, heappush
 
 _ROW_BITS = 32
 _ROW_MASK = (1 << _ROW_BITS) - 1
 _STALE_MIN = 64
+_MOVED_AT_ONCE = 8
+_PASSED_MAX = 500
+"""Entries that are not true, of which one call gets rid."""
 
 
 class Deadlines:
     """Times (ms) of rows. `time_of` gives a row's true time; an entry with another one does not count."""
 
-    __slots__ = ("_heap", "_time_of", "count")
+    __slots__ = ("_heap", "_left", "_moved", "_time_of", "count")
 
     def __init__(self, time_of: Callable[[int], int]) -> None:
         self.count = 0
         """True entries, as the owner has counted them."""
         self._heap: list[int] = []
+        self._left: list[int] = []
+        """A heap whose true entries move to the other one, the last of the list first: so it stays a heap."""
+        self._moved: set[int] = set()
+        """Entries that have moved. One that was true, was not, and is again may come twice."""
         self._time_of = time_of
 
     def add(self, row: int, time: int) -> None:
         """The row's true time is `time` from now on."""
         self.count += 1
         heappush(self._heap, time << _ROW_BITS | row)
-        if len(self._heap) > 2 * self.count + _STALE_MIN:
-            self._rebuild(self._true_rows())
+        if self._left:
+            self._move()
+        elif len(self._heap) > 2 * self.count + _STALE_MIN:
+            self._heap, self._left = [], self._heap
+
+    def _move(self) -> None:
+        for _ in range(_MOVED_AT_ONCE):
+            entry = self._left.pop()
+            if self._is_true(entry) and entry not in self._moved:
+                self._moved.add(entry)
+                heappush(self._heap, entry)
+            if not self._left:
+                self._moved = set()
+                return
+
+    def _is_true(self, entry: int) -> bool:
+        return self._time_of(entry & _ROW_MASK) == entry >> _ROW_BITS
 
     def remove(self) -> None:
         """Some row's time is no longer true."""
         self.count -= 1
 
     def next(self) -> int:
-        """The earliest true time; 0: there is none."""
-        heap = self._heap
-        while heap:
-            time, row = heap[0] >> _ROW_BITS, heap[0] & _ROW_MASK
-            if self._time_of(row) == time:
-                return time
+        """A time before which there is no true one: the earliest true one, unless very many are not true; 0: there is
+        none."""
+        for _ in range(_PASSED_MAX):
+            heap = self._earliest()
+            if not heap or self._is_true(heap[0]):
+                break
             heappop(heap)
-        return 0
+        heap = self._earliest()
+        return heap[0] >> _ROW_BITS if heap else 0
 
-    def pop(self, now_ms: int) -> int:
-        """The row of the earliest true time that has come, or -1. It stays counted until `remove`."""
-        time = self.next()
-        if not time or time > now_ms:
-            return -1
-        return heappop(self._heap) & _ROW_MASK
+    def pop(self, now_ms: int, limit: int) -> tuple[list[int], bool]:
+        """Rows whose true time has come, the earliest first, up to `limit`, and whether there may be more. They stay
+        counted until `remove`."""
+        rows: dict[int, None] = {}
+        for _ in range(limit + _PASSED_MAX):
+            heap = self._earliest()
+            if not heap or heap[0] >> _ROW_BITS > now_ms:
+                return [*rows], False
+            entry = heappop(heap)
+            if self._is_true(entry):
+                rows[entry & _ROW_MASK] = None
+                if len(rows) == limit:
+                    break
+        return [*rows], True
 
-    def _true_rows(self) -> Iterable[int]:
-        return {entry for entry in self._heap if self._time_of(entry & _ROW_MASK) == entry >> _ROW_BITS}
-
-    def _rebuild(self, entries: Iterable[int]) -> None:
-        self._heap = list(entries)
-        heapify(self._heap)
+    def _earliest(self) -> list[int]:
+        """The heap of which the first entry is the earliest of all."""
+        heap, left = self._heap, self._left
+        return left if left and not (heap and heap[0] <= left[0]) else heap

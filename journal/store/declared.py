@@ -9,7 +9,7 @@ another one: what goes away makes room for what comes, addresses are there for t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from journal.errors import QueueMissingError
@@ -135,18 +135,6 @@ class Declarations:
         return any(each.entry.queue_id == queue_id and (each.made or not own) for each in self.bindings)
 
 
-def require_creatable(state: QueueState, record_id: int, config: QueueConfig, made: AddressEntry | None) -> None:
-    """Raises what refuses a queue; `made` is its address if that is still to be created."""
-    if made is not None:
-        state.add_address(made.record_id, made.name)
-    try:
-        state.add_queue(record_id, config)
-        state.remove_queue(config.name)
-    finally:
-        if made is not None:
-            state.remove_address(made.name)
-
-
 def lay_out(state: QueueState, declarations: Declarations) -> None:
     """What it destroys is gone, for good or not. What is in its queues stays where it is."""
     for binding in declarations.bindings:
@@ -175,16 +163,16 @@ def bring_back(state: QueueState, declarations: Declarations) -> None:
             state.add_binding(*each.entry)
 
 
-def carry_out(state: QueueState, declarations: Declarations) -> Sequence[int]:
-    """It is committed, behind `lay_out`. Messages that have no reference left, as `QueueState.remove_queue`."""
+def carry_out(state: QueueState, declarations: Declarations) -> list[Iterator[Sequence[int]]]:
+    """It is committed, behind `lay_out`. What is left to be done for queues that go, as `QueueState.remove_queue`."""
     bring_back(state, declarations)
-    orphans: list[int] = []
+    leaving: list[Iterator[Sequence[int]]] = []
     for binding in declarations.bindings:
         if not binding.made:
             state.remove_binding(binding.entry.record_id)
     for queue in declarations.queues:
         if not queue.made:
-            orphans += state.remove_queue(queue.config.name)
+            leaving.append(state.remove_queue(queue.config.name))
     for address in declarations.addresses:
         if not address.made:
             state.remove_address(address.name)
@@ -197,7 +185,7 @@ def carry_out(state: QueueState, declarations: Declarations) -> Sequence[int]:
     for binding in declarations.bindings:
         if binding.made:
             state.add_binding(*binding.entry)
-    return orphans
+    return leaving
 
 
 def destroyed(state: QueueState, record_ids: Sequence[int]) -> list[Declared]:

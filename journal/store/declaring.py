@@ -24,7 +24,6 @@ from journal.store.declared import (
     BindingDeclared,
     Declared,
     QueueDeclared,
-    require_creatable,
 )
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import QueueConfig
@@ -87,10 +86,10 @@ class Declaring(StoreBase):
             state = self._enter()
             txn = self._transaction(tx) if tx else None
             entry = state.address(name)
-            if entry.record_id in self._taking_in.values():
+            if self._taking_in.has(entry.record_id):
                 raise AddressInUseError(f"messages are on their way to address {name} from a topic: try again")
-            unrouted = [message for message, address in self._unrouted.items() if address == entry.record_id]
-            stored_in = {self._stored_in[message] for message in unrouted if message in self._stored_in}
+            unsettled = [*self._transactions.values(), *(txn for txn in self._settling if txn.rolled_back)]
+            stored_in = {txn.tx for txn in unsettled if entry.record_id in txn.addresses}
             if stored_in:
                 raise AddressInUseError(f"transactions {sorted(stored_in)} store messages at address {name}")
             for other in self._declaring.values():
@@ -106,8 +105,9 @@ class Declaring(StoreBase):
                 self._declare(txn, AddressDeclared(False, entry.record_id, name, entry.duplicate_window))
                 return Pending(entry.record_id, completion)
             self._windows.pop(entry.record_id, None)
-            self._discard(unrouted)
-            return Pending(entry.record_id, completion)
+            self._leaving.append(self._unrouted.parts(entry.record_id))
+        self._discard_leaving()
+        return Pending(entry.record_id, completion)
 
     # ---- queues ----------------------------------------------------------------------------------------------------
 
@@ -133,20 +133,17 @@ class Declaring(StoreBase):
             state.require_new_subscription(config)
             if txn is not None:
                 return self._create_queue_in(state, txn, config, data)
-            record_id = self._new_id(state.address(config.address), durable=config.durable)
-            state.add_queue(record_id, config)
-            if not config.durable:
-                return Pending(record_id)
-            try:
-                return Pending(record_id, self._journal.add(record_id, QUEUE, data))
-            except JournalError:
-                state.remove_queue(config.name)
-                raise
+            state.require_new_name(config)
+            pending = Pending(self._new_id(state.address(config.address), durable=config.durable))
+            if config.durable:
+                pending.completion = self._journal.add(pending.id, QUEUE, data)
+            state.add_queue(pending.id, config)
+            return pending
 
     def _create_queue_in(self, state: QueueState, txn: StoreTransaction, config: QueueConfig, data: bytes) -> Pending:
+        state.require_new_name(config)
         made = txn.declared.made_address(config.address)
         record_id = self._new_id(made or state.address(config.address), durable=config.durable)
-        require_creatable(state, record_id, config, made)
         pending = Pending(record_id)
         if config.durable:
             pending.completion = self._journal.add(record_id, QUEUE, data, tx=txn.tx)
@@ -166,7 +163,7 @@ class Declaring(StoreBase):
             entry = state.queue(name)
             record_id = entry.record_id
             unsettled = [*self._transactions.values(), *self._settling]
-            touching = {each.tx for each in unsettled if each.touches(record_id)}
+            touching = {each.tx for each in unsettled if record_id in each.queues}
             touching |= {
                 each.tx for each in self._declaring.values() if each.declared.needs_queue(record_id, own=each is txn)
             }
@@ -181,11 +178,12 @@ class Declaring(StoreBase):
                 deletes: list[PlainOperation] = [(DELETE, each, 0, b"", False, 0) for each in going]
                 pending.completion = self._journal.append_all(deletes, tx=tx)
             if txn is None:
-                self._discard(state.remove_queue(name))
+                self._leaving.append(state.remove_queue(name))
             else:
                 state.unlist_queue(entry)
                 self._declare(txn, QueueDeclared(False, record_id, entry.config, bindings))
-            return pending
+        self._discard_leaving()
+        return pending
 
     # ---- bindings --------------------------------------------------------------------------------------------------
 

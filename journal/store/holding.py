@@ -16,6 +16,9 @@ from journal.store.records import encode_reference
 from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference
 
+_TOLD_AT_ONCE = 200
+"""Messages that a holder has, told while others wait for the store."""
+
 
 class Holding(Changing):
     """Operations on all that a holder has."""
@@ -37,7 +40,7 @@ class Holding(Changing):
         with self._lock:
             rows = self._enter().rows_of(name)
             # at once: a transaction may settle before the last group
-            self._absent.discard(name)
+            self._absent.pop(name, None)
             for txn in (*self._transactions.values(), *self._settling):
                 txn.unclaimed.update(dict.fromkeys(txn.acquired_for(name), counts))
         batch = self._released_at_once
@@ -74,11 +77,18 @@ class Holding(Changing):
         with self._lock:
             state = self._enter()
             self._let_go_of_absent()
-            self._absent.discard(holder)
+            self._absent.pop(holder, None)
             for txn in (*self._transactions.values(), *self._settling):
                 for key in txn.acquired_for(holder):
                     txn.unclaimed.pop(key, None)
-            return [(message, state.queue_of(queue).config.name) for message, queue in state.reattach(holder)]
+            rows = state.reattach(holder)
+        found: list[tuple[int, str]] = []
+        for start in range(0, len(rows), _TOLD_AT_ONCE):
+            with self._lock:
+                state = self._enter()
+                held = state.held_of(holder, rows[start : start + _TOLD_AT_ONCE])
+                found += [(message, state.queue_of(queue).config.name) for message, queue in held]
+        return found
 
     def _collect(self) -> None:
         super()._collect()
@@ -127,13 +137,14 @@ class Holding(Changing):
         if not self._absent or self._elapsed_ms() < self._grace_until_ms:
             return
         left = self._released_at_once
-        for holder in sorted(self._absent):
+        while self._absent and left > 0:
+            holder = next(iter(self._absent))
             held = self._state.held_over(holder, left)
             self._release_all(self._state, held, counts=False, wait=wait)
             left -= len(held)
-            if not left:
-                return  # there may be more
-            self._absent.discard(holder)
+            if left:  # else there may be more
+                del self._absent[holder]
+                left -= 1
 
     def _let_go_in_passing(self) -> None:
         """The same for whoever came for something else, and waits for no room on its account."""

@@ -17,7 +17,8 @@ class Holds:
         self._over: dict[str, dict[int, bool]] = {}
         """Rows held over, by holder, and whether it counts that they are given back; all others that it holds are in
         `_rows`."""
-        self._rows: dict[str, dict[int, None]] = {}
+        self._rows: dict[str, dict[int, Any]] = {}
+        """Only their keys and order count."""
 
     def __bool__(self) -> bool:
         """Whether anybody holds anything."""
@@ -76,9 +77,10 @@ class Holds:
 
     def claim_all(self, holder: str) -> None:
         """A holder has come back for all that it holds."""
-        over = self._over.pop(holder, None)
+        over: dict[int, Any] | None = self._over.pop(holder, None)
         if over is not None:
-            self._rows[holder] = dict.fromkeys(over) | self._rows.get(holder, {})
+            over.update(self._rows.get(holder, {}))  # mostly nothing: whoever comes back has nothing new
+            self._rows[holder] = over
 
     def over(self, holder: str) -> Iterable[int]:
         """Rows that a holder has held over, in order of acquisition."""

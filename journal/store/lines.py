@@ -1,63 +1,124 @@
 """A line: the READY references of one queue and one priority in delivery order.
 
-Almost all come at the end and leave at the front, so the order is an array of rows with a moving front. What comes back
-(released, rolled back, due) goes to a heap beside it, by place. What leaves from the middle stays in the order until
-the front comes by, or until half of the line is such; its row is not reused before.
+Almost all come at the end and leave at the front, so the order is blocks of rows, of which the first has a moving
+front. What comes back (released, rolled back, due) goes to blocks beside it, by place. What leaves from the middle
+stays in its block until the front comes by, or until half of the block is such; its row is not reused before.
+
+Blocks are small, and only the last may have nothing but rows that left: so whatever is done with one row takes no
+longer in a long line.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from itertools import chain
 
-from journal.store.columns import fill, same_bytes, together
+from journal.store.columns import fill, gather, same_bytes
 from journal.store.references import QUEUED, READY, READY_QUEUED, References
 
-_STALE_MIN = 32
-_PASSED_MIN = 64
-_MERGED_MIN = 64
-_MERGE_MOVES_MAX = 4
-"""Rows of the order that are sorted again for each one that came beside it."""
+_BLOCK_ROWS = 1024
+_GONE_MIN = 32
+
+
+class _Block:
+    """Rows by place; those before `head` are not its own any more."""
+
+    __slots__ = ("among", "gone", "head", "number", "rows")
+
+    def __init__(self, number: int, among: list[_Block]) -> None:
+        self.number = number
+        self.among = among
+        """The blocks of which it is one."""
+        self.rows = array("i")
+        self.head = 0
+        self.gone = 0
+        """How many are READY no more."""
+
+    def __len__(self) -> int:
+        return len(self.rows) - self.head
+
+    def own(self) -> array[int]:
+        return self.rows[self.head :]
 
 
 class Line:
     """One line; `paged` more references wait in the index, each behind all of the order's rows."""
 
-    __slots__ = ("_head", "_in_order", "_last", "_merge_at", "_returned", "_rows", "_stale", "_table", "paged", "rank")
+    __slots__ = ("_beside", "_block_of", "_in_order", "_last", "_next", "_order", "_table", "paged", "rank")
 
     def __init__(self, table: References, rank: int) -> None:
         self.rank = rank
         self.paged = 0
         self._table = table
-        self._rows = array("i")
-        self._head = 0
-        self._returned: list[tuple[int, int]] = []
-        self._stale = 0
+        self._block_of: dict[int, _Block] = {}
+        """By number, which a row's column has."""
+        self._next = 0
+        self._order: list[_Block] = []
+        """At least one, of which only the last may be empty."""
+        self._beside: list[_Block] = []
+        self._begin(self._order)
         self._last = 0
         """Place of the order's last row, while it has rows."""
         self._in_order = True
-        self._merge_at = _MERGED_MIN
 
     def __len__(self) -> int:
         """Rows of the order, with those that left from its middle."""
-        return len(self._rows) - self._head
+        return sum(map(len, self._order))
+
+    def is_longer(self, count: int) -> bool:
+        """Whether the order has more rows."""
+        for block in self._order:
+            count -= len(block)
+            if count < 0:
+                return True
+        return False
+
+    def _begin(self, among: list[_Block], at: int | None = None) -> _Block:
+        block = self._block_of[self._next] = _Block(self._next, among)
+        self._next += 1
+        among.insert(len(among) if at is None else at, block)
+        return block
+
+    def _end(self, block: _Block) -> None:
+        """Nothing of it is its own any more."""
+        if block is self._order[-1]:
+            block.rows = array("i")
+            block.head = block.gone = 0
+        else:
+            block.among.remove(block)
+            del self._block_of[block.number]
 
     # ---- coming ----------------------------------------------------------------------------------------------------
 
     def append(self, row: int, place: int) -> None:
         """READY behind all others."""
-        self._table.flags[row] = READY_QUEUED
-        self._rows.append(row)
+        block = self._order[-1]
+        if len(block.rows) >= _BLOCK_ROWS:
+            block = self._begin(self._order)
+        table = self._table
+        table.flags[row] = READY_QUEUED
+        table.block[row] = block.number
+        block.rows.append(row)
         self._last = place
 
     def append_all(self, rows: Sequence[int], place: int) -> None:
         """`append` of rows in their order, of which the last has that place."""
-        flags = self._table.flags
-        fill(flags, rows, same_bytes(READY_QUEUED, len(rows)))
-        self._rows.extend(rows)
+        fill(self._table.flags, rows, same_bytes(READY_QUEUED, len(rows)))
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            part = rows[start : start + _BLOCK_ROWS]
+            block = self._order[-1]
+            if len(block.rows) and len(block.rows) + len(part) > _BLOCK_ROWS:
+                block = self._begin(self._order)
+            block.rows.extend(part)
+            self._number(block, part)
         self._last = place
+
+    def _number(self, block: _Block, rows: Sequence[int]) -> None:
+        numbers = self._table.block
+        fill(numbers, rows, array(numbers.typecode, [block.number]) * len(rows))
 
     def load(self, row: int, place: int) -> None:
         """READY anywhere; `sort` follows."""
@@ -67,146 +128,165 @@ class Line:
 
     def sort(self) -> None:
         """After a load."""
-        if self._rows and not self._in_order:
-            self._rows = array("i", sorted(self._rows, key=self._table.place))
-            self._last = self._table.place(self._rows[-1])
-        self._in_order = True
+        if not self._in_order:
+            rows = sorted(self.drain(), key=self._table.place)
+            if rows:
+                self.append_all(array("i", rows), self._table.place(rows[-1]))
 
     def insert(self, row: int, place: int) -> None:
         """READY anywhere, in its place at once: arrivals of one checkpoint, told in no order."""
         if self.is_behind(place):
             self.append(row, place)
-            return
-        self.put_back(row)
-        if len(self._returned) >= self._merge_at:
-            self._merge()
-
-    def _merge(self) -> None:
-        """Take rows from beside the order into it where that moves few of it: there, they cost no memory of theirs."""
-        rows, place = self._rows, self._table.place
-        self._returned.sort()
-        cut = max(self._head, len(rows) - _MERGE_MOVES_MAX * len(self._returned))
-        at = bisect_right(self._returned, (place(rows[cut]), rows[cut]))
-        rows[cut:] = array("i", sorted([*rows[cut:], *(row for _, row in self._returned[at:])], key=place))
-        del self._returned[at:]
-        self._last = place(rows[-1])
-        self._merge_at = max(_MERGED_MIN, 2 * len(self._returned))
+        else:
+            self.put_back(row)
 
     def put_back(self, row: int) -> None:
         """READY again, in its place."""
-        flags = self._table.flags
-        if flags[row] & QUEUED:
-            self._stale -= 1
+        table = self._table
+        was = table.flags[row]
+        table.flags[row] = READY_QUEUED
+        if was & QUEUED:
+            self._block_of[table.block[row]].gone -= 1
         else:
-            heappush(self._returned, (self._table.place(row), row))
-        flags[row] = READY_QUEUED
+            self._put_beside(row)
+
+    def _put_beside(self, row: int) -> None:
+        """Beside the order, into the first block that ends behind it. Mostly they come back in their order."""
+        beside, place_of = self._beside, self._table.place
+        place = place_of(row)
+        at = bisect_left(beside, place, key=lambda block: place_of(block.rows[-1]))
+        if at == len(beside) and beside and len(beside[-1]) < _BLOCK_ROWS:
+            at -= 1
+        block = beside[at] if at < len(beside) else self._begin(beside)
+        rows = block.rows
+        if not rows or place > place_of(rows[-1]):
+            rows.append(row)
+        else:
+            rows.insert(bisect_left(rows, place, lo=block.head, key=place_of), row)
+        self._table.block[row] = block.number
+        if len(block) > _BLOCK_ROWS:
+            self._tidy(block)
+        if len(block) > _BLOCK_ROWS:
+            behind = self._begin(beside, at + 1)
+            behind.rows = block.rows[_BLOCK_ROWS // 2 :]
+            del block.rows[_BLOCK_ROWS // 2 :]
+            self._number(behind, behind.rows)
 
     def is_empty(self) -> bool:
         """Whether it has no row, beside the order or in it."""
-        return len(self._rows) == self._head and not self._returned
+        return not (self._order[0] or self._beside)
 
     def is_behind(self, place: int) -> bool:
         """Whether a place is behind all of the order."""
-        return len(self._rows) == self._head or place > self._last
+        return not self._order[0] or place > self._last
 
     # ---- leaving ---------------------------------------------------------------------------------------------------
 
     def first(self) -> int:
         """The first READY row, or -1."""
-        flags, rows, end = self._table.flags, self._rows, len(self._rows)
-        head = self._head
-        while head < end and flags[rows[head]] != READY_QUEUED:
-            self._table.unqueue(rows[head])
-            self._stale -= 1
-            head += 1
-        if head > _PASSED_MIN and head * 2 > end:
-            del rows[:head]
-            end -= head
-            head = 0
-        self._head = head
-        returned = self._returned
-        while returned and flags[returned[0][1]] != READY_QUEUED:
-            self._table.unqueue(heappop(returned)[1])
-            self._stale -= 1
-        if returned and (head == end or returned[0][0] < self._table.place(rows[head])):
-            return returned[0][1]
-        return rows[head] if head < end else -1
+        row = self._first_of(self._order)
+        if self._beside:
+            beside = self._first_of(self._beside)
+            if row < 0 or (beside >= 0 and self._table.place(beside) < self._table.place(row)):
+                return beside
+        return row
+
+    def _first_of(self, among: list[_Block]) -> int:
+        """Lets go of what has left before it."""
+        flags = self._table.flags
+        while among:
+            block = among[0]
+            rows, head, end = block.rows, block.head, len(block.rows)
+            while head < end and flags[rows[head]] != READY_QUEUED:
+                self._table.unqueue(rows[head])
+                block.gone -= 1
+                head += 1
+            block.head = head
+            if head < end:
+                return rows[head]
+            self._end(block)
+            if among and among[0] is block:
+                break
+        return -1
 
     def pop(self, row: int, state: int) -> None:
         """Take out what `first` gave; it becomes `state`."""
-        if self._returned and self._returned[0][1] == row:
-            heappop(self._returned)
-        else:
-            self._head += 1
+        block = self._block_of[self._table.block[row]]
+        block.head += 1
         self._table.flags[row] = state
+        if block.head == len(block.rows):
+            self._end(block)
 
     def pop_last(self) -> int:
         """Take the order's last READY row out, which stays READY: its row, or -1."""
-        flags, rows = self._table.flags, self._rows
-        while len(rows) > self._head:
-            row = rows.pop()
-            if flags[row] == READY_QUEUED:
-                flags[row] = READY
-                break
-            self._table.unqueue(row)
-            self._stale -= 1
-        else:
-            return -1
-        if rows:
-            self._last = self._table.place(rows[-1])
-        return row
+        flags, order = self._table.flags, self._order
+        while True:
+            block = order[-1]
+            rows = block.rows
+            while block:
+                row = rows.pop()
+                if flags[row] == READY_QUEUED:
+                    flags[row] = READY
+                    last = block if block or len(order) == 1 else order[-2]
+                    if last:
+                        self._last = self._table.place(last.rows[-1])
+                    return row
+                self._table.unqueue(row)
+                block.gone -= 1
+            if len(order) == 1:
+                return -1
+            del self._block_of[order.pop().number]
 
     def leave(self, row: int, state: int) -> None:
         """READY no more, wherever it stands."""
-        flags = self._table.flags
-        if not flags[row] & QUEUED:
-            flags[row] = state
+        table = self._table
+        if not table.flags[row] & QUEUED:
+            table.flags[row] = state
             return
-        flags[row] = state | QUEUED
-        self.left(1)
+        table.flags[row] = state | QUEUED
+        self._left(self._block_of[table.block[row]], 1)
 
-    def left(self, count: int) -> None:
-        """So many rows of the order, or beside it, are READY no more."""
-        self._stale += count
-        if self._stale > _STALE_MIN and self._stale * 2 > len(self) + len(self._returned):
-            self._sweep()
+    def left(self, rows: Sequence[int]) -> None:
+        """These rows of the order, or beside it, are READY no more. Hot path: mostly they are all of one block."""
+        for number, count in Counter(gather(self._table.block, rows)).items():
+            self._left(self._block_of[number], count)
 
-    def _sweep(self) -> None:
-        """Let go of all that left. Hot path: mostly it is all there is, and came together."""
-        flags = self._table.flags
-        order, returned = self._rows[self._head :], self._returned
-        self._head = self._stale = 0
-        if order and not returned:
-            rows = together(order)
-            if type(rows) is range and READY_QUEUED not in flags[rows.start : rows.stop]:
-                self._rows = array("i")
-                self._table.unqueue_all(rows)
-                return
-        left = [row for row in order if flags[row] != READY_QUEUED]
-        left += [row for _, row in returned if flags[row] != READY_QUEUED]
-        self._rows = array("i", [row for row in order if flags[row] == READY_QUEUED])
-        self._returned = [entry for entry in returned if flags[entry[1]] == READY_QUEUED]
-        heapify(self._returned)
-        self._table.unqueue_all(left)
+    def _left(self, block: _Block, count: int) -> None:
+        block.gone += count
+        if block.gone == len(block):
+            if block.gone > _GONE_MIN or block is not block.among[-1]:
+                self._table.unqueue_all(block.own())
+                self._end(block)
+        elif block.gone > _GONE_MIN and block.gone * 2 > len(block):
+            self._tidy(block)
+
+    def _tidy(self, block: _Block) -> None:
+        """Let go of all that left."""
+        flags, rows = self._table.flags, block.own()
+        block.rows = array("i", [row for row in rows if flags[row] == READY_QUEUED])
+        block.head = block.gone = 0
+        self._table.unqueue_all([row for row in rows if flags[row] != READY_QUEUED])
 
     def drain(self) -> list[int]:
         """Let go of all; the READY ones, which stay READY, in no order."""
-        self._sweep()
-        rows = [*self._rows, *(row for _, row in self._returned)]
-        for row in rows:
-            self._table.flags[row] = READY
-        self._rows = array("i")
-        self._returned = []
+        flags = self._table.flags
+        rows = [*self.rows(), *self.rows_beside()]
+        ready = [row for row in rows if flags[row] == READY_QUEUED]
+        self._table.unqueue_all(rows)
+        self._block_of.clear()
+        self._order.clear()
+        self._beside.clear()
+        self._begin(self._order)
         self._in_order = True
         self._last = 0
-        return rows
+        return ready
 
     # ---- looking ---------------------------------------------------------------------------------------------------
 
-    def rows(self) -> Sequence[int]:
+    def rows(self) -> Iterator[int]:
         """A copy of the order, with rows that have left its middle."""
-        return self._rows[self._head :]
+        return chain.from_iterable([block.own() for block in self._order])
 
     def rows_beside(self) -> Iterator[int]:
-        """A copy of what is beside it, in no order, with rows that have left."""
-        return (row for _, row in [*self._returned])
+        """A copy of what is beside it, with rows that have left."""
+        return chain.from_iterable([block.own() for block in self._beside])

@@ -80,6 +80,10 @@ class Looking(StoreBase):
 
     def _read_piece(self, message_id: int, piece_id: int) -> bytes | None:
         """A message's record or chunk; None while the local copy does not have it. Raises MessageMissingError."""
+        while True:
+            with self._turn():
+                if self._cache.catch_up():
+                    break
         with self._lock:
             self._enter().message(message_id)
             kept = self._volatile.get(piece_id) if piece_id in self._volatile else self._cache.get(piece_id)

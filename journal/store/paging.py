@@ -11,8 +11,7 @@ from __future__ import annotations
 import marshal
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable
-from itertools import chain
+from collections.abc import Callable, Iterable
 
 from journal.store.deadlines import Deadlines
 from journal.store.holds import Holds
@@ -186,9 +185,9 @@ class PagedTables:
     def first(self, entry: QueueEntry, line: Line) -> int:
         """The first READY row of a line, or -1; paged in ahead of consumption."""
         row = line.first()
-        if line.paged and len(line) * 2 <= self._page:
+        if line.paged and not line.is_longer(self._page // 2):
             room = self._in_memory_max - self.references.references
-            if room > 0 or not len(line):
+            if room > 0 or not line.is_longer(0):
                 self._page_in(entry, line, max(1, min(self._page, room)))
                 row = line.first()
         return row
@@ -252,9 +251,10 @@ class PagedTables:
         return -1
 
     def recall_all(self, message_id: int) -> None:
-        """Bring all of a message back to memory."""
+        """Bring all of a message back to memory, but what queues have that are gone."""
         for paged in self.find(message_id):
-            self.bring_back(paged)
+            if not self.queues[paged.queue].gone:
+                self.bring_back(paged)
 
     def bring_back(self, paged: Paged) -> int:
         """The row of one that `find` or the index told."""
@@ -288,10 +288,11 @@ class PagedTables:
         assert self.index is not None
         batch = self.index.due(now_ms, limit)
         for paged in batch:
-            self._take_to_line(paged)
             entry = self.queues[paged.queue]
-            entry.counts[SCHEDULED] -= 1
-            entry.counts[READY] += 1
+            if not entry.gone:
+                self._take_to_line(entry, paged)
+                entry.counts[SCHEDULED] -= 1
+                entry.counts[READY] += 1
         return len(batch)
 
     def take_passed(self, now_ms: int, limit: int) -> int:
@@ -300,14 +301,15 @@ class PagedTables:
         assert self.index is not None
         batch = self.index.passed(now_ms, limit)
         for paged in batch:
-            self._take_to_line(paged)
+            entry = self.queues[paged.queue]
+            if not entry.gone:
+                self._take_to_line(entry, paged)
         return len(batch)
 
-    def _take_to_line(self, paged: Paged) -> None:
+    def _take_to_line(self, entry: QueueEntry, paged: Paged) -> None:
         """A reference in the index comes to its place in its line, there or in memory."""
         assert self.index is not None
         self.index.remove(paged)
-        entry = self.queues[paged.queue]
         line = entry.line(paged.rank)
         in_memory = self.takes_back(entry, line, paged.place)
         self._count_paged(entry, line, paged, -1)
@@ -319,17 +321,17 @@ class PagedTables:
 
     # ---- a queue that goes -----------------------------------------------------------------------------------------
 
-    def drop_paged(self, entry: QueueEntry) -> array[int]:
-        """Take a queue's references out of the index; messages that have no other. The queue is gone already.
+    def drop_paged(self, entry: QueueEntry, some: Iterable[Paged]) -> array[int]:
+        """Take references of a queue that is gone out of the index; messages that have no other.
 
         Of a message that is all in the index the last one stays there, for `message`, until `forget_paged`.
         """
         assert self.index is not None
         table = self.references
         orphans = array("q")
-        for paged in chain.from_iterable(self.index.scan(entry.record_id)):
+        for paged in some:
             message_row = table.row_of.get(paged.message, -1)
-            if message_row < 0 and not self.find(paged.message):
+            if message_row < 0 and len(self.find(paged.message)) == 1:
                 orphans.append(paged.message)
                 continue
             self.index.remove(paged)

@@ -66,10 +66,14 @@ class QueueDirectory:
 
     # ---- queues ----------------------------------------------------------------------------------------------------
 
-    def add_queue(self, record_id: int, config: QueueConfig) -> QueueEntry:
-        """Raises QueueExistsError (that name), AddressMissingError."""
+    def require_new_name(self, config: QueueConfig) -> None:
+        """Raises QueueExistsError for a queue's name that is taken."""
         if config.name in self._queue_ids:
             raise QueueExistsError(f"queue {config.name!r} exists")
+
+    def add_queue(self, record_id: int, config: QueueConfig) -> QueueEntry:
+        """Raises QueueExistsError (that name), AddressMissingError."""
+        self.require_new_name(config)
         self.address(config.address).queues += 1
         self._queues_of.setdefault(config.address, {})[record_id] = None
         tables = self._tables
@@ -114,9 +118,13 @@ class QueueDirectory:
     def queue_of(self, record_id: int) -> QueueEntry:
         """Raises QueueMissingError."""
         entry = self._tables.queues.get(record_id)
-        if entry is None:
+        if entry is None or entry.gone:
             raise QueueMissingError(f"there is no queue {record_id}")
         return entry
+
+    def _is_gone(self, record_id: int) -> bool:
+        entry = self._tables.queues.get(record_id)
+        return entry is None or entry.gone
 
     def has_queue(self, record_id: int) -> bool:
         """Whether there is such a queue; during a load, whether it was told."""

@@ -56,10 +56,12 @@ class QueueEntry:
         "_by_rank",
         "_first",
         "_table",
+        "adding",
         "away",
         "bytes",
         "config",
         "counts",
+        "gone",
         "lines",
         "paged",
         "record_id",
@@ -74,6 +76,10 @@ class QueueEntry:
         self.config = config
         self.counts = [0] * 6
         """By state."""
+        self.adding = 0
+        """Those arriving that transactions add."""
+        self.gone = False
+        """Removed: what it has is forgotten in steps."""
         self.bytes = 0
         """Sizes of its messages, without those settling."""
         self.lines: list[Line] = []

@@ -161,5 +161,6 @@ class QueueLoading(QueueRuns):
             self.sort_lines()
         orphans = array("q")
         for queue_id in sorted(tables.queues.keys() - set(self._queue_ids.values())):
-            orphans += tables.drop_queue(tables.queues[queue_id])
+            for some in tables.drop_queue(tables.queues[queue_id]):
+                orphans += some
         return orphans

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from journal.errors import MessageHeldError, MessageMissingError, QueueMissingError, StoreError
+from journal.errors import MessageHeldError, MessageMissingError, StoreError
 from journal.store.model import PRIORITY_MAX
 from journal.store.paging import paged_facts
 from journal.store.queue_directory import QueueDirectory
@@ -77,7 +77,7 @@ class QueueMessages(QueueDirectory):
         table = self._references
         row = table.row_of.get(message_id)
         if row is None:
-            if self._tables.find(message_id):
+            if not all(self._is_gone(paged.queue) for paged in self._tables.find(message_id)):
                 raise StoreError(f"message {message_id} has references")
             if not self._tables.forget_paged(message_id):
                 raise self._missing(message_id)
@@ -131,7 +131,7 @@ class QueueMessages(QueueDirectory):
         address_id, priority, durable, size, timestamp, chunks, due, _, _ = paged_facts(paged.data)
         address = self._address_of.get(address_id)
         name = address.name if address is not None else self._address_by_queues([each.queue for each in everywhere])
-        living = sum(paged.queue in self._queues for paged in everywhere)
+        living = sum(paged.queue in self._queues for paged in everywhere)  # as `live`: those that are gone, too
         return MessageEntry(message_id, name, priority, size, paged.expires, timestamp, due, durable, living, chunks)
 
     def _address_by_queues(self, queue_ids: Sequence[int]) -> str:
@@ -146,9 +146,7 @@ class QueueMessages(QueueDirectory):
         Raises MessageMissingError, QueueMissingError, StoreError (the queue has it).
         """
         table, tables = self._references, self._tables
-        entry = self._queues.get(queue_id)
-        if entry is None:
-            raise self._no_queue(queue_id)
+        entry = self.queue_of(queue_id)
         message_row = table.row_of.get(message_id, -1)
         found = []
         if tables.paged and (message_row < 0 or message_row in table.paged):
@@ -168,6 +166,7 @@ class QueueMessages(QueueDirectory):
             tables.due[row] = due
         if tx:
             tables.tx[row] = tx
+            entry.adding += 1
 
     def store_and_route(
         self,
@@ -202,15 +201,15 @@ class QueueMessages(QueueDirectory):
         """
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
-        if entry is None:
+        if entry is None or entry.gone:
             return
         row = self._arriving(message_id, queue_id)
         high = tables.next_high
         tables.next_high = high + 1
         table.high[row] = high
         table.low[row] = 0
-        if tables.tx:
-            tables.tx.pop(row, None)
+        if tables.tx and tables.tx.pop(row, 0):
+            entry.adding -= 1
         counts = entry.counts
         line = entry.line(PRIORITY_MAX - table.priority(table.message[row]))
         if tables.due and row in tables.due:
@@ -238,6 +237,7 @@ class QueueMessages(QueueDirectory):
             row = first[message_row] if message_row >= 0 else -1
             if (
                 entry is None
+                or entry.gone
                 or row < 0
                 or queue_of[row] != queue_id
                 or flags[row] != ARRIVING
@@ -264,9 +264,10 @@ class QueueMessages(QueueDirectory):
         """
         tables, table = self._tables, self._references
         entry = self._queues.get(queue_id)
-        if entry is None:
+        if entry is None or (entry.gone and self._row_of(message_id, queue_id) < 0):
             return False
         row = self._arriving(message_id, queue_id)
+        entry.adding -= row in tables.tx
         message_row = table.message[row]
         table.live[message_row] -= 1
         none_left = not table.live[message_row]
@@ -276,21 +277,22 @@ class QueueMessages(QueueDirectory):
         return none_left
 
     def _arriving(self, message_id: int, queue_id: int) -> int:
-        table = self._references
-        message_row = table.row_of.get(message_id, -1)
-        row = table.find(message_row, queue_id) if message_row >= 0 else -1
-        if row < 0 or table.flags[row] & STATE != ARRIVING:
+        row = self._row_of(message_id, queue_id)
+        if row < 0 or self._references.flags[row] & STATE != ARRIVING:
             raise self._missing(message_id, queue_id)
         return row
+
+    def _row_of(self, message_id: int, queue_id: int) -> int:
+        """Of a reference in memory, or -1."""
+        table = self._references
+        message_row = table.row_of.get(message_id, -1)
+        return table.find(message_row, queue_id) if message_row >= 0 else -1
 
     # ---- what is refused -------------------------------------------------------------------------------------------
 
     def _present(self, message_id: int, queue_id: int) -> tuple[QueueEntry, int]:
         """Queue and row of a reference that is neither arriving nor settling."""
-        entry = self._queues.get(queue_id)
-        if entry is None:
-            raise self._no_queue(queue_id)
-        table = self._references
+        entry, table = self.queue_of(queue_id), self._references
         message_row = table.row_of.get(message_id, -1)
         row = table.find(message_row, queue_id) if message_row >= 0 else -1
         if row < 0 and self._tables.paged:
@@ -311,6 +313,3 @@ class QueueMessages(QueueDirectory):
         entry = self._queues.get(queue_id)
         where = "" if entry is None else f" in queue {entry.config.name!r}"
         return MessageMissingError(f"there is no message {message_id}{where}", message_id)
-
-    def _no_queue(self, queue_id: int) -> QueueMissingError:
-        return QueueMissingError(f"there is no queue {queue_id}")

@@ -7,11 +7,11 @@ leaves them where they are. Hot path: nothing is done for each message that can 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from journal.store.columns import fill, gather, in_order, same_numbers, together
+from journal.store.lines import Line
 from journal.store.model import PRIORITY_MAX
 from journal.store.queue_entry import QueueEntry
 from journal.store.queue_messages import QueueMessages
@@ -80,7 +80,7 @@ class QueueRuns(QueueMessages):
     def arrive_run(self, run: Run, queue_id: int) -> bool:
         """`arrive` of what `store_routed` gave, in this order. False: the queue is there no more."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
-        if entry is None:
+        if entry is None or entry.gone:
             return False
         (message_rows, rows), count = run, len(run.references)
         if (tables.due and not tables.due.keys().isdisjoint(rows)) or (
@@ -143,11 +143,14 @@ class QueueRuns(QueueMessages):
         fill(table.flags, rows, flags.translate(_SETTLING))
         ready = flags.count(READY_QUEUED)
         if ready == count == marks.count(marks[0]):
-            entry.line(PRIORITY_MAX - (marks[0] & PRIORITY)).left(count)
+            entry.line(PRIORITY_MAX - (marks[0] & PRIORITY)).left(rows)
         elif ready:
             were_ready = [row for row, flag in zip(rows, flags, strict=True) if flag == READY_QUEUED]
-            for line, leaving in Counter(tables.line_of(entry, row) for row in were_ready).items():
-                line.left(leaving)
+            leaving: dict[Line, list[int]] = {}
+            for row in were_ready:
+                leaving.setdefault(tables.line_of(entry, row), []).append(row)
+            for line, leaving_it in leaving.items():
+                line.left(leaving_it)
         if ready == count:
             entry.runs[rows[0]] = rows
         else:  # some of them are there
@@ -163,7 +166,7 @@ class QueueRuns(QueueMessages):
     def settled_run(self, run: Run, queue_id: int) -> None:
         """`settled` of what `acknowledge_run` was given."""
         entry, tables, table = self._queues.get(queue_id), self._tables, self._references
-        if entry is None:
+        if entry is None or entry.gone:
             return
         message_rows, rows = run
         if (

@@ -59,18 +59,19 @@ class QueueState(QueueFollowing):
         """The bounds hold for references that can wait elsewhere, with an index: READY and SCHEDULED ones."""
         super().__init__(QueueTables(references_in_memory_max, queue_references_in_memory_max, index))
 
-    def remove_queue(self, name: str) -> Sequence[int]:
-        """Drop a queue with its references and bindings; message ids that have no reference left.
+    def remove_queue(self, name: str) -> Iterator[Sequence[int]]:
+        """Drop a queue with its bindings now, and its references in steps, to be gone through: each tells message ids
+        that have no reference left.
 
         Those messages stay known, without references, until `forget`. arrive, withdraw, unlock and settled of a
-        reference that went with its queue do nothing. Raises QueueMissingError, QueueInDoubtError (a transaction
-        locks or adds references of it).
+        reference that went with its queue do nothing. Until its step a reference counts as one of its message's.
+        Raises QueueMissingError, QueueInDoubtError (a transaction locks or adds references of it).
         """
-        entry, tables = self.queue(name), self._tables
-        if entry.locked or (tables.tx and any(row in tables.tx for row in entry.all_away())):
+        entry = self.queue(name)
+        if entry.locked or entry.adding:
             raise QueueInDoubtError(f"transactions hold messages of queue {name!r}: settle them first")
         self.unlist_queue(entry)
-        return tables.drop_queue(entry)
+        return self._tables.drop_queue(entry)
 
     # ---- going -----------------------------------------------------------------------------------------------------
 
@@ -126,12 +127,10 @@ class QueueState(QueueFollowing):
         Raises MessageMissingError if it was not acknowledged.
         """
         entry = self._queues.get(queue_id)
-        if entry is None:
+        if entry is None or entry.gone:
             return
-        table = self._references
-        message_row = table.row_of.get(message_id, -1)
-        row = table.find(message_row, queue_id) if message_row >= 0 else -1
-        if row < 0 or table.flags[row] & STATE != SETTLING:
+        row = self._row_of(message_id, queue_id)
+        if row < 0 or self._references.flags[row] & STATE != SETTLING:
             raise self._missing(message_id, queue_id)
         self._tables.drop_reference(entry, row)
 
@@ -140,7 +139,7 @@ class QueueState(QueueFollowing):
         queues, drop_settled = self._queues, self._references.drop_settled
         for message_id, queue_id in settled:
             entry = queues.get(queue_id)
-            row = -1 if entry is None else drop_settled(message_id, queue_id)
+            row = -1 if entry is None or entry.gone else drop_settled(message_id, queue_id)
             if entry is None or row < 0:
                 self.settled(message_id, queue_id)
                 continue
@@ -159,7 +158,7 @@ class QueueState(QueueFollowing):
     def unlock(self, message_id: int, queue_id: int) -> None:
         """Its rollback: READY in its place, SCHEDULED, or HELD, as before. Raises MessageMissingError (not locked)."""
         tables = self._tables
-        if queue_id not in self._queues:
+        if self._is_gone(queue_id):
             return
         entry, row = self._present(message_id, queue_id)
         if self._references.flags[row] & STATE != LOCKED:
@@ -179,9 +178,7 @@ class QueueState(QueueFollowing):
         `next_due` has passed then.
         """
         tables, table = self._tables, self._references
-        entry = self._queues.get(queue_id)
-        if entry is None:
-            raise self._no_queue(queue_id)
+        entry = self.queue_of(queue_id)
         if (tables.schedule.count or tables.paged_scheduled) and 0 < tables.next_due() <= now_ms:
             tables.make_due(now_ms)
         if now_ms < tables.passed_until and not tables.show_again(now_ms):
@@ -267,7 +264,11 @@ class QueueState(QueueFollowing):
 
     def _held_of(self, rows: Iterable[int]) -> list[tuple[int, int]]:
         table = self._references
-        return [(table.id[table.message[row]], table.queue[row]) for row in rows if table.flags[row] & STATE == HELD]
+        return [(table.id[table.message[row]], table.queue[row]) for row in rows if self._is_held(row)]
+
+    def _is_held(self, row: int) -> bool:
+        table = self._references
+        return table.flags[row] & STATE == HELD and not self._queues[table.queue[row]].gone
 
     def hold_all_over(self) -> None:
         """After a load: all that is held, locked ones included, is held over until its holder comes back for it."""
@@ -280,22 +281,26 @@ class QueueState(QueueFollowing):
 
     def held_over(self, holder: str, limit: int) -> list[tuple[int, int]]:
         """The first (message, queue) that it has held over, as `held_by`."""
-        table = self._references
-        held = (row for row in self._tables.holds.over(holder) if table.flags[row] & STATE == HELD)
-        return self._held_of(islice(held, limit))
+        return self._held_of(islice(filter(self._is_held, self._tables.holds.over(holder)), limit))
 
     def held_over_counts(self, message_id: int, queue_id: int) -> bool | None:
         """Whether it counts that one that is held over is given back; None: it is not held over, as nothing is of a
         queue that is gone. Raises MessageMissingError."""
-        if queue_id not in self._queues:
+        if self._is_gone(queue_id):
             return None
         _, row = self._present(message_id, queue_id)
         return self._tables.holds.over_counts(row)
 
-    def reattach(self, holder: str) -> list[tuple[int, int]]:
-        """A holder is back for all that it holds, which stays held; as `held_by`, of queues that are listed."""
+    def reattach(self, holder: str) -> Sequence[int]:
+        """A holder is back for all that it holds, which stays held: as `rows_of`, for `held_of`."""
         self._tables.holds.claim_all(holder)
-        return [held for held in self.held_by(holder) if self.has_queue(held[1])]
+        return self.rows_of(holder)
+
+    def held_of(self, holder: str, rows: Iterable[int]) -> list[tuple[int, int]]:
+        """(message, queue) of these that it still holds, of queues that are listed."""
+        holder_of = self._tables.holds.holder
+        own = self._held_of(row for row in rows if holder_of(row) == holder)
+        return [held for held in own if self.has_queue(held[1])]
 
     def claim(self, message_id: int, queue_id: int, holder: str) -> None:
         """A holder is back for one that it holds, if it does. Raises QueueMissingError, MessageMissingError."""

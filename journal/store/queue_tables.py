@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, islice
 
 from journal.store.lines import Line
 from journal.store.paging import PagedTables, latest_first
 from journal.store.queue_entry import QueueEntry
-from journal.store.references import QUEUED, READY, SCHEDULED, SETTLING, STATE
+from journal.store.references import FREE, QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 250
 """References made READY in one go: in memory less than a millisecond's work."""
@@ -18,6 +19,8 @@ PASSED_MAX = 250
 """References that have expired which one take passes."""
 SHOWN_MAX = 250
 """References put back in one go when a clock was set back."""
+DROPPED_MAX = 100
+"""References of a queue that is gone which are forgotten in one go, with their messages."""
 
 
 class QueueTables(PagedTables):
@@ -89,34 +92,43 @@ class QueueTables(PagedTables):
         if table.first[message_row] == -1 and (table.live[message_row] or table.is_deleted(message_row)):
             self.drop_message(message_row)
 
-    def drop_queue(self, entry: QueueEntry) -> array[int]:
-        """Drop a queue with its references, whatever they are; messages that have no other.
+    def drop_queue(self, entry: QueueEntry) -> Iterator[array[int]]:
+        """Drop a queue with its references, whatever they are, in steps, each of which tells the messages that have no
+        other. Those stay known, without references.
 
-        Those stay known, without references.
+        The queue is gone from now on: nothing comes to it, leaves it or changes there but by these steps.
         """
-        table = self.references
-        flags = table.flags
-        self.passed.count -= sum(flags[row] == READY for row in entry.all_away())
-        rows = [*entry.all_away(), *(row for line in entry.lines for row in line.drain())]
-        orphans = array("q")
+        entry.gone = True
+        self.passing.pop(entry.record_id, None)
+        lines = [each for line in entry.lines for each in (line.rows(), line.rows_beside())]
+        return self._drop_in_steps(entry, chain([*entry.all_away()], *lines))
+
+    def _drop_in_steps(self, entry: QueueEntry, rows: Iterator[int]) -> Iterator[array[int]]:
+        while part := [*islice(rows, DROPPED_MAX)]:
+            yield self._drop_rows(entry, part)
+        if entry.paged and self.index is not None:
+            paged = chain.from_iterable(self.index.scan(entry.record_id))
+            while some := [*islice(paged, DROPPED_MAX)]:
+                yield self.drop_paged(entry, some)
+        del self.queues[entry.record_id]
+
+    def _drop_rows(self, entry: QueueEntry, rows: Iterable[int]) -> array[int]:
+        table, orphans = self.references, array("q")
         for row in rows:
+            state = table.flags[row] & STATE
+            if state == FREE or table.queue[row] != entry.record_id:
+                continue  # it was withdrawn meanwhile, or had left the middle of its line
             message_row = table.message[row]
-            state = flags[row] & STATE
-            if state == SCHEDULED:
-                self.schedule.remove()
+            message_id = table.id[message_row]
+            self.leave(entry, row, SETTLING)
+            self.clear(row)
             if state != SETTLING:
                 table.live[message_row] -= 1
-                if not table.live[message_row]:
-                    orphans.append(table.id[message_row])
-            self.clear(row)
+            lives = table.live[message_row]
             self.drop_reference(entry, row)
-        for message_id in orphans:
-            if message_id in table.row_of:
-                table.delete(table.row_of[message_id])
-        del self.queues[entry.record_id]
-        self.passing.pop(entry.record_id, None)
-        if entry.paged:
-            orphans += self.drop_paged(entry)
+            if not lives and state != SETTLING:
+                orphans.append(message_id)
+                table.delete(message_row)
         return orphans
 
     def first_to_deliver(self, entry: QueueEntry, now_ms: int) -> tuple[Line, int] | None:
@@ -150,17 +162,19 @@ class QueueTables(PagedTables):
 
     def show_again(self, now_ms: int) -> bool:
         """Put back a batch of what was passed and, as a clock was set back, has not expired; whether that was all."""
-        left = SHOWN_MAX
-        while left and (row := self.passed.pop(latest_first(now_ms + 1))) >= 0:
-            self.passed.remove()
-            self.make_ready(self.queues[self.references.queue[row]], row)
-            left -= 1
-        if left and self.paged:
-            left -= self.take_passed(now_ms, left)
-        if left:
+        rows, more = self.passed.pop(latest_first(now_ms + 1), SHOWN_MAX)
+        for row in rows:
+            entry = self.queues[self.references.queue[row]]
+            if not entry.gone:
+                self.passed.remove()
+                self.make_ready(entry, row)
+        left = SHOWN_MAX - len(rows)
+        if not more and self.paged:
+            more = self.take_passed(now_ms, left) == left
+        if not more:
             self.passed_until = now_ms
-        self.showing_since = 0 if left else now_ms
-        return left > 0
+        self.showing_since = now_ms if more else 0
+        return not more
 
     def pass_on(self, now_ms: int) -> None:
         """Go on where a take stopped, or where a clock that was set back shows again what was passed."""
@@ -176,11 +190,13 @@ class QueueTables(PagedTables):
         What is left is next time's: whoever waits for a call that others take part in waits for no more than that.
         """
         count = 0
-        while count < DUE_MAX and (row := self.schedule.pop(now_ms)) >= 0:
-            self.schedule.remove()
-            del self.due[row]
-            self.make_ready(self.queues[self.references.queue[row]], row)
-            count += 1
+        for row in self.schedule.pop(now_ms, DUE_MAX)[0]:
+            entry = self.queues[self.references.queue[row]]
+            if not entry.gone:
+                self.schedule.remove()
+                del self.due[row]
+                self.make_ready(entry, row)
+                count += 1
         if self.paged_scheduled:
             count += self.take_due(now_ms, DUE_MAX)
         return count
@@ -199,10 +215,9 @@ class QueueTables(PagedTables):
         Of the index those of queues that are there: what only others have stays in it.
         """
         table = self.references
-        count, new = 0, []
-        while count < limit and (message_row := self.expiry.pop(now_ms)) >= 0:
-            new.append(table.id[message_row])
-            count += 1
+        rows, more = self.expiry.pop(now_ms, limit)
+        new = [table.id[message_row] for message_row in rows]
+        count = len(new)
         if self.paged and self.index is not None and count < limit:
             for message_id, queue_id in self.index.expired(now_ms):
                 if not is_there(queue_id):
@@ -217,7 +232,7 @@ class QueueTables(PagedTables):
             if message_id not in self.overdue:  # one that the index told is found once more, in memory
                 self.overdue[message_id] = None
                 self.overdue.move_to_end(message_id, last=False)
-        return bool(count), len(self.overdue) - known
+        return more or count > 0, len(self.overdue) - known
 
     def waiting_overdue(
         self, now_ms: int, looks: int, limit: int, is_there: Callable[[int], bool]

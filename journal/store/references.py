@@ -133,8 +133,9 @@ class References:
     """The two tables. Columns are public for the sake of the hot paths; only QueueState and its lines write them."""
 
     __slots__ = (
-        "_free_messages", "_free_references", "_many", "address", "chunks", "deliveries", "due", "expires", "first",
-        "flags", "high", "id", "live", "low", "marks", "message", "paged", "queue", "row_of", "size", "timestamp",
+        "_free_messages", "_free_references", "_many", "address", "block", "chunks", "deliveries", "due", "expires",
+        "first", "flags", "high", "id", "live", "low", "marks", "message", "paged", "queue", "row_of", "size",
+        "timestamp",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -164,6 +165,8 @@ class References:
         self.low = array("Q")
         self.flags = bytearray()
         self.deliveries = array("I")
+        self.block = array("i")
+        """Where its line has it."""
         self._free_references = _FreeRows()
 
     # ---- messages --------------------------------------------------------------------------------------------------
@@ -257,6 +260,7 @@ class References:
             self.low.append(0)
             self.flags.append(state)
             self.deliveries.append(0)
+            self.block.append(0)
         first = self.first[message_row]
         if first == _NONE:
             self.first[message_row] = row
@@ -296,6 +300,7 @@ class References:
         fill(self.queue, rows, same_numbers(self.queue.typecode, queue_id, count))
         reach(self.high, rows)  # a place comes with the arrival
         reach(self.low, rows)
+        reach(self.block, rows)  # so does its block
         fill(self.flags, rows, same_bytes(state, count))
         fill(self.deliveries, rows, same_numbers(self.deliveries.typecode, 0, count))
         self.row_of.update(zip(message_ids, message_rows, strict=True))

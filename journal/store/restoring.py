@@ -23,7 +23,7 @@ from journal.store.records import (
     decode_queue,
     decode_reference,
 )
-from journal.store.transactions import Changed, Routed, StoreTransaction, Taken
+from journal.store.transactions import Changed, StoreTransaction, Taken
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Operation
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, BINDING, DUPLICATE, MESSAGE, QUEUE, REFERENCE, ROUTE
 
@@ -41,10 +41,10 @@ def _restored(state: QueueState, prepared: LoadedPrepared, bodies_bytes_max: int
             txn.stored[op.id] = True
             txn.keep_body(op.id, op.data, bodies_bytes_max)
         elif op.type == UPDATE and op.kind == ROUTE:
-            txn.routed.append(Routed(op.id, op.subject, True))
+            txn.route(op.id, op.subject, durable=True)
         elif op.type == UPDATE and op.kind == ACKNOWLEDGE:
             _, holder = decode_acknowledgement(op.data)
-            txn.taken.append(Taken(op.id, op.subject, holder, True))
+            txn.take(op.subject, [Taken(op.id, op.subject, holder, True)])
         elif op.type == UPDATE and op.kind == DUPLICATE:
             txn.reservations.append(Reservation(op.id, op.subject, decode_duplicate(op.data)))
         elif op.type == UPDATE and op.kind == REFERENCE:
@@ -61,7 +61,7 @@ def _restore_changes(state: QueueState, txn: StoreTransaction, changes: Mapping[
     for key, changed in changes.items():
         if key in routed:
             continue
-        txn.changed[key] = changed._replace(acknowledged=key in taken)
+        txn.change(key, changed._replace(acknowledged=key in taken))
         if key in taken:
             continue
         try:

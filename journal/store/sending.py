@@ -28,7 +28,7 @@ from journal.store.queue_entry import AddressEntry, QueueEntry
 from journal.store.queue_state import QueueState
 from journal.store.records import encode_duplicate, encode_message, encode_reference, require_due
 from journal.store.settling import Settling
-from journal.store.transactions import Routed, StoreTransaction
+from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.v1.store_pb2 import DUPLICATE, MESSAGE, REFERENCE, ROUTE, Reference
 from journal.wire.ids import SHARD_MASK
@@ -151,7 +151,7 @@ class Sending(Settling):
             else:
                 state.arrive(message_id, queue_id)
         if not targets:
-            self._unrouted[message_id] = adding.address.record_id
+            self._unrouted.add([message_id], adding.address.record_id)
         return Pending(message_id) if completion is None else Pending(message_id, completion)
 
     def _finish_send_in(self, txn: StoreTransaction, state: QueueState, out: Outgoing, adding: Adding) -> None:
@@ -164,10 +164,11 @@ class Sending(Settling):
         self._know(state, message_id, adding.address.record_id, out)
         txn.stored[message_id] = durable
         self._stored_in[message_id] = txn.tx
-        self._unrouted[message_id] = adding.address.record_id
+        self._unrouted.add([message_id], adding.address.record_id)
+        txn.addresses.add(adding.address.record_id)
         for queue in adding.targets:
             state.route(message_id, queue.record_id, due=message.due, tx=txn.tx)
-            txn.routed.append(Routed(message_id, queue.record_id, durable and queue.config.durable))
+            txn.route(message_id, queue.record_id, durable=durable and queue.config.durable)
 
     def _message_id(self, address: AddressEntry, wanted: int, *, durable: bool) -> int:
         if wanted:
@@ -277,9 +278,9 @@ class Sending(Settling):
                 state.withdraw(message_id, queue_id)
                 raise
             if txn is not None:
-                txn.routed.append(Routed(message_id, queue_id, durable))
+                txn.route(message_id, queue_id, durable=durable)
                 return pending
-            self._unrouted.pop(message_id, None)
+            self._unrouted.discard(message_id)
             if durable:
                 self._arrives(pending.completion, message_id, queue_id)
             else:
@@ -307,7 +308,7 @@ class Sending(Settling):
                     (DELETE, each, 0, b"", False, 0) for each in (message_id, *entry.chunks)
                 ]
                 pending.completion = self._journal.append_all(deletes)
-            del self._unrouted[message_id]
+            self._unrouted.discard(message_id)
             state.forget(message_id)
             self._drop_bodies(message_id, entry.chunks)
             return pending

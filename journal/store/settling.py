@@ -89,7 +89,8 @@ class Settling(StoreBase):
             self._commit_added(txn, completion)
             self._commit_declared(txn)
             self._when_durable(completion, self._is_settled, txn, None)
-            return Pending(tx, completion)
+        self._discard_leaving()
+        return Pending(tx, completion)
 
     def _commit_with_deletes(self, txn: StoreTransaction, then: Sequence[PlainOperation]) -> Completion:
         """What is not referred to any more is deleted with it; behind it, if that is more than one group takes."""
@@ -171,8 +172,8 @@ class Settling(StoreBase):
                 self._windows[address.record_id] = DuplicateWindow(address.record_id, address.duplicate_window)
             elif not address.made:
                 self._windows.pop(address.record_id, None)
-                self._discard([each for each, at in self._unrouted.items() if at == address.record_id])
-        self._discard(carry_out(self._state, declared))
+                self._leaving.append(self._unrouted.parts(address.record_id))
+        self._leaving.extend(carry_out(self._state, declared))
 
     def _commit_added(self, txn: StoreTransaction, completion: Completion) -> None:
         state = self._state
@@ -180,7 +181,7 @@ class Settling(StoreBase):
         for message_id, body in txn.bodies.items():
             self._cache.put(completion, message_id, body)
         for message_id, queue_id, durable in txn.routed:
-            self._unrouted.pop(message_id, None)
+            self._unrouted.discard(message_id)
             if durable:
                 self._arrives(completion, message_id, queue_id)
             else:
@@ -226,7 +227,7 @@ class Settling(StoreBase):
             del self._stored_in[message_id]
             chunks = state.message(message_id).chunks
             state.forget(message_id)
-            self._unrouted.pop(message_id, None)
+            self._unrouted.discard(message_id)
             self._drop_bodies(message_id, chunks)
         self._settle_reservations(txn, entered=False)
         if unreferenced:

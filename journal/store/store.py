@@ -84,13 +84,16 @@ class MessageStore(Declaring, TakingIn, SendingAll, Moving):
             for txn in self._transactions.values():
                 self._stored_in.update(dict.fromkeys(txn.stored, txn.tx))
                 for message_id in txn.stored:
-                    self._unrouted[message_id] = state.address(state.message(message_id).address).record_id
+                    address_id = state.address(state.message(message_id).address).record_id
+                    self._unrouted.add([message_id], address_id)
+                    txn.addresses.add(address_id)
             state.hold_all_over()
-            self._absent = set(state.holders())
+            absent = set(state.holders())
             for txn in self._transactions.values():
                 acquired = {key: changed.holder for key, changed in txn.changed.items() if changed.holder}
                 txn.unclaimed.update(dict.fromkeys(acquired, False))
-                self._absent.update(acquired.values())
+                absent.update(acquired.values())
+            self._absent = dict.fromkeys(sorted(absent))
             self._grace_until_ms = self._elapsed_ms() + self._settings.acquire_grace_ms
             self._garbage.extend(loaded.orphans)
             self.orphaned_messages = loaded.orphaned_messages

@@ -293,7 +293,7 @@ class TakingIn(Sending):
                 )
                 each.rows.append(run)
                 self._cache.put_all(completion, each.ids, each.data, sum(map(len, each.data)))
-                self._taking_in.update(dict.fromkeys(each.ids, each.address_id))
+                self._taking_in.add(each.ids, each.address_id)
                 continue
             message = each.message
             due = 0 if message is None else message.due
@@ -308,7 +308,7 @@ class TakingIn(Sending):
                 chunks=each.chunks,
             )
             self._cache.put(completion, each.id, each.data)
-            self._taking_in[each.id] = each.address_id
+            self._taking_in.add([each.id], each.address_id)
             for queue in each.queues:
                 state.route(each.id, queue.record_id, due=due)
         batch.operations = []
@@ -322,9 +322,9 @@ class TakingIn(Sending):
             if isinstance(each, _Plain):
                 self._forget_taken(each.ids)
                 if not state.arrive_run(each.rows[0], each.queue.record_id):
-                    left += each.ids
+                    left += [message_id for message_id in each.ids if not state.remainder(message_id)[1]]
                 continue
-            del self._taking_in[each.id]
+            self._taking_in.discard(each.id)
             for queue in each.queues:
                 state.arrive(each.id, queue.record_id)
             if not state.remainder(each.id)[1]:
@@ -340,7 +340,7 @@ class TakingIn(Sending):
 
     def _forget_taken(self, message_ids: Sequence[int]) -> None:
         for message_id in message_ids:
-            del self._taking_in[message_id]
+            self._taking_in.discard(message_id)
 
     def _take_back(self, effects: Sequence[Effect]) -> None:
         state = self._state
@@ -354,7 +354,7 @@ class TakingIn(Sending):
                     for message_id in each.ids:
                         self._withdraw(state, message_id, [each.queue], ())
                 else:
-                    del self._taking_in[each.id]
+                    self._taking_in.discard(each.id)
                     self._withdraw(state, each.id, each.queues, each.chunks)
 
     def _withdraw(

@@ -117,6 +117,22 @@ class StoreTransaction:
     body_bytes: int = 0
     streams: int = 0
     """Large messages of which it has a part."""
+    queues: set[int] = field(default_factory=set)
+    """Those of which it routes, acknowledges or changes messages."""
+    addresses: set[int] = field(default_factory=set)
+    """Those at which it stores messages."""
+
+    def route(self, message: int, queue: int, *, durable: bool) -> None:
+        self.routed.append(Routed(message, queue, durable))
+        self.queues.add(queue)
+
+    def take(self, queue: int, taken: list[Taken]) -> None:
+        self.taken += taken
+        self.queues.add(queue)
+
+    def change(self, key: tuple[int, int], changed: Changed) -> None:
+        self.changed[key] = changed
+        self.queues.add(key[1])
 
     def require_whole(self) -> None:
         """Raises what refuses its prepare and commit: `refused`, or StateError while a large message is on its way."""
@@ -141,11 +157,4 @@ class StoreTransaction:
             any(each.record_id == record_id for each in declared.queues)
             or any(each.entry.record_id == record_id for each in declared.bindings)
             or any(each.record_id == record_id for queue in declared.queues for each in queue.bindings)
-        )
-
-    def touches(self, queue: int) -> bool:
-        return (
-            any(item.queue == queue for item in self.routed)
-            or any(item.queue == queue for item in self.taken)
-            or any(key[1] == queue for key in self.changed)
         )

@@ -100,7 +100,7 @@ def test_a_reference_is_as_its_last_update_left_it() -> None:
         13: (ReferenceState.SCHEDULED, "", 0),
     }
     assert browse(loaded, AUDIT) == [14]
-    assert loaded.state.reattach("one") == [(10 << 10, ORDERS)]
+    assert loaded.state.held_of("one", loaded.state.reattach("one")) == [(10 << 10, ORDERS)]
     assert [loaded.state.message(id << 10).due for id in (11, 12, 13)] == [0, NOW, NOW + 5]
 
 

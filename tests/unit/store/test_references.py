@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import pytest
+
 from journal.store.deadlines import Deadlines
 from journal.store.holds import Holds
 from journal.store.lines import Line
@@ -147,8 +153,8 @@ def test_deadlines_come_by_time_and_only_if_they_are_still_true() -> None:
     del times[2]
     deadlines.remove()
     assert deadlines.next() == 20
-    assert deadlines.pop(19) == -1
-    assert [deadlines.pop(100) for _ in range(3)] == [3, 1, -1]
+    assert deadlines.pop(19, 9) == ([], False)
+    assert [deadlines.pop(100, 1) for _ in range(3)] == [([3], True), ([1], True), ([], False)]
     assert deadlines.next() == 0
 
 
@@ -162,9 +168,85 @@ def test_deadlines_that_change_often_are_found_by_their_last_time() -> None:
             times[row] = time * 10 + row
             deadlines.add(row, times[row])
     assert deadlines.count == 2
-    assert deadlines.pop(10**6) == 1
+    assert deadlines.pop(10**6, 1) == ([1], True)
     del times[1]
-    assert deadlines.pop(10**6) == 2
+    assert deadlines.pop(10**6, 1) == ([2], True)
+
+
+# ---- no step grows -----------------------------------------------------------------------------------------------
+
+
+class CountedFlags(bytearray):
+    """A column that counts how many rows are read."""
+
+    reads = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        self.reads += len(found) if isinstance(key, slice) else 1
+        return found
+
+
+Steps = Iterable[tuple[Callable[[], int], Callable[[], object]]]
+"""What counts rows looked at, and what is done then."""
+
+
+def counted_line(count: int) -> tuple[Callable[[], int], Line, list[int]]:
+    table, line, rows = lined_up(count)
+    flags = table.flags = CountedFlags(table.flags)
+    return lambda: flags.reads, line, rows
+
+
+def leaving_the_middle(count: int) -> Steps:
+    reads, line, rows = counted_line(count)
+    for row in rows[1 : count * 9 // 10]:
+        yield reads, partial(line.leave, row, SETTLING)
+    yield reads, partial(line.leave, rows[0], SETTLING)
+    yield reads, line.first
+
+
+def leaving_after_coming_back(count: int) -> Steps:
+    reads, line, rows = counted_line(count)
+    drain(line)
+    for row in [*rows[::2], *rows[1::2]]:
+        yield reads, partial(line.put_back, row)
+    for row in rows[1 : count * 9 // 10]:
+        yield reads, partial(line.leave, row, SETTLING)
+    yield reads, partial(line.leave, rows[0], SETTLING)
+    yield reads, line.first
+    yield reads, line.pop_last
+
+
+def changing_times(count: int) -> Steps:
+    times = {row: row for row in range(1, count + 1)}
+    reads = 0
+
+    def time_of(row: int) -> int:
+        nonlocal reads
+        reads += 1
+        return times.get(row, 0)
+
+    deadlines = Deadlines(time_of)
+    for row in times:
+        deadlines.add(row, row)
+    for row in range(1, count * 9 // 10):
+        deadlines.remove()
+        del times[row]
+    yield lambda: reads, deadlines.next
+    yield lambda: reads, partial(deadlines.pop, count, 250)
+    for row in range(count + 1, 2 * count):
+        times[row] = row
+        yield lambda: reads, partial(deadlines.add, row, row)
+
+
+@pytest.mark.parametrize("steps", [leaving_the_middle, leaving_after_coming_back, changing_times])
+def test_no_step_looks_at_more_rows_where_there_are_more(steps: Callable[[int], Steps]) -> None:
+    dearest = 0
+    for reads, act in steps(12_000):
+        before = reads()
+        act()
+        dearest = max(dearest, reads() - before)
+    assert 0 < dearest < 5000
 
 
 # ---- holds -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from journal.completion import Completion, completed
@@ -104,6 +106,29 @@ def test_of_much_that_waits_for_the_copy_what_is_gone_takes_no_memory(cache: Bod
         durable(group, s0=(number, number))
         gone |= {2 * number, 2 * number + 1}
     assert cache.bytes <= 30  # an eighth of the bound, and the last groups
+
+
+def test_one_more_body_costs_a_look_at_few_groups_however_many_wait(fake: CopyFake) -> None:
+    asked: list[int] = []
+
+    def nothing_is_there(ids: Sequence[int], _: bool) -> set[int]:
+        asked.append(len(ids))
+        return set()
+
+    cache = BodyCache(fake, 10_000, nothing_is_there)  # type: ignore[arg-type]
+    groups = [Completion() for _ in range(100)]
+    for number, group in enumerate(groups):
+        cache.put(group, 2 * number, b"x" * 90)
+    for number, group in enumerate(groups):
+        durable(group, s0=(number, number))
+    looks = []
+    for number in range(100, 140):
+        asked.clear()
+        cache.put(Completion(), 2 * number, b"y" * 200)
+        looks.append(len(asked))
+    assert 0 < max(looks) <= 20
+    assert cache.bytes <= 10_000
+    assert (cache.get(2), cache.get(278)) == (None, b"y" * 200)
 
 
 def test_all_groups_of_before_are_found_though_some_were_swept_empty(cache: BodyCache, gone: set[int]) -> None:

@@ -114,12 +114,27 @@ def many_queues(node: StoreNode, count: int) -> None:
     node.store.send(Message("orders", b""), ["d"]).wait(30)
 
 
+def unrouted(node: StoreNode, count: int) -> None:
+    node.store.create_address("spare")
+    node.store.send_all([Message("spare", b"") for _ in range(count)], []).wait(30)
+
+
+def destroyed_in_a_transaction(node: StoreNode, count: int) -> None:
+    fill(node, count)
+    node.store.destroy_queue("q", tx=node.store.begin(7))
+
+
 ACTS: dict[str, tuple[Callable[[StoreNode, int], object], Callable[[StoreNode], object]]] = {
     "browse-one-of-many-held": (hold, lambda node: [*node.store.browse("q", 1)]),
     "browse-all-held": (hold, lambda node: [*node.store.browse("q")]),
     "browse-all-ready": (fill, lambda node: [*node.store.browse("q")]),
     "release_holder": (hold, lambda node: node.store.release_holder("h").wait(30)),
     "dead_letter": (many_queues, lambda node: node.store.dead_letter(next(node.store.browse("d")).message, "d")),
+    "reattach": (held_over, lambda node: node.store.reattach("h")),
+    "destroy_queue-of-many-ready": (fill, lambda node: node.store.destroy_queue("q").wait(30)),
+    "destroy_queue-of-many-held": (hold, lambda node: node.store.destroy_queue("q").wait(30)),
+    "destroy_address-of-many-unrouted": (unrouted, lambda node: node.store.destroy_address("spare").wait(30)),
+    "commit-that-destroys": (destroyed_in_a_transaction, lambda node: node.store.commit(7).wait(30)),
     "queues": (many_queues, lambda node: node.store.queues()),
     "addresses": (many_queues, lambda node: node.store.addresses()),
     "take-of-what-is-due": (scheduled, lambda node: node.store.take("q", "h")),
