@@ -248,7 +248,11 @@ class Line:
 
     def left(self, rows: Sequence[int]) -> None:
         """These rows of the order, or beside it, are READY no more. Hot path: mostly they are all of one block."""
-        for number, count in Counter(gather(self._table.block, rows)).items():
+        numbers = gather(self._table.block, rows)
+        if numbers.count(numbers[0]) == len(rows):
+            self._left(self._block_of[numbers[0]], len(rows))
+            return
+        for number, count in Counter(numbers).items():
             self._left(self._block_of[number], count)
 
     def _left(self, block: _Block, count: int) -> None:
