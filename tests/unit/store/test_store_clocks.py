@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from journal.moments import AGREEMENT_MS
+from journal.store.model import Message
+from journal.store.queue_tables import SHOWN_MAX
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from tests.support.references import MemoryIndex
 from tests.support.stores import StoreNode, bodies, declare, send, taken
 
 LEAP_MS = 3_600_000
-MANY = 2_500
+MANY = 2 * SHOWN_MAX + 100
 """More than two batches of what is put back in one go."""
 PLACES = {"in memory": (10**6, 10**6), "in the index": (60, 40)}
 
@@ -27,7 +29,9 @@ def node(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreNode]:
 
 
 def send_many(node: StoreNode, expires: int) -> list[int]:
-    return [send(node.store, b"%d" % number, expires=expires) for number in range(MANY)]
+    sent = node.store.send_all([Message("orders", b"%d" % number, expires=expires) for number in range(MANY)], ["q"])
+    sent.wait(30)
+    return [*sent.ids]
 
 
 def take_all(store: MessageStore) -> list[bytes]:
@@ -50,7 +54,7 @@ def test_what_a_leap_of_the_clock_has_hidden_is_there_again_in_its_order_when_it
         assert store.next_due()
     assert hidden.message == last
     assert store.expired() == []
-    assert len(store.expired(agreed=False)) == 1000
+    assert len(store.expired(agreed=False)) == MANY
     node.clock.stepped_ms = 0
     assert store.expired(agreed=False) == []
     assert take_all(store) == [b"%d" % number for number in range(MANY)]
