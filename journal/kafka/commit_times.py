@@ -22,17 +22,15 @@ _KEPT = 4
 
 
 class CommitTimes:
-    """Those of one transactional id, over all of its producers. Used by one thread at a time."""
+    """Those of one transactional id, over all of its producers. One thread at a time uses these; any makes the next."""
 
     def __init__(self) -> None:
         self._took_s: dict[str, deque[float]] = {}
+        self.backoff_ms = RETRY_BACKOFF_MS
+        """Of the next producer. For any thread."""
 
     def took(self, call: str, seconds: float) -> None:
         """A successful call of this name has taken so long."""
         self._took_s.setdefault(call, deque(maxlen=_KEPT)).append(seconds)
-
-    @property
-    def backoff_ms(self) -> int:
-        """Of the next producer."""
-        usual_s = max((min(took) for took in self._took_s.values()), default=0.0)
-        return max(RETRY_BACKOFF_MS, min(BACKOFF_MS_MAX, int(_LONGER * 1000 * usual_s)))
+        usual_s = max(min(took) for took in self._took_s.values())
+        self.backoff_ms = max(RETRY_BACKOFF_MS, min(BACKOFF_MS_MAX, int(_LONGER * 1000 * usual_s)))
