@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import faust
 from faust.agents.actor import Actor
@@ -23,8 +24,11 @@ class WatchedAgent(faust.Agent):
 
     trouble = ""
     """What it raised, or that it takes nothing more; empty while there is nothing."""
-    _taking: asyncio.Task[Any] | None = None
-    """What has taken an event last."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._taking: WeakSet[asyncio.Task[Any]] = WeakSet()
+        """What has taken an event since the trouble. With some concurrency they are several, which take turns."""
 
     def stream(self, *arguments: Any, **options: Any) -> StreamT[Any]:
         stream = super().stream(*arguments, **options)
@@ -34,13 +38,15 @@ class WatchedAgent(faust.Agent):
     def _taken(self, value: Any) -> Any:
         """Whoever asks for another event is done with the one before it; one that raised is not asked again."""
         task = asyncio.current_task()
-        if task is self._taking:
+        assert task is not None, "streams are iterated in tasks"
+        if task in self._taking:
             self.trouble = ""
-        self._taking = task
+        self._taking.add(task)
         return value
 
     async def _execute_actor(self, coro: Awaitable[Any], aref: ActorRefT) -> None:
         await super()._execute_actor(coro, aref)
+        self._taking.clear()
         reason = aref.crash_reason
         if reason is None and not self.should_stop:
             self.trouble = "it has returned, and takes nothing more"
