@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-_AT_ONCE = 100
+_AT_ONCE = 50
 
 
 class ByAddress:

@@ -19,7 +19,7 @@ PASSED_MAX = 250
 """References that have expired which one take passes."""
 SHOWN_MAX = 250
 """References put back in one go when a clock was set back."""
-DROPPED_MAX = 100
+DROPPED_MAX = 40
 """References of a queue that is gone which are forgotten in one go, with their messages."""
 
 

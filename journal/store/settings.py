@@ -66,7 +66,7 @@ class StoreSettings(BaseModel):
     swap_queue_bytes_max: int = Field(default=1024 * 1024 * 1024, ge=1)
     """Swap files of one queue."""
 
-    collect_operations_max: int = Field(default=1000, ge=1)
+    collect_operations_max: int = Field(default=500, ge=1)
     """Records deleted in one go, of messages of a queue that was destroyed or without references after a load."""
 
     release_operations_max: int = Field(default=50, ge=1)

@@ -39,7 +39,7 @@ written, met = [], []
 
 def fill(until):
     while len(written) < until:
-        rows = [(record_key(len(written) * 1000 + number), bytes(1000)) for number in range(1000)]
+        rows = [(record_key(len(written) * 10 + number), bytes(100_000)) for number in range(10)]
         store.write(rows, {b"position": b"2"})
         written.append(len(rows))
 
@@ -68,7 +68,7 @@ assert bool(met) == (act == "write"), met
 assert store.named(b"position") == (b"2" if act == "write" else None)
 store.write([(record_key(0), b"again")], {b"position": b"3"})
 assert store.get(record_key(0)) == b"again"
-assert store.get(record_key(4999)) == (bytes(1000) if act == "write" else None)
+assert store.get(record_key(49)) == (bytes(100_000) if act == "write" else None)
 store.close()
 """
 
