@@ -111,7 +111,8 @@ class RocksStore:
         families = {_TABLE: options, _XA: options, _NAMED: store_options(self._files_max)}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            wait_for_disk(self._directory)
+            if self._flush_every_s is not None:
+                wait_for_disk(self._directory)
             self._db = Rdict(str(self._directory), options, column_families=families)
         except Exception as error:  # rocksdict raises it for everything that RocksDB says
             raise self._fail("open", error) from error
