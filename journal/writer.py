@@ -146,11 +146,12 @@ class _Transaction:
         return self.parts[: max(1, sum(end <= bytes_max for end in ends))]
 
     def are_there(self, there: Collection[Place]) -> None:
-        """Tell groups that they are done, all of whose frames are in the WAL; they are no longer part of this."""
-        for part in list(self.parts):
-            if all(place in there for place in part.places):
-                part.group.completion.resolve()
-                self.parts.remove(part)
+        """Tell groups that they are done, all of whose frames are in the WAL; they are no longer part of this.
+
+        From the first on: where one shard cannot be read, a group of the others only is not told before those in front.
+        """
+        while self.parts and all(place in there for place in self.parts[0].places):
+            self.parts.pop(0).group.completion.resolve()
 
     def resolve(self, error: JournalError | None = None) -> None:
         """Tell those that were not told yet."""

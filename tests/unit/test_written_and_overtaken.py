@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import FencedError
+from journal.errors import FencedError, OutcomeUnknownError
 from journal.fencing import Claim, Fence, Timing
 from journal.group import FrameNumbers, Group
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic, writer_id
@@ -20,46 +20,74 @@ from tests.support.build import JOURNAL
 LIMIT_S = 5.0
 
 
-def test_the_group_is_told_done_and_the_node_steps_down_at_once() -> None:
-    broker = SimulatedBroker(Timeline())
-    for topic in (wal_topic("j"), control_topic("j")):
-        broker.create_topic(topic, 1, 1, {})
-    kafka = SimulatedKafka(broker)
+class Scene:
+    """The node of epoch 1, and another that becomes active while a commit of the first has no answer."""
 
-    def claim(epoch: int, nonce: bytes) -> None:
+    def __init__(self, shards: int) -> None:
+        self.broker = SimulatedBroker(Timeline())
+        for topic, partitions in ((wal_topic("j"), shards), (control_topic("j"), 1)):
+            self.broker.create_topic(topic, partitions, 1, {})
+        self.kafka = SimulatedKafka(self.broker)
+        self.claim(1, b"nonce")
+        inner = self.kafka.transactional_producer(writer_id("j"))
+        inner.init(LIMIT_S)
+        timing = Timing(self.broker.timeline.now, self.broker.timeline.pass_to, LIMIT_S, 10 * LIMIT_S, LIMIT_S)
+        self.writer = Writer(
+            self.kafka,
+            WriterConfig("j", JOURNAL, shards, 0.0, 0.0, 0.0, 1 << 20),
+            Claim(1, "node", b"nonce"),
+            Fence(self.kafka, "j", timing),
+            self._overtaken(inner),  # type: ignore[arg-type]  # the rest of the port is not used
+            FrameNumbers((0,) * shards, 0),
+            [0] * shards,
+            timing,
+        )
+
+    def claim(self, epoch: int, nonce: bytes) -> None:
         row = control_row("j", EPOCH_KEY, Epoch(epoch=epoch, node="node", nonce=nonce))
-        kafka.plain_producer().send([row], LIMIT_S)
+        self.kafka.plain_producer().send([row], LIMIT_S)
 
-    class OvertakenInItsCommit:
-        """A producer whose commit has no answer; meanwhile another node has become active."""
+    def _overtaken(self, inner: SimulatedTransactionalProducer) -> object:
+        claim = self.claim
 
-        def __init__(self, inner: SimulatedTransactionalProducer) -> None:
-            self.send = inner.send
-            self.close = inner.close
-            self._inner = inner
+        class OvertakenInItsCommit:
+            """A producer whose commit has no answer; meanwhile another node has become active."""
 
-        def commit_transaction(self, timeout_s: float) -> bool:
-            self._inner.commit_transaction(timeout_s)
-            claim(2, b"another")
-            raise FatalProducerError("no answer")
+            send = inner.send
+            close = inner.close
 
-    claim(1, b"nonce")
-    inner = kafka.transactional_producer(writer_id("j"))
-    inner.init(LIMIT_S)
-    timing = Timing(broker.timeline.now, broker.timeline.pass_to, LIMIT_S, 10 * LIMIT_S, LIMIT_S)
-    writer = Writer(
-        kafka,
-        WriterConfig("j", JOURNAL, 1, 0.0, 0.0, 0.0, 1 << 20),
-        Claim(1, "node", b"nonce"),
-        Fence(kafka, "j", timing),
-        OvertakenInItsCommit(inner),  # type: ignore[arg-type]  # the rest of the port is not used
-        FrameNumbers((0,), 0),
-        [0],
-        timing,
-    )
-    group = Group(1, 900_000)
-    group.put(0, ADD, 1, 1, b"")
+            def commit_transaction(self, timeout_s: float) -> bool:
+                inner.commit_transaction(timeout_s)
+                claim(2, b"another")
+                raise FatalProducerError("no answer")
+
+        return OvertakenInItsCommit()
+
+
+def group_in(shards: int, *touched: int) -> Group:
+    group = Group(shards, 900_000)
+    for shard in touched:
+        group.put(shard, ADD, shards + shard, 1, b"")
+    return group
+
+
+def test_the_group_is_told_done_and_the_node_steps_down_at_once() -> None:
+    group = group_in(1, 0)
     with pytest.raises(FencedError, match="is in the WAL"):
-        writer.write(group)
+        Scene(1).writer.write(group)
     assert group.completion.done
     assert group.completion.error is None
+
+
+def test_no_group_is_told_done_before_one_in_front_of_it_that_cannot_be_seen() -> None:
+    scene = Scene(2)
+    scene.broker.depose(wal_topic("j"), 1, ["node"], 1e6, writes=False)  # it shows nothing of what is sent now
+    groups = [group_in(2, 0, 1), group_in(2, 0)]
+    gathered = groups[1:]
+
+    def join(operations: int, size: int, *, complete: bool) -> Group | None:
+        return gathered.pop() if gathered else None
+
+    with pytest.raises(OutcomeUnknownError):
+        scene.writer.write(groups[0], join)
+    assert [group.completion.done and group.completion.error is None for group in groups] == [False, False]
