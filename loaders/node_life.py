@@ -33,7 +33,6 @@ from loaders.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 
-_TURN_S = 0.05
 _REPORT_END_S = 5.0
 _SUCCESSOR_S = 3.0
 
@@ -127,7 +126,7 @@ class NodeLife:
             self._copy.follow(self._owner.loader)
             self._stand_by("started")
             while not self._stop.is_set():
-                self._outlook.wait(_TURN_S)
+                self._outlook.wait(self._surroundings.turn_s)
                 self._act(self._decide())
                 self._report(due=True)
         except Exception as error:
@@ -374,7 +373,7 @@ class NodeLife:
         outlook = self._outlook
         outlook.call_roll()
         while not outlook.others_fit and outlook.others_standing_by and self._clock() < until:
-            outlook.wait(_TURN_S)
+            outlook.wait(self._surroundings.turn_s)
             outlook.call_roll()
         return next(iter(outlook.others_fit), "")
 

@@ -55,6 +55,8 @@ class Surroundings:
     clock: Clock
     wall_ms: Clock
     pause: Callable[[float], None]
+    turn_s: float = 0.05
+    """How long a turn of its life waits for control rows."""
 
 
 def surroundings_of(settings: Settings, kafka: KafkaClients, copy: TableCopy) -> Surroundings:

@@ -85,6 +85,8 @@ class Deposition(NamedTuple):
     log: DeposedLog
     nodes: frozenset[str]
     until: float
+    writes: bool
+    """Whether their producers ask it too; each client finds out by itself that another one leads."""
 
 
 @dataclass(slots=True)
@@ -143,20 +145,25 @@ class SimulatedBroker:
         """What a node is told that asks for a partition."""
         if self._deposed:
             deposed = self._deposed.get((topic, partition))
-            if deposed is not None and node in deposed.nodes and self.timeline.now() < deposed.until:
+            if deposed is not None and self._asks_deposed(node, deposed):
                 return deposed.log
         known = self.topics.get(topic)
         return known.logs[partition] if known is not None and partition < len(known.logs) else None
 
     def is_led(self, node: str, topic: str, partition: int) -> bool:
         """Whether what a node writes to a partition reaches a leader that can commit it."""
-        return not isinstance(self.seen_log(node, topic, partition), DeposedLog)
+        deposed = self._deposed.get((topic, partition))
+        return deposed is None or not deposed.writes or not self._asks_deposed(node, deposed)
 
-    def depose(self, topic: str, partition: int, nodes: Iterable[str], seconds: float) -> None:
-        """Another leader goes on; these nodes ask the old one, which answers, for so long."""
+    def _asks_deposed(self, node: str, deposed: Deposition) -> bool:
+        return node in deposed.nodes and self.timeline.now() < deposed.until
+
+    def depose(self, topic: str, partition: int, nodes: Iterable[str], seconds: float, *, writes: bool = True) -> None:
+        """Another leader goes on; these nodes ask the old one, which answers, for so long: those that write too, or
+        only those that read."""
         log = self.topics[topic].logs[partition]
         until = self.timeline.now() + seconds
-        self._deposed[topic, partition] = Deposition(DeposedLog(log), frozenset(nodes), until)
+        self._deposed[topic, partition] = Deposition(DeposedLog(log), frozenset(nodes), until, writes)
         log.lead()
         self.timeline.call_at(until, log.note_change)
 

@@ -35,6 +35,10 @@ class Clocks:
         """The wall clock is set, right or wrong."""
         self._ahead_s[machine] = self._chance.choice(self._wrong_by_s)
 
+    def set_back(self, machine: str, seconds: float) -> None:
+        """The wall clock shows a time again that it has shown."""
+        self._ahead_s[machine] -= seconds
+
     def suspend(self, machine: str, seconds: float) -> None:
         """It sleeps for so long, or until it is woken; what runs on it is to be frozen meanwhile."""
         self._asleep_since.setdefault(machine, self._scheduler.now())

@@ -14,7 +14,7 @@ from journal.engine import Change
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.wire.keys import RECORD_TAG, record_id_of
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
-from tests.simulation.timeline import Timeline
+from tests.simulation.timeline import Timeline, never
 
 _Batch = tuple[list[Change], dict[bytes, bytes], bool]
 
@@ -182,7 +182,7 @@ class SimulatedStore:
             return
         stalls_s = disk.stalls_until - timeline.now()
         if stalls_s > 0:
-            timeline.wait(stalls_s, lambda: False)
+            timeline.wait(stalls_s, never)
         if timeline.now() < disk.no_descriptors_until:
             raise LocalStorageError("too many open files")
 

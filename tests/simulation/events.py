@@ -66,6 +66,8 @@ class Events:
             events += chance.sample([self.hand_over, self.silent_node, self.crash_node, self.close_node], 2)
         events += self._hardships.by_chance()
         self._history.is_slow = self._hardships.slow_brokers in events
+        if chance.random() < 0.2:
+            events += [self.garbage, self.garbage]
         if chance.random() < 0.1:
             events.append(self.recreate_table)
         chance.shuffle(events)
@@ -141,8 +143,11 @@ class Events:
         self._cast.start_node(name).at_load = at_load
 
     def stalled_ready(self) -> None:
+        """At READY, of which the answer may be lost besides."""
         name = self._cast.free_name()
-        self._chaos.force(name, Forced("end_transaction", 2, Fault.NONE, self._stall(name, 1)))
+        fault = self._chance.choice((Fault.NONE, Fault.LOSE_RESPONSE, Fault.LOSE_REQUEST))
+        stall = self._stall(name, 1) if fault is Fault.NONE or self._chance.random() < 0.5 else None
+        self._chaos.force(name, Forced("end_transaction", 2, fault, stall))
         self._cast.start_node(name)
 
     def stalled_recovery(self) -> None:
@@ -176,7 +181,8 @@ class Events:
         self._chaos.force(self._active().process.name, Forced("end_transaction", 1, fault, None, None, cut_off))
 
     def foreign_transaction(self) -> None:
-        """Somebody else opens a transaction in the control partition or in a shard of the WAL, and goes away."""
+        """Somebody else opens a transaction in the control partition or in a shard of the WAL, and goes away. Then
+        another node takes over, or the active one has to look whether its last group is there."""
         broker = self._cast.broker
         instance = broker.init_producer("foreign")
         if isinstance(instance, Answer):
@@ -186,8 +192,12 @@ class Events:
         timeout_s = TRANSACTION_TIMEOUT_S * self._chance.choice((0.1, 1))
         broker.add_partitions("foreign", instance, [partition], timeout_s)
         broker.produce("foreign", instance, *partition, [(b"foreign", b"row")])
+        active = self._cast.active()
         if self._chance.random() < 0.5:
             self.take_over()
+        elif active is not None:
+            lost = self._chance.choice((Fault.LOSE_RESPONSE, Fault.LOSE_REQUEST))
+            self._chaos.force(active.process.name, Forced("end_transaction", 1, lost))
 
     # ---- workers -----------------------------------------------------------------------------------------------
 

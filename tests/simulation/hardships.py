@@ -26,12 +26,15 @@ Event = Callable[[], None]
 EVERYDAY = (
     "new_leaders",
     "deposed_leader",
+    "stale_claim",
+    "stale_recovery",
     "damaged_batch",
     "coordinator_moves",
     "forgotten_ids",
     "trim",
     "slow_brokers",
     "clocks_are_set",
+    "active_stands_still",
     "active_stands_still",
     "stalling_disk",
     "no_descriptors",
@@ -96,16 +99,49 @@ class Hardships:
         partition = self._chance.choice([CONTROL, *self._partitions()])
         seconds = self._chance.choice((0.3, 1.0, 3.0, 6.0))
         names = [name for name in (*NODES, *WORKERS) if self._chance.random() < 0.4]
+        writes = self._chance.random() < 0.5
         active = self._cast.active()
         if active is not None and self._chance.random() < 0.7:
             name = active.process.name
-            self._broker.depose(*partition, {*names, name}, seconds)
+            self._broker.depose(*partition, {*names, name}, seconds, writes=writes)
             fault = self._chance.choice((Fault.NONE, Fault.LOSE_RESPONSE, Fault.LOSE_REQUEST))
             stall = Stall(1, self._chance.choice((0.1, 0.3, 1.0)), self._cast.successor_of(name))
             self._chaos.force(name, Forced("end_transaction", 1, fault, stall))
         else:
-            self._broker.depose(*partition, names, seconds)
+            self._broker.depose(*partition, names, seconds, writes=writes)
         self._history.excuse(self._scheduler.now() + seconds + DAMAGE_S)
+
+    def stale_claim(self) -> None:
+        """Who takes over reads a shard's end from a leader that was deposed, which lacks what the active node writes
+        meanwhile."""
+        name, seconds = self._cast.free_name(), self._chance.choice((0.5, 1.0, 2.0))
+        topic = self._chance.choice((wal_topic, wal_topic, table_topic))
+        shard = self._chance.randrange(self._cast.setting.shards)
+        self._broker.depose(topic(JOURNAL), shard, [name], seconds, writes=False)
+        self._history.excuse(self._scheduler.now() + seconds + DAMAGE_S)
+        self._cast.pass_time(self._chance.choice((0.02, 0.1, 0.3)))
+        self._cast.start_node(name)
+
+    def stale_recovery(self) -> None:
+        """Who does not know what became of a transaction looks for it at leaders that were deposed before it was sent;
+        or a shard moves to a worker that is told of an older table."""
+        seconds = self._chance.choice((0.5, 1.5, 3.0))
+        self._history.excuse(self._scheduler.now() + seconds + DAMAGE_S)
+        active, shards = self._cast.active(), range(self._cast.setting.shards)
+        if active is None or self._chance.random() < 0.4:
+            for shard in shards:
+                self._broker.depose(table_topic(JOURNAL), shard, WORKERS, seconds, writes=False)
+            self._cast.pass_time(self._chance.choice((0.1, 0.4)))
+            self._history.moves += self._cast.group.deal()
+            return
+        name = active.process.name
+
+        def depose() -> None:
+            for shard in shards:
+                self._broker.depose(wal_topic(JOURNAL), shard, [name], seconds, writes=False)
+
+        lost = self._chance.choice((Fault.LOSE_RESPONSE, Fault.LOSE_RESPONSE, Fault.LOSE_REQUEST))
+        self._chaos.force(name, Forced("produce", 1, Fault.NONE, meanwhile=depose), Forced("end_transaction", 1, lost))
 
     # ---- fetches -----------------------------------------------------------------------------------------------
 
@@ -169,17 +205,17 @@ class Hardships:
 
     def active_stands_still(self) -> None:
         """The active node stands still, perhaps until another one is active, and only one of its clocks tells how long:
-        the machine was suspended, or its wall clock was set meanwhile."""
+        the machine was suspended, or its wall clock was set back meanwhile."""
         active = self._cast.active()
         if active is None or active.process.frozen:
             return
-        name, seconds = active.process.name, self._chance.choice((0.5, 2.0, 4.0))
+        name, seconds = active.process.name, self._chance.choice((0.5, 3.0, 4.0, 6.0))
         if self._chance.random() < 0.5:
             self._cast.clocks.suspend(name, seconds)
         else:
-            self._cast.clocks.set(name)
+            self._cast.clocks.set_back(name, seconds)
         self._scheduler.freeze(active.process, seconds)
-        if self._chance.random() < 0.7:
+        if self._chance.random() < 0.9:
             self._cast.start_node(self._cast.free_name())
 
     # ---- disks ------------------------------------------------------------------------------------------------
@@ -187,8 +223,8 @@ class Hardships:
     def stalling_disk(self) -> None:
         """A machine's disk takes seconds for what it is asked next. An active node goes on committing meanwhile: its
         copy costs it nothing."""
-        active, seconds = self._cast.active(), self._chance.choice((0.5, 2.0, 5.0))
-        machine = active.process.name if active is not None and self._chance.random() < 0.5 else self._machine()
+        active, seconds = self._cast.active(), self._chance.choice((0.5, 2.0, 5.0, 5.0))
+        machine = active.process.name if active is not None and self._chance.random() < 0.7 else self._machine()
         for disk in self._cast.disks_of(machine):
             disk.stalls_until = self._scheduler.now() + seconds
         if active is None or machine != active.process.name or active.process.frozen:
@@ -221,9 +257,9 @@ class Hardships:
         """From now on records take their time by their bytes; callers have small ones in such a seed.
 
         A group, or what has gathered for a checkpoint, may be too much for a request, time and again."""
-        self._broker.bytes_per_s = self._chance.choice((3_000.0, 4_000.0))
+        self._broker.bytes_per_s = self._chance.choice((2_000.0, 3_000.0))
         for member in self._cast.group.alive():
-            self._scheduler.freeze(member.process, self._chance.choice((0.1, 1.0)))
+            self._scheduler.freeze(member.process, self._chance.choice((0.3, 2.0, 4.0)))
 
     # ---- trims -------------------------------------------------------------------------------------------------
 

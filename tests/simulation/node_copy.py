@@ -17,7 +17,7 @@ from journal.v1.journal_pb2 import Identity
 from tests.simulation.disk import SimulatedStore
 from tests.simulation.setting import JOURNAL, LIMITS, REQUEST_S, RETENTION_S, UUID, Setting
 
-_STANDBY_POLL_S = 0.05
+_STANDBY_POLL_S = 0.2
 _ACTIVE_POLL_S = 0.5
 _LOOK_S = 1.0
 _FIT_LAG_S = 1.0

@@ -9,6 +9,7 @@ from journal.errors import KafkaUnavailableError
 from journal.kafka.client_settings import RETRY_BACKOFF_MS
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import ABORTABLE_REQUESTS, Fault, SimulatedCrash
+from tests.simulation.timeline import never
 
 T = TypeVar("T")
 
@@ -106,7 +107,7 @@ class Requests:
             raise SimulatedCrash(self.node)
 
     def pause(self, seconds: float) -> None:
-        self.broker.timeline.wait(seconds, lambda: False)
+        self.broker.timeline.wait(seconds, never)
 
 
 def void(effect: Callable[[], object]) -> None:

@@ -13,7 +13,7 @@ from random import Random
 from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
 
 from tests.simulation.faults import SimulatedCrash
-from tests.simulation.timeline import SWITCH_S, Timeline
+from tests.simulation.timeline import SWITCH_S, Timeline, never
 
 
 class Process:
@@ -130,6 +130,11 @@ class Scheduler(Timeline):
             until = task.until
             if until is None:
                 return task
+            if until is never:
+                if task.deadline <= now:
+                    task.answer = False
+                    return task
+                continue
             try:
                 task.answer = until()
             except Exception as error:  # noqa: BLE001  # it is the waiting thread's
@@ -206,7 +211,7 @@ class Scheduler(Timeline):
 
     def pause(self, seconds: float) -> None:
         """Let time pass: the `pause` of `journal.fencing.Timing`."""
-        self.wait(seconds, _no)
+        self.wait(seconds, never)
 
 
 def _nothing() -> None: ...
@@ -214,7 +219,3 @@ def _nothing() -> None: ...
 
 def _never(process: str) -> float:
     return 0.0
-
-
-def _no() -> bool:
-    return False

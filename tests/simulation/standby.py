@@ -34,6 +34,7 @@ from tests.simulation.setting import JOURNAL, REQUEST_S, UUID, OnCritical, node_
 
 _ROLL_EVERY_S = 1.0
 _RETRY_S = 0.5
+_TURN_S = 0.2
 
 
 class SimulatedRoll:
@@ -141,6 +142,7 @@ class Standby(NodeProcess):
             clock,
             wall_ms,
             self.scheduler.pause,
+            _TURN_S,
         )
         life = self._life = NodeLife(
             settings,

@@ -328,6 +328,17 @@ def test_a_leader_that_was_deposed_tells_nothing_newer_and_takes_nothing() -> No
     assert [record.value for record in reader.poll(0.5)] == [b"b", b"d"]
 
 
+def test_readers_may_ask_a_leader_that_was_deposed_while_producers_know_the_new_one() -> None:
+    world = World()
+    plain = world.kafka.plain_producer()
+    plain.send(sent(b"a"), LIMIT_S)
+    world.broker.depose("t", 0, ["node"], 3.0, writes=False)
+    assert plain.send(sent(b"b"), LIMIT_S) == [1]
+    reader = reading(world)
+    assert [record.value for record in reader.poll(0.5)] == [b"a"]
+    assert [record.value for record in reader.poll(4.0)] == [b"b"], "once it hears of the new leader"
+
+
 def test_a_reader_goes_on_behind_a_new_leader_but_not_where_the_log_was_truncated() -> None:
     world = World()
     plain = world.kafka.plain_producer()

@@ -12,6 +12,11 @@ from collections.abc import Callable
 SWITCH_S = 0.001
 
 
+def never() -> bool:
+    """What nobody need ask again: only time ends a wait for it."""
+    return False
+
+
 class Timeline:
     """Time for a single thread of control. Deterministic: actions due at one moment run in the order they were set."""
 

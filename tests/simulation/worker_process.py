@@ -16,6 +16,7 @@ from journal.kafka.control import wal_topic
 from journal.kafka.ports import LogRecord
 from streams.calls import Answering, CalledShell, CallsEnded, DisconnectedError
 from streams.records import Prepared, Record
+from streams.shard import UNREADABLE_RETRY_S
 from streams.shell import WorkerShell
 from streams.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
@@ -32,6 +33,8 @@ Disks = dict[int, Disk]
 """A worker machine's local copies by shard."""
 
 _FETCH_S = 0.1
+STOPPED_S = 2 * UNREADABLE_RETRY_S
+"""So long after what stopped a shard was mended it goes on."""
 
 
 class WorkerProcess:
@@ -213,6 +216,8 @@ class WorkerProcess:
                 continue
             known = self._stops.get(shard) is error
             self._stops[shard] = error
+            if known and not self._history.losses and now > self._history.excused_until + STOPPED_S:
+                self._history.violate(f"alive: {self._name} has shard {shard} stopped since long: {error}")
             if known or (isinstance(error, CorruptionError) and self._history.takes(error, now)):
                 continue
             self._history.violate(f"exactly once: {self._name} stopped shard {shard}: {error}")

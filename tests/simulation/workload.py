@@ -30,6 +30,8 @@ class Workload:
         self._chance = chance
         self._next_data = next_data
         self._deleted: list[int] = []
+        self._settled: list[int] = []
+        """Records of the last commit: what follows it soon is often about one of them."""
         self._transactions = chance.choice((0.0, 0.15, 0.5))
         self._large = chance.choice((0.0, 0.1, 0.25))
         self._batched = chance.choice((0.0, 0.0, 0.3))
@@ -68,10 +70,13 @@ class Workload:
 
     def _accept(self, call: Call, completion: Completion) -> None:
         self._history.operations += 1
+        settled = self.reference.transactions[call.tx].calls if call.verb == "commit" else []
         self.reference.apply(call)
         self._tenure.accepted(call, completion)
         if call.verb == "delete" and not call.tx:
             self._deleted.append(call.id)
+        if call.verb == "commit":
+            self._settled = [done.id for done in settled]
 
     def _settle_one(self) -> None:
         """Staged transactions are at their bound: settle one."""
@@ -151,6 +156,8 @@ class Workload:
         return record_id
 
     def _some_id(self) -> int:
+        if self._settled and self._chance.random() < 0.5:
+            return self._settled.pop()
         ids = list(self.reference.records)
         for one in self.reference.transactions.values():
             ids += [call.id for call in one.calls if call.verb == "add"]
