@@ -30,6 +30,11 @@ from journal.writer import Writer, WriterConfig, last_numbers
 
 log = logging.getLogger(__name__)
 
+_KEEPS = (
+    "keeps what the tables have. Nothing lets this journal go on: what came now would lie at offsets that they have "
+    'passed. docs/OPERATIONS.md, "When the WAL has lost its end", has the steps to another one'
+)
+
 
 class _Found(NamedTuple):
     """What a claim follows: the newest one, and each shard's last frame and newest mark."""
@@ -165,7 +170,7 @@ class Claiming:
                 require_nothing_between(name, {shard: tail.end}, [(shard, place)])
             if place <= mark.offset or tail.number < mark.number:
                 lost = f"the tables have frame {mark.number} of offset {mark.offset}, and the last one is {tail.number}"
-                raise wal_lost(name, shard, place, lost, f"kafka-journal dump -j {name}` shows what the tables hold")
+                raise wal_lost(name, shard, place, lost, f"kafka-journal dump -j {name}` {_KEEPS}")
             if counter.nonce and tail.epoch < counter.epoch:
                 lost = f"epoch {counter.epoch} began with a marker in every shard, and there is none here"
                 mend = f"kafka-journal repair control -j {name}` has the next activation go on with what is left"

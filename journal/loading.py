@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from google.protobuf.message import DecodeError
 
-from journal.counts import Counts
+from journal.counts import Counts, Numbers
 from journal.engine import Base
 from journal.errors import RowError
 from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Transaction, Update, Updates
@@ -127,6 +127,11 @@ def load(base: Base, marks: Mapping[int, Mark], loader: Loader) -> LoadCounts:
 def require_counted(base: Base, marks: Mapping[int, Mark]) -> None:
     """Raises CountError if `base` has other rows than `marks` say, RowError if they do not fit together."""
     load_records(base, NullLoader()).require(base, marks)
+
+
+def counted(base: Base, shard: int) -> Numbers:
+    """The numbers of a shard's rows, of which alone `base` has any. Raises RowError if they do not fit together."""
+    return load_records(base, NullLoader()).numbers(base, (shard,))[shard]
 
 
 def load_records(base: Base, loader: Loader) -> Counts:

@@ -22,6 +22,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair_control import control
+from journal.cli.repair_table import table
 from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
@@ -32,8 +33,9 @@ from journal.runtime import wall_ms
 from journal.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
 
-app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control.")
+app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control, table.")
 app.command()(control)
+app.command()(table)
 
 _SHOWN_BYTES = 256
 _LOOK_EVERY_S = 0.3

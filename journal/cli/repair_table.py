@@ -1,0 +1,117 @@
+"""`kafka-journal repair table`: a shard's table whose rows are again as many as its mark says."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from journal.cli.common import (
+    Chosen,
+    JsonOption,
+    YesOption,
+    confirm,
+    errors,
+    journal_command,
+    print_facts,
+    print_json,
+    print_line,
+    shown_if_long,
+)
+from journal.cli.reading import opened_journal
+from journal.errors import RowError
+from journal.kafka.control import table_topic
+from journal.limits import ID_MAX
+from journal.local.rocks import open_copy
+from journal.table_repair import TableRepair, TableRepairer
+from journal.wire.keys import record_key, row_type
+
+_SHOWN_KEYS = 20
+
+
+def _key(text: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+        row_type(key)
+    except (ValueError, RowError) as error:
+        raise typer.BadParameter(f"{text} is no key in hex, as verify names them", param_hint="--row") from error
+    return key
+
+
+@journal_command
+def table(
+    chosen: Chosen,
+    shard: Annotated[int, typer.Argument(min=0, help="The shard whose rows are not what its mark says.")],
+    record: Annotated[
+        list[int] | None,
+        typer.Option(metavar="ID", min=1, max=ID_MAX, help="A record that no worker wrote, with its updates."),
+    ] = None,
+    row: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="A row that no worker wrote, by its key in hex.")
+    ] = None,
+    recount: Annotated[
+        bool, typer.Option("--recount", help="Have the mark say what rows there are: what is missing stays lost.")
+    ] = False,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Take rows that no worker wrote out of a shard's table; refused while a worker has the shard.
+
+    Rows behind the last mark, and those of another shard, need no name. The rows that are left must be as many as the
+    mark says.
+    """
+    settings = chosen.settings()
+    keys = [*map(record_key, record or ()), *map(_key, row or ())]
+    with (
+        opened_journal(settings) as (kafka, rows),
+        tempfile.TemporaryDirectory(prefix="kafka-journal-") as directory,
+        closing(open_copy(Path(directory) / "table")) as store,
+    ):
+        identity = rows.require_identity(settings.journal)
+        if shard >= identity.shards:
+            last = identity.shards - 1
+            raise typer.BadParameter(f"journal {settings.journal} has shards 0 to {last}", param_hint="SHARD")
+        repairer = TableRepairer(
+            kafka,
+            settings.journal,
+            identity,
+            shard,
+            store,
+            clock=time.monotonic,
+            timeout_s=settings.request_timeout_ms / 1000,
+            delete=keys,
+            recount=recount,
+        )
+        with shown_if_long("Kafka"):
+            planned = repairer.plan()
+        facts = _facts(planned)
+        if not as_json or not yes:
+            print_facts(f"what is to be written to {table_topic(settings.journal)}[{shard}]", facts, to=errors)
+        confirm("write it?", yes=yes)
+        with shown_if_long("Kafka"):
+            repairer.write(planned)
+    if as_json:
+        print_json(facts | {"repaired": True})
+    else:
+        print_line(f"{table_topic(settings.journal)}[{shard}] has {planned.numbers}, as its mark says")
+
+
+def _facts(planned: TableRepair) -> dict[str, object]:
+    gone = [key.hex() for key, value in planned.changes.items() if value is None]
+    restored = [key.hex() for key, value in planned.changes.items() if value is not None]
+    return {
+        "mark": planned.found.mark.offset,
+        "deleted": _named(gone),
+        "as_before": _named(restored),
+        "rows": str(planned.numbers),
+        "mark_said": str(planned.said),
+    }
+
+
+def _named(keys: list[str]) -> str:
+    more = f" and {len(keys) - _SHOWN_KEYS:,} more" if len(keys) > _SHOWN_KEYS else ""
+    return ", ".join(keys[:_SHOWN_KEYS]) + more or "none"
