@@ -9,11 +9,16 @@ What was damaged may be whole when it is read again, so this also ends by itself
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from aiokafka import TopicPartition  # type: ignore[import-untyped]
-from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError  # type: ignore[import-untyped]
+from aiokafka.errors import (  # type: ignore[import-untyped]
+    CorruptRecordException,
+    NoOffsetForPartitionError,
+    OffsetOutOfRangeError,
+)
 
 from journal.errors import CorruptionError, GapError
 from streams.records import Record
@@ -57,7 +62,8 @@ class ShardBatches:
             self._next[shard] = offset
 
     async def fetch(self, shards: Sequence[int], wait_ms: int) -> dict[int, list[Record]]:
-        """What has come of these shards, at least one record or after `wait_ms` none.
+        """What has come of these shards, at least one record or after `wait_ms` none. One without a position gives
+        nothing: a rebalance gives shards before the worker says from where to read them.
 
         Raises CorruptionError for a batch that is damaged, GapError for an offset that the WAL does not hold: of one
         shard, which is to be sought to before it is read again. And what the client raises.
@@ -83,6 +89,9 @@ class ShardBatches:
                 what = "the WAL does not hold this offset"
                 raise GapError(what, topic=self._topic, partition=place.partition, offset=offset) from error
             raise
+        except NoOffsetForPartitionError:
+            await asyncio.sleep(wait_ms / 1000)  # a shard that has just come is sought to in a moment
+            return {}
         except CorruptRecordException as error:
             self.seek({shard: self._next[shard] for shard in asked})
             if one_by_one:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import aiokafka  # type: ignore[import-untyped]
 import faust
-from aiokafka.errors import ConsumerStoppedError, KafkaError, NoOffsetForPartitionError  # type: ignore[import-untyped]
+from aiokafka.errors import ConsumerStoppedError, KafkaError  # type: ignore[import-untyped]
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -251,8 +251,7 @@ class WalConsumerThread(driver.AIOKafkaConsumerThread):
         except ConsumerStoppedError:
             return {}
         except KafkaError as error:
-            # a shard that has just come has no position before the worker's seek: it never goes by group offsets
-            if not (error.retriable or isinstance(error, NoOffsetForPartitionError)):
+            if not error.retriable:
                 raise wal_app(self.app).source.refused(f"reading {topic}", error) from error
             log.warning("reading %s: %r", topic, error)
             await asyncio.sleep(wait_ms / 1000)

@@ -109,8 +109,8 @@ def read(
         from loaders.spark.failures import journal_errors
         from loaders.spark.source import JournalSource
 
-        with journal_errors(settings.journal):
-            source = JournalSource.from_settings(settings)
+        source = JournalSource.from_settings(settings)
+        with journal_errors(source):
             rows, dead_letters, skipped = _read(
                 spark, source, what, store=store, from_trimmed=from_trimmed, archive=archive
             )

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from confluent_kafka import KafkaError
-
 TOPIC, GROUP, TRANSACTIONAL_ID, CLUSTER = "topic", "group", "transactional-id", "cluster"
 
-_DENIED: Mapping[int, str] = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: TOPIC,
-    KafkaError.GROUP_AUTHORIZATION_FAILED: GROUP,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: TRANSACTIONAL_ID,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: CLUSTER,
-}
-"""Kinds of resources by what Kafka says of a client that may not use one."""
+_DENIED: Mapping[int, str] = {29: TOPIC, 30: GROUP, 31: CLUSTER, 53: TRANSACTIONAL_ID}
+"""Kinds of resources by the protocol's code for a client that may not use one."""
 
 
 class Need(NamedTuple):
@@ -51,6 +44,11 @@ class Access(NamedTuple):
     def asks(self, *needs: Need) -> Request:
         return Request(self, needs)
 
+    def lacks(self, need: Need) -> str:
+        """In words, with the command."""
+        what = f"{self.principal} may not {' or '.join(need.operations)} {need.kind} {need.name}".rstrip()
+        return f"{what}: {self.command(need)}"
+
     def command(self, need: Need) -> str:
         """What allows it."""
         what = " ".join(f"--operation {operation}" for operation in need.operations)
@@ -69,13 +67,8 @@ class Request(NamedTuple):
 
     def lacking(self, code: int) -> str:
         """What it lacks, as its error's code says, and the commands that allow it; empty: it is no such error."""
-        kind, access = _DENIED.get(code), self.access
-        return "; ".join(
-            f"{access.principal} may not {' or '.join(need.operations)} {need.kind} {need.name}".rstrip()
-            + f": {access.command(need)}"
-            for need in self.needs
-            if need.kind == kind
-        )
+        kind = _DENIED.get(code)
+        return "; ".join(self.access.lacks(need) for need in self.needs if need.kind == kind)
 
 
 def access_of(bootstrap_servers: str, properties: Mapping[str, str]) -> Access:

@@ -104,7 +104,7 @@ def analytics(
         journal = JournalIdentity(manifest.uuid, len(manifest.parts))
         places = manifest.skipped_and_archived()
         records = as_records(read_archive(spark, archive, source.journal), source.wal)
-    with journal_errors(source.journal):
+    with journal_errors(source):
         with_skips = records.withColumn("skip", is_one_of(places))
         return analysed(with_skips, journal, source.journal, width_s, skipped=len(places))
 

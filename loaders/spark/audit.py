@@ -91,7 +91,7 @@ def audit(
     """
     journal = identity(spark, source)
     table = batch(spark, source, source.table)
-    with journal_errors(source.journal):
+    with journal_errors(source):
         # a trim is of a state that the tables had before; and of the WAL all that a mark says is there by then
         if archive is None:
             begin = begin_of(spark, source, journal)

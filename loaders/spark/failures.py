@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from journal.errors import GapError, JournalError, KafkaRefusedError, KafkaUnavailableError, TopicError
+from journal.kafka.access import Access, Need, on_cluster, on_group, on_topic, on_transactional_id
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
 """What PySpark raises for what its JVM does."""
+READING, WRITING = "Read", "Write"
 _KAFKA = "org.apache.kafka."
 _NO_TOPIC = f"{_KAFKA}common.errors.UnknownTopicOrPartitionException"
 _GONE = f"{_KAFKA}clients.consumer.OffsetOutOfRangeException"
@@ -31,25 +33,40 @@ class Cause(NamedTuple):
     message: str
     thrown_in: str
     """The class that threw it."""
+    thrown: Any
+    """Itself, in the JVM."""
+
+
+class Asked(Protocol):
+    """Whose topics Spark was asked for: a `JournalSource`."""
+
+    @property
+    def journal(self) -> str: ...
+
+    @property
+    def access(self) -> Access: ...
 
 
 @contextmanager
-def journal_errors(journal: str) -> Iterator[None]:
-    """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka."""
+def journal_errors(source: Asked, doing: str = READING) -> Iterator[None]:
+    """Raises TopicError, GapError, KafkaUnavailableError or KafkaRefusedError for what Spark says of Kafka. `doing` is
+    what is done with a topic, by the operation's name in Kafka."""
     try:
         yield
     except SPARK_ERRORS as error:
-        ours = translated(error, journal)
+        ours = translated(error, source, doing)
         if ours is None:
             raise
         raise ours from error
 
 
-def translated(error: Exception, journal: str) -> JournalError | None:
+def translated(error: Exception, source: Asked, doing: str = READING) -> JournalError | None:
     """What an error of Spark's (of an action, or of a streaming query) means for the journal; None if nothing."""
-    causes = java_causes(error)
+    causes, journal = java_causes(error), source.journal
     names = [cause.name for cause in causes]
     said = causes[-1].message if causes else ""
+    if lacking := [need for cause in causes for need in _lacking(cause, doing)]:
+        return KafkaRefusedError("; ".join(source.access.lacks(need) for need in dict.fromkeys(lacking)))
     if _NO_TOPIC in names:
         return TopicError(f"journal {journal} is not initialised: run `kafka-journal init -j {journal}`")
     if _GONE in names or any(_is_data_loss(cause) for cause in causes):
@@ -61,6 +78,20 @@ def translated(error: Exception, journal: str) -> JournalError | None:
     return None
 
 
+def _lacking(cause: Cause, doing: str) -> list[Need]:
+    """What a client was not allowed to do, if that is what Kafka has said."""
+    match cause.name.removeprefix(f"{_KAFKA}common.errors."):
+        case "TopicAuthorizationException":
+            return [on_topic(name, doing) for name in sorted(cause.thrown.unauthorizedTopics())]
+        case "GroupAuthorizationException":
+            return [on_group(cause.thrown.groupId() or "*", "Read")]
+        case "TransactionalIdAuthorizationException":
+            return [on_transactional_id("*", "Write", "Describe")]
+        case "ClusterAuthorizationException":
+            return [on_cluster("IdempotentWrite" if doing == WRITING else "Describe")]
+    return []
+
+
 def java_causes(error: Exception) -> list[Cause]:
     """The Java exceptions that an error of PySpark's stands for."""
     # PySpark keeps the original of those that it has a class for, under no public name
@@ -69,7 +100,7 @@ def java_causes(error: Exception) -> list[Cause]:
     while thrown is not None and len(found) < _CAUSES_MAX:
         trace = thrown.getStackTrace()
         place = trace[0].getClassName() if len(trace) else ""
-        found.append(Cause(thrown.getClass().getName(), str(thrown.getMessage()), place))
+        found.append(Cause(thrown.getClass().getName(), str(thrown.getMessage()), place, thrown))
         thrown = thrown.getCause()
     return found
 

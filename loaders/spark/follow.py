@@ -314,7 +314,7 @@ def follow(
                 "skip", is_one_of(places)
             ),
             "analytics",
-            source.journal,
+            source,
             take,
             once=once,
             every_s=every_s,

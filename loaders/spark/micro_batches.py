@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from loaders.spark.failures import journal_errors, translated
+from loaders.spark.failures import Asked, journal_errors, translated
 
 _LOOK_EVERY_S = 1
 
@@ -22,7 +22,7 @@ _LOOK_EVERY_S = 1
 def run_micro_batches(
     records: DataFrame,
     name: str,
-    journal: str,
+    source: Asked,
     take: Callable[[DataFrame], None],
     *,
     once: bool,
@@ -42,14 +42,14 @@ def run_micro_batches(
         if failed or stop.is_set():
             return
         try:
-            with journal_errors(journal):
+            with journal_errors(source):
                 take(batch)
         except Exception as error:  # noqa: BLE001  # whoever waits for the query raises it: Spark gives back Java
             failed.append(error)
 
     # only the driver reads it
     with tempfile.TemporaryDirectory(prefix="kafka-journal-spark-", ignore_cleanup_errors=True) as directory:
-        writer = records.writeStream.queryName(f"{name} {journal}").foreachBatch(take_batch)
+        writer = records.writeStream.queryName(f"{name} {source.journal}").foreachBatch(take_batch)
         writer = writer.option("checkpointLocation", Path(directory).as_uri())
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime=f"{every_s} seconds")
         query = writer.start()
@@ -63,7 +63,7 @@ def run_micro_batches(
         except StreamingQueryException as error:
             # what came of an error is not what the user wants to know
             if not failed:
-                raise translated(error, journal) or error from error
+                raise translated(error, source) or error from error
         finally:
             query.stop()
     if failed:

@@ -126,7 +126,7 @@ def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int
     identity(spark, source)
     # the few that there are, before rows are brought together
     found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
-    with journal_errors(source.journal):
+    with journal_errors(source):
         rows_ = rows.skipped(rows.changes(rows.newest(found))).select("shard", "offset").collect()
     return sorted((row["shard"], row["offset"]) for row in rows_)
 
@@ -241,7 +241,7 @@ def _first_frames(
         first = with_frame(reduce(DataFrame.union, firsts)).select(
             F.col("partition").alias("shard"), "offset", frame["number"].alias("number")
         )
-        with journal_errors(source.journal):
+        with journal_errors(source):
             found |= {row["shard"]: row for row in first.collect()}
     return found
 
@@ -252,7 +252,7 @@ def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdenti
     firsts = dict.fromkeys(range(journal.shards), 0)
     records = batch(spark, source, source.wal, starting=firsts, ending=dict.fromkeys(firsts, 1))
     try:
-        with journal_errors(source.journal):
+        with journal_errors(source):
             records.select("offset").collect()
     except GapError:
         return False

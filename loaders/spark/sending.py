@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from loaders.spark.failures import journal_errors
+from loaders.spark.failures import WRITING, journal_errors
 from loaders.spark.source import JournalSource
 
 _IDLE_MS = 5000
@@ -20,7 +20,7 @@ def send(records: DataFrame, source: JournalSource, topic: str) -> None:
     """Send `key` and `value`, acknowledged by all replicas. Raises TopicError for a topic that is not there,
     KafkaUnavailableError, KafkaRefusedError."""
     options = source.options()
-    with journal_errors(source.journal):
+    with journal_errors(source, WRITING):
         _require(records, {name.removeprefix("kafka."): value for name, value in options.items()}, topic)
         told = options | {"kafka.acks": "all", "kafka.metadata.max.idle.ms": str(_IDLE_MS)}
         records.write.format("kafka").options(**told).option("topic", topic).save()

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from journal.errors import ConfigError, RowError, TopicError
+from journal.kafka.access import Access, access_of
 from journal.v1.journal_pb2 import Archive, Identity, SkipRequest, Trim
 from loaders.spark.client_options import java_options
 from loaders.spark.failures import journal_errors
@@ -59,6 +60,11 @@ class JournalSource:
     @property
     def control(self) -> str:
         return f"{self.journal}.control"
+
+    @property
+    def access(self) -> Access:
+        """Who asks the brokers."""
+        return access_of(self.bootstrap_servers, self.properties)
 
     def options(self) -> dict[str, str]:
         """What Spark's Kafka source and sink are told about the brokers. Raises ConfigError for what Java has not."""
@@ -114,7 +120,7 @@ def batch(
     reader = spark.read.format("kafka").options(**_reading(source, which, begin))
     if ending is not None:
         reader = reader.option("endingOffsets", _offsets({topic: ending}))
-    with journal_errors(source.journal):
+    with journal_errors(source):
         return _columns(reader.load())
 
 
@@ -130,7 +136,7 @@ def batch_topics(
     begin = {topic: {shard: starting[topic][shard] for shard in of} for topic, of in end.items()}
     which = {"assign": json.dumps({topic: sorted(of) for topic, of in end.items()})}
     options = _reading(source, which, begin) | {"endingOffsets": _offsets(end)}
-    with journal_errors(source.journal):
+    with journal_errors(source):
         return _columns(spark.read.format("kafka").options(**options).load())
 
 
@@ -205,7 +211,7 @@ def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row
     for keys in (ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS):
         wanted |= F.substring("key", 1, len(keys)) == F.lit(keys)
     rows = batch(spark, source, source.control).where(wanted)
-    with journal_errors(source.journal):
+    with journal_errors(source):
         read = rows.select("key", "value", "offset").collect()
     newest = {bytes(row["key"]): row for row in sorted(read, key=lambda row: int(row["offset"]))}
     return {at: row for at, row in newest.items() if row["value"] is not None}

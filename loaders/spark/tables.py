@@ -173,7 +173,7 @@ class _Job:
         began_ms = _now_ms()
         try:
             if (cut_off := batches.cut_off()) is not None:
-                with journal_errors(source.journal):
+                with journal_errors(source):
                     records = batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint()
                     self._apply(records, cut_off, self._read(records))
             newest = batches.newest()
@@ -184,7 +184,7 @@ class _Job:
             run_micro_batches(
                 stream_topics(spark, source, self._ends, max_offsets=max_offsets),
                 "tables",
-                source.journal,
+                source,
                 self._take,
                 once=once,
                 every_s=every_s,

@@ -309,8 +309,8 @@ def test_records_that_go_while_they_are_read_are_an_error_too(
     write_values(settings, source.wal, [(0, None, value) for value in values])
     wal, streamed = (read(spark, source, starting=starting) for read in (read_wal, stream_wal))
     trim(settings, {0: 2})
-    with pytest.raises(GapError), journal_errors(settings.journal):
+    with pytest.raises(GapError), journal_errors(source):
         wal.operations.collect()
     query = streamed.operations.writeStream.format("memory").queryName("gone").trigger(availableNow=True).start()
-    with pytest.raises(GapError), journal_errors(settings.journal):
+    with pytest.raises(GapError), journal_errors(source):
         query.awaitTermination()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import CorruptRecordException, OffsetOutOfRangeError
+from aiokafka.errors import CorruptRecordException, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from journal.errors import CorruptionError, GapError
 from streams.batches import TRIES, ShardBatches
@@ -45,6 +45,10 @@ class FetchingClient:
         self.asked += 1
         drained: dict[TopicPartition, list[Got]] = {}
         for place in places:
+            if place.partition not in self.positions:
+                if drained:
+                    break
+                raise NoOffsetForPartitionError(place)
             first = self.positions[place.partition]
             if self.is_slow(place.partition):
                 continue
@@ -225,3 +229,12 @@ def test_an_offset_that_is_gone_is_told_with_its_place() -> None:
     with pytest.raises(GapError) as raised:
         asyncio.run(batches.fetch((0, 1), 0))
     assert (raised.value.partition, raised.value.offset) == (1, 7)
+
+
+def test_a_shard_that_was_given_before_it_is_sought_to_is_waited_for_and_no_error() -> None:
+    """It has no group offset that the client could go by: no worker ever goes by one."""
+    batches = ShardBatches(FetchingClient({0: 3, 1: 3}, {}), TOPIC, fetch_bytes_max=FETCHED * len(VALUE))
+    batches.seek({0: 0})
+    assert read_on(batches, [0, 1], 3) == {0: 3, 1: 0}
+    batches.seek({1: 1})
+    assert read_on(batches, [0, 1], 1) == {0: 0, 1: 2}
