@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import (
     KafkaError,
@@ -42,6 +42,8 @@ _ATTEMPT_S = 5.0
 Each time for twice as long, so that one that is slow has the time it was given."""
 _ANSWER_MARGIN_S = 1.0
 """librdkafka ends a request at its own time-out; the wait for its future is only a second line."""
+_LAST_ANSWER_S = 1.0
+"""A broker that takes longer hardly answers in the very moment in which the client is destroyed."""
 
 
 class KafkaCluster:
@@ -51,6 +53,8 @@ class KafkaCluster:
         self._clock = clock
         self._access = settings.access
         self._made: set[str] = set()
+        self._asked: Future[Any] | None = None
+        """What was asked last."""
         self._client: AdminClient | None = _client(settings)
         # told how to make one, not by what of this: clients of a cycle would live until it is found
         self._groups_client = GroupsClient(partial(_client, settings), settings.access)
@@ -160,7 +164,7 @@ class KafkaCluster:
         )
         for part, future in asked.items():
             try:
-                _result(future, timeout_s)
+                self._result(future, timeout_s)
             except KafkaException as error:
                 doing, asks = (
                     f"delete records of {topic}[{part.partition}]",
@@ -169,8 +173,19 @@ class KafkaCluster:
                 raise operating_error(doing, error_of(error), asks) from error
 
     def close(self) -> None:
+        """A question that was broken off (by Ctrl-C, say) is answered first: librdkafka ends the process with a failed
+        assertion if what it has asked of topics or of the cluster is answered while its client is destroyed."""
+        if self._asked is not None:
+            wait([self._asked], _LAST_ANSWER_S)
         self._client = None
         self._groups_client.close()
+
+    def _result(self, future: Future[T], timeout_s: float) -> T:
+        self._asked = future
+        try:
+            return future.result(max(0.0, timeout_s) + _ANSWER_MARGIN_S)
+        except FutureTimeoutError as error:
+            raise KafkaUnavailableError(f"no answer within {timeout_s} s") from error
 
     def _admin(self) -> AdminClient:
         if self._client is None:
@@ -195,7 +210,7 @@ class KafkaCluster:
 
     def _describe_cluster(self, timeout_s: float) -> DescribeClusterResult:
         try:
-            answer: DescribeClusterResult = _result(
+            answer: DescribeClusterResult = self._result(
                 self._admin().describe_cluster(request_timeout=_positive(timeout_s)), timeout_s
             )
         except KafkaException as error:
@@ -213,7 +228,7 @@ class KafkaCluster:
         found = {}
         for name, future in asked.items():
             try:
-                found[name] = _result(future, timeout_s)
+                found[name] = self._result(future, timeout_s)
             except KafkaException as error:
                 code = error_of(error).code()
                 is_hidden = hidden and code == KafkaError.TOPIC_AUTHORIZATION_FAILED
@@ -227,7 +242,7 @@ class KafkaCluster:
         limit_s = _positive(timeout_s)
         asked = self._admin().create_topics([new], request_timeout=limit_s, operation_timeout=limit_s)
         try:
-            _result(asked[new.topic], timeout_s)
+            self._result(asked[new.topic], timeout_s)
         except KafkaException as error:
             if error_of(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 asks = self._access.asks(on_topic(new.topic, "Create"), on_cluster("Create"))
@@ -246,7 +261,7 @@ class KafkaCluster:
         found = {}
         for resource, future in asked.items():
             try:
-                entries: dict[str, ConfigEntry] = _result(future, timeout_s)
+                entries: dict[str, ConfigEntry] = self._result(future, timeout_s)
             except KafkaException as error:
                 if error_of(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     told = _DESCRIBE_CONFIGS
@@ -269,10 +284,3 @@ def _client(settings: ClientSettings) -> AdminClient:
 def _positive(timeout_s: float) -> float:
     """librdkafka takes no time-out below a millisecond."""
     return max(0.001, timeout_s)
-
-
-def _result(future: Future[T], timeout_s: float) -> T:
-    try:
-        return future.result(max(0.0, timeout_s) + _ANSWER_MARGIN_S)
-    except FutureTimeoutError as error:
-        raise KafkaUnavailableError(f"no answer within {timeout_s} s") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -229,3 +230,21 @@ def test_nobody_is_asked_for_longer_than_was_said() -> None:
     with pytest.raises(KafkaUnavailableError, match="settings of broker 3"):
         cluster.broker_config("a", 1.0)
     assert 1 < client.asked.count("3") < 10
+
+
+class BrokenOff(Future[Any]):
+    """An answer for which nobody waits to the end."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        raise KeyboardInterrupt
+
+
+def test_a_client_is_not_let_go_before_what_it_has_asked_is_answered() -> None:
+    """librdkafka aborts the process if the answer comes while the client is destroyed."""
+    cluster, answer = cluster_of({}), BrokenOff()
+    cluster._client.describe_topics = lambda topics, **_: {"t": answer}  # type: ignore
+    with pytest.raises(KeyboardInterrupt):
+        cluster.topic_ids(["t"], LIMIT_S)
+    threading.Timer(0.05, answer.set_result, [None]).start()
+    cluster.close()
+    assert answer.done()
