@@ -29,8 +29,9 @@ from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeSt
 from streams.agents import Agent, AgentCalls, OperationAgents
 from streams.app import StreamWorker
 from streams.change_agents import ChangeAgents
+from streams.change_copy import ChangeConfig
 from streams.change_memory import make_memory
-from streams.change_session import ChangeConfig, ChangeSession
+from streams.change_session import ChangeSession
 from streams.records import Prepared
 from streams.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
 from streams.shell import WorkerShell
