@@ -1,0 +1,92 @@
+"""What the Java client may not do, as the journal's own error: who, what, and the command that allows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from pyspark.errors import PySparkException
+
+from journal.errors import KafkaRefusedError
+from loaders.spark.failures import READING, WRITING, translated
+from loaders.spark.source import JournalSource
+
+SOURCE = JournalSource("b:1", "orders", {"security.protocol": "sasl_ssl", "sasl.username": "reader"})
+ADD = "kafka-acls --bootstrap-server b:1 --add --allow-principal User:reader"
+
+
+class Thrown:
+    """A Java exception, as the gateway shows one; its class is its own."""
+
+    def __init__(self, name: str, cause: Thrown | None = None, *, topics: Sequence[str] = (), group: str = "") -> None:
+        self._name = name
+        self._cause = cause
+        self._topics = topics
+        self._group = group
+
+    def getClass(self) -> Thrown:
+        return self
+
+    def getName(self) -> str:
+        return self._name
+
+    def getMessage(self) -> str:
+        return "Not authorized"
+
+    def getStackTrace(self) -> list[object]:
+        return []
+
+    def getCause(self) -> Thrown | None:
+        return self._cause
+
+    def unauthorizedTopics(self) -> Sequence[str]:
+        return self._topics
+
+    def groupId(self) -> str:
+        return self._group
+
+
+class Raised(PySparkException):
+    """What PySpark raises for it."""
+
+    def __init__(self, thrown: Thrown) -> None:
+        super().__init__("Job aborted")
+        self.java_exception = thrown
+
+
+def kafkas(name: str, *, topics: Sequence[str] = (), group: str = "") -> Thrown:
+    return Thrown(f"org.apache.kafka.common.errors.{name}", topics=topics, group=group)
+
+
+@pytest.mark.parametrize(
+    ("thrown", "doing", "said"),
+    [
+        (
+            kafkas("TopicAuthorizationException", topics=["orders.wal"]),
+            READING,
+            f"User:reader may not Read topic orders.wal: {ADD} --operation Read --topic orders.wal",
+        ),
+        (
+            kafkas("TopicAuthorizationException", topics=["out"]),
+            WRITING,
+            f"User:reader may not Write topic out: {ADD} --operation Write --topic out",
+        ),
+        (
+            kafkas("GroupAuthorizationException", group="spark-1"),
+            READING,
+            f"User:reader may not Read group spark-1: {ADD} --operation Read --group spark-1",
+        ),
+        (
+            kafkas("ClusterAuthorizationException"),
+            WRITING,
+            f"User:reader may not IdempotentWrite cluster: {ADD} --operation IdempotentWrite --cluster",
+        ),
+    ],
+)
+def test_what_spark_may_not_do_names_who_the_resource_and_the_command_that_allows_it(
+    thrown: Thrown, doing: str, said: str
+) -> None:
+    for each in (thrown, Thrown("org.apache.spark.SparkException", thrown)):
+        ours = translated(Raised(each), SOURCE, doing)
+        assert isinstance(ours, KafkaRefusedError)
+        assert str(ours) == said
