@@ -83,9 +83,6 @@ class Settings(BaseSettings):
     fence_check_ms: int = Field(default=3000, ge=100)
     """An active node commits at least this often; one that could not hands out nothing."""
 
-    copy_flush_ms: int = Field(default=30_000, ge=10)
-    """A node's local copy is on its disk at least so often while it changes: a killed node reads the rest again."""
-
     room_timeout_ms: int = Field(default=30_000, ge=0)
     """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
 

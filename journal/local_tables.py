@@ -61,7 +61,7 @@ class LocalTables:
                 undoing.callback(self._slot.release)
             self._cluster = kafka.cluster()
             undoing.callback(self._cluster.close)
-            self.store = open_copy(self._slot.path, flush_every_s=settings.copy_flush_ms / 1000)
+            self.store = open_copy(self._slot.path)
             undoing.callback(self.store.close)
             self.replica = self._opened_replica()
             self._closing = undoing.pop_all()

@@ -3,16 +3,11 @@
 A batch survives a killed process: RocksDB's own log is written with it, unsynced unless asked for, so after a power cut
 the newest batches may be gone, each as a whole. Rows and the position they belong to are in one batch, so the copy is
 then merely older, and reads the table topic from there.
-
-rocksdict writes that log with Python's lock in its hand, and a disk may let it wait. So a copy beside a node's journal
-has none for its rows: they are in memory until RocksDB's threads have written them to files, those of all tables at
-once, and a killed process loses the newest of them, too.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -23,7 +18,7 @@ from rocksdict import DbClosedError, Rdict, WriteBatch, WriteOptions
 from journal.engine import Change
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.local.rocks_options import STORE_FILES, store_options
-from journal.local.room import Room, wait_for_disk
+from journal.local.room import Room
 from journal.local.scanning import RocksSnapshotStore, check_cursor, scan_records, scan_rows
 from journal.local.trouble import local_error
 from journal.wire.keys import BEHIND_RECORDS, RECORD_KEY_BYTES, RECORD_TAG, XA_TAGS, is_xa
@@ -56,15 +51,15 @@ def _closed(key: bytes) -> bytes | None:
     raise DbClosedError(_CLOSED)
 
 
-def open_copy(directory: Path, *, files_max: int = STORE_FILES, flush_every_s: float | None = None) -> RocksStore:
+def open_copy(directory: Path, *, files_max: int = STORE_FILES) -> RocksStore:
     """The store of a copy, in a directory that this process holds: one that is damaged is built anew. Raises
     LocalStorageError for one that cannot be opened for any other reason, and leaves it as it is."""
     try:
-        return RocksStore(directory, files_max=files_max, flush_every_s=flush_every_s)
+        return RocksStore(directory, files_max=files_max)
     except LocalDamageError as error:
         log.warning("the local copy is damaged, and built anew: %s", error)
     _delete(directory)
-    return RocksStore(directory, files_max=files_max, flush_every_s=flush_every_s)
+    return RocksStore(directory, files_max=files_max)
 
 
 def _delete(directory: Path) -> None:
@@ -93,26 +88,18 @@ class RocksStore:
     A disk that takes less than is written makes the writer wait here, where other threads run meanwhile.
     """
 
-    def __init__(self, directory: Path, *, files_max: int = STORE_FILES, flush_every_s: float | None = None) -> None:
-        """`files_max` bounds the files that it has open, besides some ten of RocksDB's own.
-
-        With `flush_every_s` its rows are in no log: a killed process may lose the newest batches that have rows, those
-        of so long and of one flush at most.
-        """
+    def __init__(self, directory: Path, *, files_max: int = STORE_FILES) -> None:
+        """`files_max` bounds the files that it has open, besides some ten of RocksDB's own."""
         self._directory = directory
-        self._flush_every_s = flush_every_s
         self._files_max = files_max
         self._is_open = False
         self._open()
 
     def _open(self, *, filling: bool = False) -> None:
         options = store_options(self._files_max, filling=filling)
-        options.set_atomic_flush(self._flush_every_s is not None)
         families = {_TABLE: options, _XA: options, _NAMED: store_options(self._files_max)}
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            if self._flush_every_s is not None:
-                wait_for_disk(self._directory)
             self._db = Rdict(str(self._directory), options, column_families=families)
         except Exception as error:  # rocksdict raises it for everything that RocksDB says
             raise self._fail("open", error) from error
@@ -121,8 +108,7 @@ class RocksStore:
         self._named = self._db.get_column_family(_NAMED)
         self._handles = (self._db.get_column_family_handle(_TABLE), self._db.get_column_family_handle(_XA))
         self._named_handle = self._db.get_column_family_handle(_NAMED)
-        tables = (self._table, self._xa, self._named)
-        self._room = Room(self._directory, self._db, tables, flush_every_s=self._flush_every_s or math.inf)
+        self._room = Room(self._directory, self._db, (self._table, self._xa, self._named))
         self._lossy = WriteOptions()
         # rocksdict declares a method here and has an attribute
         self._lossy.disable_wal = True  # type: ignore[method-assign, assignment]
@@ -144,10 +130,8 @@ class RocksStore:
     def write(
         self, rows: Iterable[Change], named: Mapping[bytes, bytes], *, durable: bool = True, synced: bool = False
     ) -> None:
-        """As `LocalStore` says, but for rows of a store without log. With `synced` the batch survives a power cut, too:
-        for what no other place has."""
-        batch = [self._batch(rows)]
-        self._write(batch, named, durable=durable and (self._flush_every_s is None or not len(batch[0])), synced=synced)
+        """As `LocalStore` says. With `synced` the batch survives a power cut too: for what no other place has."""
+        self._write([self._batch(rows)], named, durable=durable, synced=synced)
 
     def packed(self, rows: Iterable[Change]) -> Callable[[Mapping[bytes, bytes]], None]:
         return partial(self._write, [self._batch(rows)])

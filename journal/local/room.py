@@ -9,11 +9,8 @@ when this says that there is room.
 from __future__ import annotations
 
 import logging
-import math
-import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from rocksdict import Rdict
@@ -27,22 +24,6 @@ ROOM_TIMEOUT_S = 600.0
 """How long a store waits for a disk that takes nothing."""
 
 _LOOK_S = 0.002
-_STALL_S = 0.2
-
-
-def wait_for_disk(directory: Path) -> None:
-    """Until a disk that takes nothing takes something again: RocksDB opens and creates files with Python's lock in its
-    hand. What else it refuses is RocksDB's to say."""
-    probe, until = directory / "PROBE", time.monotonic() + ROOM_TIMEOUT_S
-    with suppress(OSError):
-        took_s = math.inf
-        while took_s > _STALL_S and time.monotonic() < until:
-            began = time.monotonic()
-            with probe.open("wb", buffering=0) as file:
-                file.write(b"p")
-                os.fsync(file.fileno())
-            probe.unlink()
-            took_s = time.monotonic() - began
 
 
 class Room:
@@ -52,11 +33,8 @@ class Room:
     somebody keeps would keep it too.
     """
 
-    def __init__(self, directory: Path, db: Rdict, tables: Sequence[Rdict], *, flush_every_s: float = math.inf) -> None:
-        """`flush_every_s`: while it is written, what it holds in memory goes to disk at least so often."""
+    def __init__(self, directory: Path, db: Rdict, tables: Sequence[Rdict]) -> None:
         self._directory = directory
-        self._flush_every_s = flush_every_s
-        self._flushed_at = time.monotonic()
         self._db: list[Rdict] = [db, db.get_column_family("default")]
         """The second one is left when all else is closed."""
         self._tables = list(tables)
@@ -74,8 +52,7 @@ class Room:
         that is then not written any more holds up no other."""
         if not self._largest("num-immutable-mem-table"):
             self._errors = self._background_errors()
-        is_due = time.monotonic() - self._flushed_at >= self._flush_every_s
-        if is_due or write_buffers().get_usage() > BUFFERS_BYTES:
+        if write_buffers().get_usage() > BUFFERS_BYTES:
             self._begin_flush()
 
     def flush(self) -> None:
@@ -111,7 +88,6 @@ class Room:
         self._db[1].cancel_all_background(True)  # those that had not begun end at once
 
     def _begin_flush(self) -> None:
-        self._flushed_at = time.monotonic()
         for number in range(len(self._tables)):
             self._tables[number].flush(wait=False)
 

@@ -1,5 +1,4 @@
-"""A disk that fills up, or takes nothing, under a local copy: the journal goes on and says what is wrong; the copy
-follows again later."""
+"""A disk that fills up under a local copy: the journal goes on and says what is wrong; the copy follows again later."""
 
 from __future__ import annotations
 
@@ -43,28 +42,16 @@ class SmallDisk:
     def make_room(self) -> None:
         self._filler.unlink()
 
-    def freeze(self) -> None:
-        """Whoever writes waits."""
-        subprocess.run(["fsfreeze", "--freeze", str(self.path)], check=True)
-
-    def thaw(self, *, check: bool = True) -> None:
-        subprocess.run(["fsfreeze", "--unfreeze", str(self.path)], check=check, stderr=subprocess.DEVNULL)
-
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    path, image = tmp_path / "disk", tmp_path / "image"
+    path = tmp_path / "disk"
     path.mkdir()
-    with image.open("wb") as file:
-        file.truncate(32 << 20)
-    make, mount = ["mkfs.ext4", "-q", "-m", "0", str(image)], ["mount", "-o", "loop", str(image), str(path)]
-    for command in (make, mount):
-        made = subprocess.run(command, capture_output=True, text=True)
-        if made.returncode != 0:
-            pytest.skip(f"no small disk: {' '.join(command)}: {made.stderr.strip()}")
-    disk = SmallDisk(path)
-    yield disk
-    disk.thaw(check=False)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(path)]
+    mounted = subprocess.run(mount, capture_output=True, text=True)
+    if mounted.returncode != 0:
+        pytest.skip(f"no small disk: {' '.join(mount)}: {mounted.stderr.strip()}")
+    yield SmallDisk(path)
     subprocess.run(["umount", "--lazy", str(path)], check=True)
 
 
@@ -85,19 +72,15 @@ def follows_again(log: str) -> bool:
 
 
 @pytest.mark.parametrize("shards", [1, 8])
-def test_the_node_goes_on_when_the_disk_of_its_copy_takes_nothing_and_when_it_is_full(
+def test_the_node_goes_on_when_the_disk_of_its_copy_is_full(
     bootstrap: str, tmp_path: Path, small_disk: SmallDisk, shards: int
 ) -> None:
     settings = made_journal(bootstrap, shards, tmp_path / "judge")
     worker = WorkerProcess(bootstrap, settings.journal, tmp_path / "worker")
-    often = {"KAFKA_JOURNAL_COPY_FLUSH_MS": "50"}
-    with worker.start(ready=False), NodeProcess(bootstrap, settings.journal, small_disk.path, SEED, env=often) as node:
+    with worker.start(ready=False), NodeProcess(bootstrap, settings.journal, small_disk.path, SEED) as node:
         node.history_file = tmp_path / "node.history"
         node.log_file = tmp_path / "node.log"
         node.start().wait_for('{"done":', count=200)
-        small_disk.freeze()
-        node.wait_for_more('{"done":', 500)
-        small_disk.thaw()
         small_disk.fill()
         wait_for(node.log, is_full)
         node.wait_for_more('{"done":', 500)

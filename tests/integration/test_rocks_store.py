@@ -53,33 +53,6 @@ def test_what_was_flushed_survives_sigkill(tmp_path: Path) -> None:
     assert dict(store.scan(b"r")) == {record_key(1): b"durable", record_key(2): b"lossy"}
 
 
-KILLED_WITHOUT_LOG = """
-import os, signal, sys
-from itertools import count
-from pathlib import Path
-from journal.local.rocks import RocksStore
-from journal.wire.keys import record_key, transaction_key
-store = RocksStore(Path(sys.argv[1]), flush_every_s=60)
-for number in range(1, 500):  # of 32 MB a table's write buffer is flushed
-    rows = [(record_key(number), bytes(100_000)), (transaction_key(number, 0), b"t")]
-    store.write(rows, {b"position": b"%d" % number})
-store.write((), {b"building": b"1"})
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_without_a_log_what_survives_sigkill_is_what_was_written_up_to_some_batch(tmp_path: Path) -> None:
-    ended = subprocess.run([sys.executable, "-c", KILLED_WITHOUT_LOG, str(tmp_path / "a")], check=False)
-    assert ended.returncode == -signal.SIGKILL
-    store = RocksStore(tmp_path / "a", flush_every_s=60)
-    last = int(store.named(b"position") or b"0")
-    assert 300 < last < 500
-    assert [key for key, _ in store.scan(b"r")] == [record_key(number) for number in range(1, last + 1)]
-    assert [key for key, _ in store.scan(b"t")] == [transaction_key(number, 0) for number in range(1, last + 1)]
-    assert store.named(b"building") == b"1"
-    store.close()
-
-
 def test_the_highest_record_is_that_of_the_last_record_row(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "a")
     assert store.highest_record() == 0

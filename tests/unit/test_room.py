@@ -81,33 +81,6 @@ def test_a_disk_that_takes_nothing_stops_no_other_thread(tmp_path: Path, act: st
     assert ran.returncode == 0, ran.stderr
 
 
-STALLED_LOG = """
-import fcntl, os, sys
-from pathlib import Path
-from journal.local.rocks import RocksStore
-from journal.wire.keys import record_key
-
-directory = Path(sys.argv[1])
-store = RocksStore(directory, flush_every_s=60)
-store.write((), {b"building": b"1"})
-taken = {path.name for path in directory.iterdir()}
-# a log that is a pipe, which nobody reads, takes a page
-for name in {f"{number:06d}.log" for number in range(1, 100)} - taken:
-    os.mkfifo(directory / name)
-    fcntl.fcntl(os.open(directory / name, os.O_RDWR | os.O_NONBLOCK), fcntl.F_SETPIPE_SZ, 4096)
-store.flush()
-for number in range(100):
-    store.write([(record_key(number), bytes(1000))], {b"position": b"%d" % number})
-store.flush()
-assert store.get(record_key(99)) == bytes(1000)
-os._exit(0)
-"""
-
-
-def test_rows_of_a_store_without_log_wait_for_no_disk(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-c", STALLED_LOG, str(tmp_path / "a")], check=True, timeout=30)
-
-
 def test_stores_have_bounded_files_and_write_buffers_and_those_that_are_written_no_more_hold_up_nobody(
     tmp_path: Path,
 ) -> None:
