@@ -67,7 +67,8 @@ class Room:
     def close(self) -> None:
         """Close the tables, whatever that meets: what is in no file of its own is in the store's log.
 
-        From then on the directory changes no more, also while somebody's cursor keeps RocksDB open.
+        From then on no file comes to the directory, also while somebody's cursor keeps RocksDB open; with that one goes
+        what is of no use.
         """
         met = ""
         for end in (self.flush, *(table.close for table in self._tables), self._db[0].close, self._stop):

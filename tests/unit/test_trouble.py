@@ -194,15 +194,17 @@ def test_a_copy_whose_deletion_is_killed_beside_any_removal_holds_no_state(tmp_p
             assert (list(store.scan(b"")), store.named(b"position")) == ([], None)
 
 
-def test_a_directory_changes_no_more_once_its_store_is_closed_though_somebody_still_reads(tmp_path: Path) -> None:
+def test_nothing_is_merged_once_a_store_is_closed_though_somebody_still_reads(tmp_path: Path) -> None:
     with ExitStack() as reading:
         with closing(RocksStore(tmp_path / "a")) as store:
             reading.enter_context(closing(store.snapshot()))
-            for part in range(9):  # as many files are merged
+            for part in range(9):  # eight files are merged
                 store.write([(key, os.urandom(500)) for key, _ in ROWS[part::9]], {})
                 store.flush()
-        left = sorted((tmp_path / "a").iterdir())
-    assert sorted((tmp_path / "a").iterdir()) == left
+                if part == 6:
+                    files = {*(tmp_path / "a").glob("*.sst")}
+        left = {*(tmp_path / "a").iterdir()}
+    assert files & left <= {*(tmp_path / "a").iterdir()} <= left
 
 
 @pytest.mark.parametrize("how", ["get", "scan", "snapshot get", "snapshot scan"])
