@@ -281,21 +281,27 @@ def as_shown(script: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 # ---- verify --------------------------------------------------------------------------------------------------
 
 
-def test_verify_names_a_row_that_no_worker_wrote(cli: Cli) -> None:
-    cli.ok("apply", "-", stdin='{"op":"add","id":2}\n')
-    assert "agree" in cli.ok("verify")
-    row = Record(type=ADD, id=4, kind=1, data=b"stray", position=Position(offset=1))
-    cli.write("table", 0, row.SerializeToString(), record_key(4))
-    behind = cli("verify", "--json")
-    assert behind.returncode == 1
-    assert json.loads(behind.stdout)["shards"][0]["differences"]["counts"] == {"row": 1}
+def test_verify_names_a_row_that_no_worker_wrote_and_repair_takes_it_out(idle: Cli) -> None:
+    with idle.worker() as worker:
+        idle.ok("apply", "-", stdin='{"op":"add","id":2}\n')
+        assert "agree" in idle.ok("verify")
+        row = Record(type=ADD, id=4, kind=1, data=b"stray", position=Position(offset=1))
+        idle.write("table", 0, row.SerializeToString(), record_key(4))
+        behind = idle("verify", "--json")
+        assert behind.returncode == 1
+        assert json.loads(behind.stdout)["shards"][0]["differences"]["counts"] == {"row": 1}
 
-    for said in ("is built anew when it is used again", "shard 0 has 2 records"):
-        assert said in cli.fails("apply", "-", stdin='{"op":"add","id":6}\n')
-    with_mark = cli("verify")
-    assert with_mark.returncode == 1
-    assert "shard 0: record: id 4: expected none, found kind 1" in with_mark.stdout
-    assert "shard 0: loaded state: of all shards: expected rows that can be loaded" in with_mark.stdout
+        for said in ("is built anew when it is used again", "shard 0 has 2 records"):
+            assert said in idle.fails("apply", "-", stdin='{"op":"add","id":6}\n')
+        with_mark = idle("verify")
+        assert with_mark.returncode == 1
+        assert "shard 0: record: id 4: expected none, found kind 1" in with_mark.stdout
+        assert "shard 0: loaded state: of all shards: expected rows that can be loaded" in with_mark.stdout
+        assert "has shard 0: stop it first" in idle.fails("repair", "table", 0, "--record", 4)
+        assert worker.terminate() == 0
+    assert "--record" in idle.fails("repair", "table", 0)
+    assert idle.json("repair", "table", 0, "--record", 4, "--yes")["deleted"] == record_key(4).hex()
+    assert json.loads(idle.ok("dump"))["id"] == 2
 
 
 def test_verify_counts_it_as_a_difference_that_nobody_can_load_the_tables(cli: Cli) -> None:
