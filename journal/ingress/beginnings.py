@@ -22,8 +22,8 @@ Ids = frozenset[str]
 class Rows(Protocol):
     """What is kept; the control rows, or a test's."""
 
-    def read(self) -> Mapping[str, Ids]:
-        """By source. Raises OperatingError."""
+    def read(self) -> Mapping[str, Ids | None]:
+        """By source; None: its row cannot be read. Raises OperatingError."""
 
     def write(self, changed: Mapping[str, Ids | None]) -> None:
         """None: the source is not there any more. Raises OperatingError."""
@@ -37,9 +37,9 @@ class ControlBeginnings:
         self._journal = journal
         self._timeout_s = timeout_s
 
-    def read(self) -> Mapping[str, Ids]:
+    def read(self) -> Mapping[str, Ids | None]:
         rows = read_control(self._kafka, self._journal, time.monotonic, self._timeout_s)
-        return {name: frozenset(row.topic_ids) for name, row in rows.sources.items()}
+        return {name: None if row is None else frozenset(row.topic_ids) for name, row in rows.sources.items()}
 
     def write(self, changed: Mapping[str, Ids | None]) -> None:
         sent = [
@@ -59,12 +59,27 @@ class Beginnings:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._known: dict[str, Ids] | None = None
+        self._known: dict[str, Ids | None] | None = None
+
+    def unreadable(self, sources: Iterable[str]) -> set[str]:
+        """Those of these sources whose rows cannot be read."""
+        known = self._read()
+        return {name for name in sources if name in known and known[name] is None}
+
+    def forget(self, source: str) -> None:
+        """A source goes on without its row if that cannot be read: `note` writes it anew."""
+        known = self._read()
+        if source in known and known[source] is None:
+            del known[source]
 
     def later(self, topics: Iterable[tuple[str, str, str]]) -> set[str]:
         """Those of `topics` (source, topic, id) that came into being after their source had begun."""
         known = self._read()
-        return {topic for source, topic, topic_id in topics if source in known and topic_id not in known[source]}
+        return {
+            topic
+            for source, topic, topic_id in topics
+            if (ids := known.get(source)) is not None and topic_id not in ids
+        }
 
     def note(self, begun: Mapping[str, Collection[str]], sources: Collection[str]) -> None:
         """The ids of all topics that each source consumes, once offsets of them are committed; `sources` are all."""
@@ -73,9 +88,17 @@ class Beginnings:
         changed |= {name: frozenset(ids) for name, ids in begun.items() if known.get(name) != frozenset(ids)}
         if changed:
             self._rows.write(changed)
-            self._known = {name: ids for name, ids in (known | changed).items() if ids is not None}
+            self._known = {name: ids for name, ids in (known | changed).items() if name in sources}
 
-    def _read(self) -> dict[str, Ids]:
+    def _read(self) -> dict[str, Ids | None]:
         if self._known is None:
             self._known = dict(self._rows.read())
         return self._known
+
+
+def row_unreadable(source: str) -> str:
+    """Why a source is stopped whose row cannot be read."""
+    return (
+        "the control row that says which topics it has begun cannot be read. `kafka-journal routes resume-source "
+        f"{source}` has it go on, and its row written anew: a topic without offsets begins as the source's `start` says"
+    )

@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from journal.errors import OperatingError, TopicError
 from journal.ingress.batch import Batch, Converter
-from journal.ingress.beginnings import Beginnings, Rows
+from journal.ingress.beginnings import Beginnings, Rows, row_unreadable
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.identities import TopicIds, made_anew
 from journal.ingress.lags import asked_lag, known_lag
@@ -155,6 +155,8 @@ class IngressLoop:
         self._meet_refusal(changed)
         self._compare_ids(cluster)
         self._stop_of_topics({topic for topic, _ in self._ids.outlived(positions)})
+        unreadable = self._beginnings.unreadable(source.name for source in self._routing.sources)
+        self._stops.add({name: row_unreadable(name) for name in unreadable}, {})
         stopped = self._stops.reasons()
         found = self._positions(self._topics, self._sources, committed)
         self._begin_partitions(consumer, cluster, found)
@@ -315,6 +317,7 @@ class IngressLoop:
             committed = cluster.stable_offsets(self._config.group, [partition], self._config.request_s)
             if committed.get(partition, 0) <= offset:
                 self._taking.land(self._taking.submit(Batch(offsets={partition: offset + 1})))
+        self._beginnings.forget(asked.source)
         void = self._stops.granted(asked)
         log.warning("%s", asked)
         for each in void:

@@ -158,7 +158,8 @@ class ControlRows:
     route_skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
     diverts: dict[int, DivertStatus] = field(default_factory=dict)
     ingress: IngressReport | None = None
-    sources: dict[str, SourceTopics] = field(default_factory=dict)
+    sources: dict[str, SourceTopics | None] = field(default_factory=dict)
+    """By source; None: its row cannot be read, which stops that source."""
 
     def require_identity(self, journal: str) -> Identity:
         """Raises TopicError for a journal that `init` has not made."""
@@ -282,7 +283,7 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
     route_skips: dict[tuple[int, int], SkipRequest] = {}
     diverts: dict[int, DivertStatus] = {}
     ingress: IngressReport | None = None
-    sources: dict[str, SourceTopics] = {}
+    sources: dict[str, SourceTopics | None] = {}
     for record in records:
         key = record.key or b""
         if key == IDENTITY_KEY:
@@ -320,8 +321,8 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
         elif key == INGRESS_KEY:
             ingress = _advice(topic, record, IngressReport)
         elif key.startswith(_SOURCE_PREFIX):
-            source = _parse(topic, record, SourceTopics)
-            sources[source.source] = source
+            name = key.removeprefix(_SOURCE_PREFIX).decode(errors="replace")
+            sources[name] = _advice(topic, record, SourceTopics)
     return ControlRows(
         identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts, ingress, sources
     )

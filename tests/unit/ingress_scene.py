@@ -229,14 +229,17 @@ class KeptBeginnings:
     """`beginnings.Rows`."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, frozenset[str]] = {}
+        self.rows: dict[str, frozenset[str] | None] = {}
 
-    def read(self) -> Mapping[str, frozenset[str]]:
+    def read(self) -> Mapping[str, frozenset[str] | None]:
         return dict(self.rows)
 
     def write(self, changed: Mapping[str, frozenset[str] | None]) -> None:
-        rows = self.rows | changed
-        self.rows = {name: ids for name, ids in rows.items() if ids is not None}
+        for name, ids in changed.items():
+            if ids is None:
+                del self.rows[name]
+            else:
+                self.rows[name] = ids
 
 
 class Scene:

@@ -17,9 +17,10 @@ from journal.kafka.control import (
     node_key,
     read_control,
     skip_key,
+    source_key,
 )
 from journal.kafka.ports import Sent
-from journal.v1.journal_pb2 import Epoch, HandOver, Identity, NodeStatus, Released, SkipRequest
+from journal.v1.journal_pb2 import Epoch, HandOver, Identity, NodeStatus, Released, SkipRequest, SourceTopics
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
@@ -97,6 +98,18 @@ def test_advice_that_does_not_parse_keeps_nobody_from_reading_the_epoch(
         rows = read_control(control.kafka, "j", control.broker.timeline.now, LIMIT_S)
     assert (rows.epoch.epoch, rows.nodes, rows.hand_over) == (3, {}, None)
     assert len(caplog.records) == 2
+
+
+def test_a_row_of_a_source_that_does_not_parse_is_known_as_such_and_keeps_nobody_from_reading_the_epoch(
+    control: Control,
+) -> None:
+    control.write(EPOCH_KEY, Epoch(epoch=3))
+    control.write(source_key("in"), b"\xff\xff")
+    control.write(source_key("other"), SourceTopics(source="other", topic_ids=["id"]))
+    rows = control.watcher.catch_up(LIMIT_S)
+    other = rows.sources.pop("other")
+    assert other is not None
+    assert (rows.epoch.epoch, rows.sources, list(other.topic_ids)) == (3, {"in": None}, ["id"])
 
 
 def test_an_epoch_that_does_not_parse_is_an_error(control: Control) -> None:
