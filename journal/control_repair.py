@@ -1,7 +1,8 @@
 """`repair control`: identity and epoch of a journal written anew, as its WAL and tables have them.
 
-For control rows that were lost, and for a WAL that lost the newest epoch's marker: the row that is written has no
-nonce, so whoever is active is fenced, and the next activation takes the epoch behind it and expects no marker of it.
+For control rows that were lost, or that nobody can read (what those said is lost too), and for a WAL that lost the
+newest epoch's marker: the row that is written has no nonce, so whoever is active is fenced, and the next activation
+takes the epoch behind it and expects no marker of it.
 """
 
 from __future__ import annotations
@@ -71,12 +72,13 @@ class ControlRepairer:
         """Look, and write nothing (but make the control topic, if it is gone). Raises RepairError if nothing is to be
         mended, or nothing says what the journal was, and TopicError for topics that do not fit together."""
         evidence = self._evidence()
-        rows = prove_control(self._kafka, self._settings.journal, self._clock, self._timeout_s)
+        rows = prove_control(self._kafka, self._settings.journal, self._clock, self._timeout_s, repairing=True)
         identity = rows.identity
         is_same = identity is not None and (identity.journal, identity.shards) == (evidence.uuid, evidence.shards)
         counter = rows.epoch if rows.epoch.journal in (b"", evidence.uuid) else Epoch()
         epochs = evidence.epochs
-        if is_same and max(epochs) <= counter.epoch and (not counter.nonce or min(epochs) >= counter.epoch):
+        told = is_same and not rows.unreadable
+        if told and max(epochs) <= counter.epoch and (not counter.nonce or min(epochs) >= counter.epoch):
             raise RepairError(
                 f"the control rows of journal {self._settings.journal} have all that its WAL and tables say: epoch "
                 f"{counter.epoch}; there is nothing to mend"
@@ -113,7 +115,7 @@ class ControlRepairer:
         try:
             producer.init(self._timeout_s)
             planned = self.plan()
-            if (planned.identity.journal, planned.epoch) != (agreed.identity.journal, agreed.epoch):
+            if _agreed(planned) != _agreed(agreed):
                 raise RepairError(f"journal {name} went on meanwhile, to epoch {planned.epoch}: look again")
             counter = Epoch(
                 journal=agreed.identity.journal, epoch=agreed.epoch, node=_NODE, timestamp=int(self._wall_ms())
@@ -122,6 +124,7 @@ class ControlRepairer:
                 journal=counter.journal, epoch=counter.epoch, node=counter.node, timestamp=counter.timestamp
             )
             rows = [
+                *(control_row(name, key, None) for key in agreed.found.unreadable),
                 control_row(name, IDENTITY_KEY, agreed.identity),
                 control_row(name, EPOCH_KEY, counter),
                 control_row(name, RELEASED_KEY, released),  # nobody waits for that epoch's node to be silent
@@ -182,6 +185,11 @@ class ControlRepairer:
                     if uuid := _uuid_in(record.value):
                         return uuid
         return b""
+
+
+def _agreed(repair: ControlRepair) -> tuple[object, ...]:
+    """What somebody agrees to."""
+    return repair.identity.journal, repair.epoch, repair.found.unreadable.keys()
 
 
 def _uuid_in(raw: bytes | None) -> bytes:

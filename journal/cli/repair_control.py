@@ -20,6 +20,7 @@ from journal.cli.common import (
     print_line,
     shown_if_long,
 )
+from journal.cli.text import printable
 from journal.control_repair import ControlRepair, ControlRepairer
 from journal.kafka.control import control_topic
 from journal.runtime import kafka_of, wall_ms
@@ -36,6 +37,7 @@ def control(
 ) -> None:
     """Write identity and epoch anew, as WAL and tables have them, where the control rows have lost them.
 
+    Rows that an activation needs and nobody can read are lost: what they said is not kept.
     Whoever is active is fenced; the next activation takes the epoch behind the one that is written.
     """
     settings = chosen.settings()
@@ -65,4 +67,6 @@ def _facts(planned: ControlRepair) -> dict[str, object]:
         "epoch": planned.epoch,
         "uuid_found": "none" if found is None else str(UUID(bytes=found.journal)),
         "epoch_found": planned.found.epoch.epoch,
+        "unreadable": "; ".join(f"{printable(key)}: {error}" for key, error in planned.found.unreadable.items())
+        or "none",
     }

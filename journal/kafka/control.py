@@ -160,6 +160,8 @@ class ControlRows:
     ingress: IngressReport | None = None
     sources: dict[str, SourceTopics | None] = field(default_factory=dict)
     """By source; None: its row cannot be read, which stops that source."""
+    unreadable: dict[bytes, RowError] = field(default_factory=dict)
+    """By key, rows that an activation depends on and that cannot be read: `repair control` alone goes on with some."""
 
     def require_identity(self, journal: str) -> Identity:
         """Raises TopicError for a journal that `init` has not made."""
@@ -171,9 +173,13 @@ class ControlRows:
 class ControlWatcher:
     """The control rows as they change. Used by one thread; after an error of Kafka's it is closed, and another made."""
 
-    def __init__(self, kafka: Kafka, journal: str, clock: Clock, *, wait_ms: int = READ_MS) -> None:
-        """`wait_ms` as of `Kafka.reader`."""
+    def __init__(
+        self, kafka: Kafka, journal: str, clock: Clock, *, wait_ms: int = READ_MS, repairing: bool = False
+    ) -> None:
+        """`wait_ms` as of `Kafka.reader`. Rows that cannot be read are an error, unless they are to be repaired."""
         self._kafka = kafka
+        self._journal = journal
+        self._repairing = repairing
         self._topic = control_topic(journal)
         self._clock = clock
         self._wait_ms = wait_ms
@@ -203,7 +209,7 @@ class ControlWatcher:
                     "a leader that was deposed answers, or Kafka is slow"
                 )
             self._take(self._reader.poll(left))
-        self.rows = _decode(self._topic, self._records.values())
+        self.rows = self._decoded()
         return self.rows
 
     def poll(self, timeout_s: float) -> bool:
@@ -214,8 +220,20 @@ class ControlWatcher:
         assert self._reader is not None, "catch_up first"
         if not self._take(self._reader.poll(timeout_s)):
             return False
-        self.rows = _decode(self._topic, self._records.values())
+        self.rows = self._decoded()
         return True
+
+    def _decoded(self) -> ControlRows:
+        rows = _decode(self._topic, self._records.values())
+        if self._repairing or not rows.unreadable:
+            return rows
+        error = next(iter(rows.unreadable.values()))
+        raise RowError(
+            f"{error.reason}: `kafka-journal repair control -j {self._journal}` writes the rows anew",
+            topic=error.topic,
+            partition=error.partition,
+            offset=error.offset,
+        )
 
     def _take(self, records: Iterable[LogRecord]) -> bool:
         changed = False
@@ -243,11 +261,13 @@ def read_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> 
         watcher.close()
 
 
-def prove_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) -> ControlRows:
+def prove_control(
+    kafka: Kafka, journal: str, clock: Clock, timeout_s: float, *, repairing: bool = False
+) -> ControlRows:
     """The control rows as of now, read behind a write that all replicas in sync have acknowledged.
 
     Whatever was committed before this was called is among them: a leader that was deposed can neither acknowledge the
-    write nor give it to a reader. Raises OperatingError: then nothing is proven.
+    write nor give it to a reader. Raises OperatingError: then nothing is proven. `repairing` as of `ControlWatcher`.
     """
     producer = kafka.plain_producer()
     try:
@@ -256,7 +276,7 @@ def prove_control(kafka: Kafka, journal: str, clock: Clock, timeout_s: float) ->
         producer.close()
     if beyond < 0:
         raise DeadlineError(f"{control_topic(journal)}: where a write went was not said")
-    watcher = ControlWatcher(kafka, journal, clock, wait_ms=LOOK_MS)
+    watcher = ControlWatcher(kafka, journal, clock, wait_ms=LOOK_MS, repairing=repairing)
     try:
         return watcher.catch_up(timeout_s, beyond=beyond)
     finally:
@@ -284,19 +304,24 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
     diverts: dict[int, DivertStatus] = {}
     ingress: IngressReport | None = None
     sources: dict[str, SourceTopics | None] = {}
+    unreadable: dict[bytes, RowError] = {}
     for record in records:
         key = record.key or b""
         if key == IDENTITY_KEY:
-            identity = _parse(topic, record, Identity)
-            if identity.magic != MAGIC or identity.format != FORMAT:
+            identity = _needed(topic, record, Identity, unreadable)
+            if identity is not None and identity.magic != MAGIC:
+                unreadable[key] = RowError("this is no identity", topic=topic, partition=0, offset=record.offset)
+                identity = None
+            elif identity is not None and identity.format != FORMAT:
                 raise RowError("the identity is of another format", topic=topic, partition=0, offset=record.offset)
         elif key == EPOCH_KEY:
-            epoch = _parse(topic, record, Epoch)
+            epoch = _needed(topic, record, Epoch, unreadable) or Epoch()
         elif key == RELEASED_KEY:
-            released = _parse(topic, record, Released)
+            released = _needed(topic, record, Released, unreadable)
         elif key.startswith(_SKIP_PREFIX):
-            skip = _parse(topic, record, SkipRequest)
-            skips[skip.shard, skip.offset] = skip
+            skip = _needed(topic, record, SkipRequest, unreadable)
+            if skip is not None:
+                skips[skip.shard, skip.offset] = skip
         elif key == HAND_OVER_KEY:
             hand_over = _advice(topic, record, HandOver)
         elif key.startswith(_NODE_PREFIX):
@@ -312,8 +337,9 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
             if trim is not None:
                 trims[trim.shard] = trim
         elif key.startswith(_ROUTE_SKIP_PREFIX):
-            skip = _parse(topic, record, SkipRequest)
-            route_skips[skip.shard, skip.offset] = skip
+            skip = _needed(topic, record, SkipRequest, unreadable)
+            if skip is not None:
+                route_skips[skip.shard, skip.offset] = skip
         elif key.startswith(_DIVERT_PREFIX):
             divert = _advice(topic, record, DivertStatus)
             if divert is not None:
@@ -324,8 +350,31 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
             name = key.removeprefix(_SOURCE_PREFIX).decode(errors="replace")
             sources[name] = _advice(topic, record, SourceTopics)
     return ControlRows(
-        identity, epoch, released, skips, hand_over, nodes, archives, trims, route_skips, diverts, ingress, sources
+        identity,
+        epoch,
+        released,
+        skips,
+        hand_over,
+        nodes,
+        archives,
+        trims,
+        route_skips,
+        diverts,
+        ingress,
+        sources,
+        unreadable,
     )
+
+
+def _needed(
+    topic: str, record: LogRecord, message: type[_Message], unreadable: dict[bytes, RowError]
+) -> _Message | None:
+    """A row that an activation depends on; None if it is put among the unreadable ones."""
+    try:
+        return _parse(topic, record, message)
+    except RowError as error:
+        unreadable[record.key or b""] = error
+        return None
 
 
 def _advice(topic: str, record: LogRecord, message: type[_Message]) -> _Message | None:

@@ -6,8 +6,16 @@ import pytest
 
 from journal.config import Settings
 from journal.control_repair import ControlRepairer
-from journal.errors import ControlLostError, CorruptionError, RepairError
-from journal.kafka.control import EPOCH_KEY, read_control, writer_id
+from journal.errors import ControlLostError, CorruptionError, RepairError, RowError
+from journal.kafka.control import (
+    EPOCH_KEY,
+    IDENTITY_KEY,
+    RELEASED_KEY,
+    read_control,
+    route_skip_key,
+    skip_key,
+    writer_id,
+)
 from journal.kafka.ports import Kafka
 from journal.liveness import last_active
 from journal.v1.journal_pb2 import Epoch
@@ -48,6 +56,32 @@ def test_the_next_activation_takes_the_epoch_behind_the_newest_that_was(epoch: i
     assert scene.activate().report.epoch == 4
     with pytest.raises(RepairError, match="nothing to mend"):
         repairer(scene).plan()
+
+
+@pytest.mark.parametrize(
+    ("key", "bytes_there"),
+    [
+        (IDENTITY_KEY, b""),
+        *((key, b"\xff\xff") for key in (IDENTITY_KEY, EPOCH_KEY, RELEASED_KEY, skip_key(0, 7), route_skip_key(0, 7))),
+    ],
+)
+def test_a_row_that_cannot_be_read_is_lost_and_the_repair_says_so(key: bytes, bytes_there: bytes) -> None:
+    scene = lost(3)
+    scene.broker.write(CONTROL, 0, [(key, bytes_there)])
+    with pytest.raises(RowError, match=r"repair control -j j"):
+        read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S)
+    assert list(repairer(scene).plan().found.unreadable) == [key]
+    repair(scene)
+    assert scene.activate().report.epoch == 4
+
+
+def test_a_row_that_cannot_be_read_and_came_since_is_not_agreed_to() -> None:
+    scene = lost(1)
+    repairing = repairer(scene)
+    agreed = repairing.plan()
+    scene.broker.write(CONTROL, 0, [(skip_key(0, 7), b"\xff\xff")])
+    with pytest.raises(RepairError, match="look again"):
+        repairing.write(agreed)
 
 
 def test_a_control_topic_that_is_gone_is_made_anew() -> None:
