@@ -27,26 +27,38 @@ class Filters:
 
     def __init__(self, store: MessageStore, *, bytes_max: int = FILTERS_BYTES_MAX) -> None:
         self._store = store
-        self._selectors: Kept[str, Selector] = Kept(bytes_max, entry_bytes_max=bytes_max)
+        self._selectors: Kept[str, Selector | SelectorError] = Kept(bytes_max, entry_bytes_max=bytes_max)
         self._failed: Kept[str, None] = Kept()
-        """Queues whose filters have raised, which is told once."""
+        """Queues whose filters are none or have raised, which is told once."""
 
     def takes(self, message: Message, queue: QueueConfig) -> bool:
-        """For `MessageStore.take_in`. Raises SelectorError for a filter that is none.
+        """For `MessageStore.take_in`.
 
-        A filter that raises anything else is unknown for the message, which its queue therefore does not take: no other
-        queue is to suffer from it.
+        A filter that is no selector, or that raises, is unknown for the message, which its queue therefore does not
+        take: no other queue is to suffer from what somebody stored for this one.
         """
         selector = self._selector(queue.filter)
+        if isinstance(selector, SelectorError):
+            if self._is_news(queue):
+                log.error(
+                    "the filter of queue %s is no selector: the queue takes no messages: %s", queue.name, selector
+                )
+            return False
         try:
             return selector.selects(partial(value_of, message))
         except Exception:
-            if queue.name not in self._failed:
-                self._failed.keep(queue.name, None, len(queue.name))
+            if self._is_news(queue):
                 log.exception(
                     "the filter of queue %s cannot be evaluated: the queue takes no such messages", queue.name
                 )
             return False
+
+    def _is_news(self, queue: QueueConfig) -> bool:
+        """Whether a queue's filter has not failed before."""
+        if queue.name in self._failed:
+            return False
+        self._failed.keep(queue.name, None, len(queue.name))
+        return True
 
     def unreachable(self, addresses: Collection[str]) -> dict[str, str]:
         """Of these addresses, those to which nothing can be sent, and why."""
@@ -58,22 +70,15 @@ class Filters:
                 bad[address] = f"there is no address {address}"
             elif not queues:
                 bad[address] = f"address {address} has no queue that could take a message"
-            elif fault := self._fault_of(queues):
-                bad[address] = fault
         return bad
 
-    def _fault_of(self, queues: Collection[QueueConfig]) -> str:
-        for queue in queues:
-            if queue.filter:
-                try:
-                    self._selector(queue.filter)
-                except SelectorError as error:
-                    return f"the filter of queue {queue.name} is no selector: {error}"
-        return ""
-
-    def _selector(self, text: str) -> Selector:
+    def _selector(self, text: str) -> Selector | SelectorError:
+        """A filter compiled, or why it cannot be: that is kept too, as each message asks for it."""
         selector = self._selectors.get(text)
         if selector is None:
-            size = _SELECTOR_BYTES + _CHARACTER_BYTES * len(text)
-            selector = self._selectors.keep(text, Selector(text), size)
+            try:
+                selector = Selector(text)
+            except SelectorError as error:
+                selector = error.with_traceback(None)
+            self._selectors.keep(text, selector, _SELECTOR_BYTES + _CHARACTER_BYTES * len(text))
         return selector

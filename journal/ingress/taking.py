@@ -33,7 +33,6 @@ from journal.ingress.status import IngressStatus
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.routing.ingress import SourceRecord
 from journal.routing.outcomes import Reason, RefusedError
-from journal.routing.selector_tokens import SelectorError
 from journal.store.store import MessageStore
 from journal.store.taking_in import TakenIn, Takes
 
@@ -126,7 +125,6 @@ class Taking:
             except (
                 AddressMissingError,
                 QueueMissingError,
-                SelectorError,
                 MessageMissingError,
                 MessageHeldError,
             ) as error:
