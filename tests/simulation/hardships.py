@@ -148,20 +148,23 @@ class Hardships:
     def damaged_batch(self) -> None:
         """What somebody reads next is damaged on the leader's disk, until another one leads. Often that is where the
         active node has just written a group and does not know what became of it."""
-        wal = wal_topic(JOURNAL), self._chance.randrange(self._cast.setting.shards)
         active = self._cast.active()
-        if active is not None and self._chance.random() < 0.7:
-            self._chaos.force(
-                active.process.name,
-                Forced("end_transaction", 1, Fault.LOSE_RESPONSE, Stall(1, 0.0, lambda: self._damage(wal, 1))),
-            )
-        else:
-            self._damage(self._chance.choice(self._partitions()), self._chance.randrange(1, 12))
+        if active is None or self._chance.random() < 0.1:
+            partition, count = self._chance.choice(self._partitions()), self._chance.randrange(1, 12)
+            self._damage(partition, count, self._chance.choice((0.2, 1.0, 4.0)))
+            return
+        seconds = self._chance.choice((0.5, 2.5, 4.0))
 
-    def _damage(self, partition: Partition, count: int) -> None:
+        def damage() -> None:
+            for shard in range(self._cast.setting.shards):
+                self._damage((wal_topic(JOURNAL), shard), 1, seconds)
+
+        stall = Stall(1, 0.0, damage)
+        self._chaos.force(active.process.name, Forced("end_transaction", 1, Fault.LOSE_RESPONSE, stall))
+
+    def _damage(self, partition: Partition, count: int, seconds: float) -> None:
         log = self._log(partition)
         log.damaged |= {entry.offset for entry in log.entries[-count:]}
-        seconds = self._chance.choice((0.2, 1.0, 4.0))
         self._history.excuse(self._scheduler.now() + seconds + DAMAGE_S)
         self._scheduler.call_at(self._scheduler.now() + seconds, log.lead)
 

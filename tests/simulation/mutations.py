@@ -2,8 +2,9 @@
 
 A mutation replaces functions in the running process, never a file; `applied` puts them back. Each says in one line what
 is wrong with it. `mutations_writing` has those of the active node, `mutations_tables` those of workers and copies,
-`mutations_reading` those of how far the WAL is read, `mutations_disks` those of disks that fail, and `mutations_kafka`
-those of how Kafka's worse sides are taken.
+`mutations_reading` those of how far the WAL is read, `mutations_disks` those of disks that fail, `mutations_kafka`
+those of how Kafka's worse sides are taken, `mutations_proofs` those of what proves a decision, and `mutations_nodes`
+those of who decides to be active and of a worker's reader.
 """
 
 from __future__ import annotations

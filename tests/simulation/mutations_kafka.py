@@ -6,6 +6,7 @@ Transactions are refused, coordinators move, ids are forgotten, tails are lost, 
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,51 +16,33 @@ import journal.writer
 from journal.claiming import Claiming
 from journal.errors import CorruptionError, DeadlineError
 from journal.fencing import Standing
+from journal.kafka.control import table_topic
+from journal.kafka.ports import AbortableProducerError
 from journal.trim import Trimming
 from journal.writer import Writer
+from streams.divert.counts import Checkpointed
 from streams.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
-
-
-class _Producer:
-    """A producer as it is, but for what a mutation does to it."""
-
-    def __init__(self, producer: Any) -> None:
-        self._producer = producer
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._producer, name)
-
 
 # ---- transactions that are refused -------------------------------------------------------------------------------
 
 
-class _Forgetful(_Producer):
-    """It leaves the first record out of what is sent again after an abort."""
-
-    _aborted = False
-
-    def abort_transaction(self, timeout_s: float) -> None:
-        self._producer.abort_transaction(timeout_s)
-        self._aborted = True
-
-    def send(self, records: Any, timeout_s: float) -> list[int]:
-        if not self._aborted:
-            return list(self._producer.send(records, timeout_s))
-        first, *rest = records
-        offsets = self._producer.send(rest or [first], timeout_s)
-        return [offsets[0], *offsets] if rest else offsets
-
-    def send_rows(self, topic: str, partition: int, rows: Any, timeout_s: float, **given: Any) -> int:
-        sent = rows[1:] if self._aborted and len(rows) > 1 else rows
-        return int(self._producer.send_rows(topic, partition, sent, timeout_s, **given))
-
-
 @mutation
 def rows_are_lost_in_an_abort() -> list[Patch]:
-    """After an abort the first row of a checkpoint is not sent again."""
+    """A checkpoint whose transaction was refused is aborted, and what comes next is the one behind it.
+
+    A worker once sent such a checkpoint again; now it recovers, and reads what there is."""
     send = ShardWorker._send
-    return [(ShardWorker, "_send", lambda self, producer, *given: send(self, _Forgetful(producer), *given))]
+
+    def sending(self: Any, producer: Any, *given: Any) -> tuple[int, bool, Checkpointed]:
+        try:
+            return send(self, producer, *given)
+        except AbortableProducerError:
+            reader, limit_s = self._kafka.reader(table_topic(self._config.journal)), self._config.request_timeout_s
+            producer.abort_transaction(limit_s)
+            return reader.start_and_end(self.shard, limit_s)[1] - 1, True, Checkpointed()
+
+    return [(ShardWorker, "_send", sending)]
 
 
 # ---- coordinators ------------------------------------------------------------------------------------------------
@@ -142,8 +125,9 @@ def unreadable_wal_is_failed() -> list[Patch]:
     """A group whose fate cannot be read, as a batch is damaged or was trimmed, is called failed."""
     unknown = journal.writer._unknown
 
-    def told(transaction: Any, error: Any) -> Any:
-        return error if isinstance(error, CorruptionError) else unknown(transaction, error)
+    def told(transaction: Any, met: str) -> Any:
+        error = sys.exception()
+        return error if isinstance(error, CorruptionError) else unknown(transaction, met)
 
     return [(journal.writer, "_unknown", told)]
 

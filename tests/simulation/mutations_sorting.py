@@ -134,8 +134,8 @@ def update_forgets_those_before() -> list[Patch]:
     """An update that is not replaceable is taken for its record's first one."""
     put = UpdateTable.put
 
-    def putting(self: Any, record_id: int, value: bytes, fresh: bool, replaced: Any = None) -> None:
-        put(self, record_id, value, fresh or replaced is None, replaced)
+    def putting(self: Any, record_id: int, value: bytes, fresh: bool, replaced: Any = None) -> int:
+        return put(self, record_id, value, fresh or replaced is None, replaced)
 
     return [(UpdateTable, "put", putting)]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import journal.claiming
 import journal.fencing
 import journal.gate
 import journal.writer
 from journal.acceptance import Acceptance, OpenTransaction
 from journal.activation import Activation
 from journal.claiming import Claiming
+from journal.completion import Completion
 from journal.core import Core
 from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUnknownError
 from journal.fencing import Fence, Standing
@@ -204,8 +206,9 @@ def group_in_flight_is_told_failed() -> list[Patch]:
     """A node that steps down calls the group that is being written failed too."""
     take = Core._take_pending
 
-    def taking(self: Any) -> list[Any]:
-        return take(self) + ([self._in_flight] if self._in_flight is not None else [])
+    def taking(self: Any) -> tuple[list[Completion], dict[int, Completion]]:
+        pending, in_doubt = take(self)
+        return pending + ([self._in_flight] if self._in_flight is not None else []), in_doubt
 
     return [(Core, "_take_pending", taking)]
 
@@ -290,7 +293,8 @@ def counter_is_claimed_blindly() -> list[Patch]:
 
 @mutation
 def tails_before_init() -> list[Patch]:
-    """The counter and each shard's last frame are read before the init that fences their writer."""
+    """The counter and each shard's last frame are read before the init that fences their writer, wherever the markers
+    then lie."""
     run, read = Activation.run, Claiming._read
 
     class Nobody:
@@ -305,7 +309,11 @@ def tails_before_init() -> list[Patch]:
         found, self.read_before = self.read_before, None
         return found or read(self, producer)
 
-    return [(Activation, "run", running), (Claiming, "_read", reading)]
+    return [
+        (Activation, "run", running),
+        (Claiming, "_read", reading),
+        (journal.claiming, "require_nothing_between", lambda *_: None),
+    ]
 
 
 @mutation
@@ -414,9 +422,9 @@ def commit_in_the_home_shard_only() -> list[Patch]:
     """A commit settles a staged transaction in its home shard, and nowhere else."""
     commit = Acceptance.commit
 
-    def committing(self: Any, tx: int) -> Any:
+    def committing(self: Any, tx: int, *settled: Any) -> Any:
         home = home_shard_of(tx, self._shards)
-        return [op for op in commit(self, tx) if op.type != COMMIT or op.shard == home]
+        return [op for op in commit(self, tx, *settled) if op.type != COMMIT or op.shard == home]
 
     return [(Acceptance, "commit", committing)]
 

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from tests.simulation import (
     mutations_disks,
     mutations_kafka,
+    mutations_nodes,
+    mutations_proofs,
     mutations_reading,
     mutations_sorting,
     mutations_tables,
@@ -22,6 +24,8 @@ from tests.simulation.world import World
 assert MUTATIONS, (
     mutations_disks,
     mutations_kafka,
+    mutations_nodes,
+    mutations_proofs,
     mutations_reading,
     mutations_sorting,
     mutations_tables,

@@ -6,16 +6,23 @@ from itertools import chain
 
 import pytest
 
-from tests.simulation.caught_by import CAUGHT_BY, NOT_SOUGHT, SEEDS_MAX
+from tests.simulation.caught_by import CAUGHT_BY, SEEDS_MAX
 from tests.simulation.mutations import MUTATIONS, applied
 from tests.simulation.runner import run_seed, run_some
 
+UNFIT = ("TypeError", "AttributeError", "NameError", "UnboundLocalError")
+"""What a mutation meets whose functions are not those of the product any more: that catches nothing."""
+
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", sorted(MUTATIONS.keys() - NOT_SOUGHT))
+@pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_the_simulation_catches(name: str) -> None:
-    seeds = chain([CAUGHT_BY.get(name, 0)], range(SEEDS_MAX))
-    assert any(run_seed(seed, name).violations for seed in seeds), MUTATIONS[name].wrong
+    for seed in chain([CAUGHT_BY.get(name, 0)], range(SEEDS_MAX)):
+        violations = run_seed(seed, name).violations
+        if violations:
+            assert not violations[0].startswith(UNFIT), f"the mutation does not fit the product: {violations[0]}"
+            return
+    pytest.fail(MUTATIONS[name].wrong)
 
 
 def test_there_are_enough_mutations_and_each_says_what_is_wrong() -> None:
@@ -24,7 +31,7 @@ def test_there_are_enough_mutations_and_each_says_what_is_wrong() -> None:
 
 
 def test_the_seeds_that_are_tried_first_are_of_mutations_and_among_those_that_count() -> None:
-    assert CAUGHT_BY.keys() | NOT_SOUGHT <= MUTATIONS.keys()
+    assert CAUGHT_BY.keys() <= MUTATIONS.keys()
     assert all(0 <= seed < SEEDS_MAX for seed in CAUGHT_BY.values())
 
 

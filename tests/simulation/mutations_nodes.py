@@ -1,0 +1,89 @@
+"""Mutations of who decides to be active, of disks that the active node waits for, and of a worker's reader."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from journal.core import Core
+from journal.errors import OperatingError
+from journal.liveness import LastActive
+from loaders.duty import Duty
+from streams.calls import Answering, CalledShell
+from tests.simulation.mutations import Patch, mutation
+from tests.simulation.node_journal import NodeJournal
+
+# ---- who is active -------------------------------------------------------------------------------------------------
+
+
+@mutation
+def a_silent_node_is_waited_for() -> list[Patch]:
+    """Standbys take over only from a node that said that it left."""
+    return [(LastActive, "silence_s", lambda self, fence_check_s: float("inf"))]
+
+
+@mutation
+def a_standby_does_not_know_that_nobody_is_active() -> list[Patch]:
+    """Whoever holds the duty waits to be handed the journal."""
+    return [(Duty, "_vacancy", lambda self, facts: "")]
+
+
+# ---- disks that stall ----------------------------------------------------------------------------------------------
+
+
+def _waiting_for_copy(every: int) -> list[Patch]:
+    """A writer that looks into the node's copy with every so many steps."""
+    activate, step = NodeJournal.activate, Core.step
+
+    def activating(self: Any) -> Any:
+        report = activate(self)
+        self._core.store, self._core.steps = self._copy.store, 0
+        return report
+
+    def stepping(self: Any, timeout_s: float) -> bool:
+        self.steps += 1
+        if self.steps % every == 0:
+            with suppress(OperatingError):
+                self.store.named(b"")
+        return step(self, timeout_s)
+
+    return [(NodeJournal, "activate", activating), (Core, "step", stepping)]
+
+
+@mutation
+def the_writer_looks_into_the_copy() -> list[Patch]:
+    """Before each group the writer reads in the node's local copy."""
+    return _waiting_for_copy(1)
+
+
+@mutation
+def the_writer_looks_into_the_copy_now_and_then() -> list[Patch]:
+    """Before every twentieth group the writer reads in the node's local copy."""
+    return _waiting_for_copy(20)
+
+
+# ---- the worker's reader -------------------------------------------------------------------------------------------
+
+
+@mutation
+def frames_that_crossed_an_answer_are_applied() -> list[Patch]:
+    """What was sent before the shell was heard to want a shard from elsewhere is applied there."""
+
+    def frames(self: Any, answers: int, shard: int, records: Any) -> None:
+        take(self, 2**62, shard, records)
+
+    take = Answering._frames
+    return [(Answering, "_frames", frames)]
+
+
+@mutation
+def answers_of_posted_frames_are_dropped() -> list[Patch]:
+    """A reader forgets from where a shard is wanted, if the answer to frames says it."""
+    await_posted = CalledShell._await_posted
+
+    def awaiting(self: Any, left: int) -> None:
+        seeks = dict(self._seeks)
+        await_posted(self, left)
+        self._seeks = seeks
+
+    return [(CalledShell, "_await_posted", awaiting)]
