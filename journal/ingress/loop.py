@@ -349,12 +349,15 @@ class IngressLoop:
 
     def _require_same(self, cluster: Cluster, topics: Collection[str]) -> None:
         """That what was just read of topics is of those that are consumed. Raises Again if it is not, once their
-        sources are stopped."""
+        sources are stopped, and TopicError if a topic is not there: brokers may say so of one that others list."""
         anew, gone = self._ids.look(cluster, topics, self._config.request_s)
         if anew or gone:
             self._land()
+        if anew:
             self._stop_of_topics(anew)
             raise Again
+        if gone:
+            raise TopicError(f"a broker says that topic {', '.join(sorted(gone))} is not there, which was just read")
 
     def _stop_of_topics(self, anew: Collection[str]) -> bool:
         """Stop the sources of topics that were deleted and made anew; whether there are such."""

@@ -73,6 +73,8 @@ class Broker:
     """Topics whose settings nobody may see."""
     gone: set[str] = field(default_factory=set)
     """Topics that a consumer finds gone."""
+    denied: set[str] = field(default_factory=set)
+    """Topics that are listed, and not there for whoever asks for their ids: brokers disagree."""
     mute: Iterator[bool] = field(default_factory=lambda: repeat(False))
     """Whether no broker tells topics' ids, each time they are asked for."""
     silent: set[Partition] = field(default_factory=set)
@@ -220,7 +222,7 @@ class BrokerCluster:
         if next(self._broker.mute):
             raise KafkaUnavailableError("no broker")
         there = self._broker.topics
-        return {name: there[name].topic_id for name in topics if name in there}
+        return {name: there[name].topic_id for name in topics if name in there and name not in self._broker.denied}
 
     def close(self) -> None: ...
 

@@ -73,6 +73,20 @@ def test_a_topic_that_a_consumer_finds_gone_although_it_is_listed_stops_its_sour
         scene.wait_committed("u", 1)
 
 
+def test_a_topic_of_which_brokers_disagree_whether_it_is_there_is_tried_again_with_growing_pauses(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.broker.committed["t", 0] = 0
+    scene.broker.denied.add("t")
+    scene.broker.produce("t", b"1")
+    with scene.taking(IN, list_every_s=1000):
+        scene.wait_until(lambda: "in 0.2 s: a broker says that topic t is not there" in caplog.text)
+        assert scene.status.as_json()["state"] == "waiting"
+        scene.broker.denied.clear()
+        scene.wait_committed("t", 1)
+    assert scene.bodies("a") == [b"1"]
+
+
 def test_a_source_whose_partition_is_gone_goes_on_once_its_offset_is_deleted(scene: Scene) -> None:
     scene.broker.committed |= {("t-2", 0): 3, ("t", 0): 0}
     scene.broker.produce("t", b"1")
