@@ -29,6 +29,19 @@ T = TypeVar("T")
 _LONGEST_S = 3600.0
 """The longest time-out that librdkafka takes for a request."""
 
+_TOPIC_ID = "kafka-journal.topic-id="
+"""Begins the metadata of offsets that are committed with the id of their topic."""
+
+
+def metadata_of(topic_id: str) -> str:
+    """What is committed with an offset of a topic of this id; empty if that is not known."""
+    return _TOPIC_ID + topic_id if topic_id else ""
+
+
+def topic_id_in(metadata: str | None) -> str:
+    """The topic's id that was committed with an offset. Empty: there is none, and other tools write what they want."""
+    return metadata.removeprefix(_TOPIC_ID) if metadata and metadata.startswith(_TOPIC_ID) else ""
+
 
 class GroupsClient:
     """A client of its own for coordinators, for one thread, because of three errors of librdkafka (as of 2.16):
@@ -117,7 +130,7 @@ class GroupsClient:
             if part.error is not None:
                 raise KafkaException(part.error)
             if part.offset >= 0:
-                found[part.topic, part.partition] = Position(part.offset, part.metadata or "")
+                found[part.topic, part.partition] = Position(part.offset, topic_id_in(part.metadata))
         return found
 
     def _ask(self, ask: Callable[[AdminClient], Future[T]], timeout_s: float) -> T:

@@ -36,6 +36,7 @@ from journal.errors import (
 from journal.kafka.access import Need, Request, on_cluster, on_group, on_topic, on_transactional_id
 from journal.kafka.client_calls import call_within
 from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
+from journal.kafka.client_groups import metadata_of
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error, repeated_after_s
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
@@ -341,7 +342,9 @@ class KafkaTransactionalProducer:
     def send_offsets(self, consumed: Consumed, timeout_s: float) -> bool:
         began = self._clock()
         ids = consumed.topic_ids
-        offsets = [TopicPartition(*part, offset, ids.get(part, "")) for part, offset in consumed.offsets.items()]
+        offsets = [
+            TopicPartition(*part, offset, metadata_of(ids.get(part, ""))) for part, offset in consumed.offsets.items()
+        ]
         group = self._groups.get(consumed.group)
         if group is None:
             group = self._groups[consumed.group] = group_without_members(self._settings, consumed.group)

@@ -76,7 +76,7 @@ class Consumed(NamedTuple):
 
 class Position(NamedTuple):
     """Where a group has consumed a partition up to, and the id of the topic that it is a position of; empty: whoever
-    committed it did not say."""
+    committed it did not say, as no tool but ours does."""
 
     offset: int
     topic_id: str

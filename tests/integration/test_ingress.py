@@ -16,6 +16,7 @@ from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.errors import FullError, InvalidOperationError
 from journal.ingress.consumer import SourceConsumer
+from journal.kafka.client_groups import metadata_of
 from journal.kafka.client_settings import ClientSettings
 from journal.kafka.control import ingress_group, read_control
 from journal.limits import Limits
@@ -448,10 +449,10 @@ def test_nothing_is_taken_of_a_topic_that_was_made_anew_between_two_looks(bootst
         assert "made anew" in node.wait_stopped("in")
         assert bodies(node.store, "again") == numbers(0, 3)
         wait_until(lambda: place not in committed(settings))  # Kafka deletes them with the topic, in its own time
-        set_offset(bootstrap, group, TopicPartition(topic, 0, 3, old.topic_id))
+        set_offset(bootstrap, group, TopicPartition(topic, 0, 3, metadata_of(old.topic_id)))
         with pytest.raises(InvalidOperationError, match=rf"{topic}\[0\]@3\), .* nothing was taken"):
             node.ingress.resume("in", skip=False)
-        set_offset(bootstrap, group, TopicPartition(topic, 0, 1))
+        set_offset(bootstrap, group, TopicPartition(topic, 0, 1, "set by hand"))
         node.ingress.resume("in", skip=False)
         node.wait_for("again", 7)
         assert bodies(node.store, "again") == [*numbers(0, 3), *numbers(11, 4)]

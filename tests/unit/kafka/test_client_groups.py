@@ -1,0 +1,17 @@
+"""What is committed with offsets beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.kafka.client_groups import metadata_of, topic_id_in
+
+
+@pytest.mark.parametrize("topic_id", ["", "zGx0rC7QQ1SdJp2kqkR6AA"])
+def test_the_id_of_a_topic_is_kept_with_its_offsets(topic_id: str) -> None:
+    assert topic_id_in(metadata_of(topic_id)) == topic_id
+
+
+@pytest.mark.parametrize("metadata", [None, "", "zGx0rC7QQ1SdJp2kqkR6AA", "set by hand"])
+def test_what_another_tool_commits_with_an_offset_says_nothing_of_its_topic(metadata: str | None) -> None:
+    assert topic_id_in(metadata) == ""
