@@ -8,7 +8,7 @@ from tests.simulation.__main__ import main
 from tests.simulation.runner import run_seed, run_some
 from tests.simulation.world import OPERATIONS_MIN
 
-SEEDS = 800
+SEEDS = 600
 IN_A_TEST = 100
 """So that the test processes share the seeds."""
 
@@ -29,7 +29,7 @@ def test_everything_holds_in_every_seed(first: int) -> None:
         assert compactions >= 1, result
         assert zombies >= 1, result
     assert len(results) == IN_A_TEST
-    assert sum(result.own_decisions >= 3 for result in results) >= IN_A_TEST * 0.1, "standbys take over by themselves"
+    assert sum(result.own_decisions >= 3 for result in results) >= IN_A_TEST * 0.05, "standbys take over by themselves"
 
 
 @pytest.mark.parametrize("seed", range(5))
