@@ -31,7 +31,9 @@ _COMPARE_EVERY_S = 5.0
 """Whoever was away for so long may have slept through the end of the table that it had a copy of."""
 _AGAIN_S = 0.5
 _LATER_S = 5.0
-"""Before a loader that raised, or a table that holds what it must not hold, is tried again."""
+_LATER_MAX_S = 300.0
+"""Before a loader that raised, or a table that holds what it must not hold, is tried again: that may scan the whole
+copy, so the pause is twice as long each time until there is a state."""
 
 
 class Watch(Protocol):
@@ -68,8 +70,10 @@ class Follower:
         watch: Watch | None = None,
         *,
         fit_lag_ms: int,
+        later_s: float = _LATER_S,
     ) -> None:
-        """`following` is a standby's, `watch` an active journal's."""
+        """`following` is a standby's, `watch` an active journal's; `later_s` the first pause before a table that holds
+        what it must not hold is tried again."""
         self._tables = tables
         self._following = following
         self._watch = watch
@@ -80,6 +84,7 @@ class Follower:
         self._met: Exception | None = None
         self._met_at: dict[int, Mark] | None = None
         self._again_at = 0.0
+        self._first_later_s = self._later_s = later_s
         self._ends: dict[int, int] = {}
         self._looked_at = 0.0
         self._known = False
@@ -123,12 +128,19 @@ class Follower:
                 # once: a disk that is full stays so for a while
                 level = logging.ERROR if self._met is None else logging.DEBUG
                 log.log(level, "the local copy cannot follow: %s", error)
-                self._meet(error, _AGAIN_S if isinstance(error, OperatingError) else _LATER_S)
+                self._meet(error, _AGAIN_S if isinstance(error, OperatingError) else self._later())
             except Exception as error:
                 log.exception("the local copy cannot follow")
                 if self._watch is not None:
                     self._watch.failed(error)
-                self._meet(error, _LATER_S)
+                self._meet(error, self._later())
+
+    def _later(self) -> float:
+        """The pause before the next attempt, twice the last one."""
+        pause_s = self._later_s
+        self._later_s = min(2 * pause_s, _LATER_MAX_S)
+        log.info("the local copy is tried again in %g s", pause_s)
+        return pause_s
 
     def _meet(self, error: Exception, pause_s: float) -> None:
         self._met = error
@@ -159,6 +171,8 @@ class Follower:
                 self._found = replace(self._found, built=replica.readable)
             self._keep_warm(self._following)
             self._look()
+        if replica.readable and (self._following is None or self._following.warm):
+            self._later_s = self._first_later_s
 
     def _compare(self) -> None:
         self._asked_at = Moment.now()
@@ -173,7 +187,7 @@ class Follower:
         if following.failure is None:
             following.warm_up(self._tables.replica)
             if following.failure is not None:
-                self._again_at = time.monotonic() + _LATER_S
+                self._again_at = time.monotonic() + self._later()
         elif isinstance(following.failure, LocalDamageError):
             failure = following.failure
             following.restart()

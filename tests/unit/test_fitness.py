@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -77,6 +78,16 @@ class Standby:
         self._records += 1
         self.mark(2)
 
+    def write_stray(self, record_id: int) -> None:
+        """A record that the next checkpoint does not count."""
+        row = Record(type=ADD, id=record_id).SerializeToString()
+        self._broker.write(table_topic(self._settings.journal), 0, [(record_key(record_id), row)])
+        self.mark(2)
+
+    def take_back(self, record_id: int) -> None:
+        self._broker.write(table_topic(self._settings.journal), 0, [(record_key(record_id), None)])
+        self.mark(3)
+
     def lose(self, name: str) -> None:
         """Returns once such a request was lost: none of before is on its way any more."""
         self._faults.met.clear()
@@ -87,11 +98,13 @@ class Standby:
         self._faults.names = frozenset()
 
     @contextmanager
-    def followed(self, fit_lag_ms: int, loader: Callable[[], Loader] = KeptState) -> Iterator[None]:
+    def followed(
+        self, fit_lag_ms: int, loader: Callable[[], Loader] = KeptState, *, later_s: float = 5.0
+    ) -> Iterator[None]:
         tables = LocalTables(SimulatedKafka(self._broker), self._settings, self._settings.directory)
         following = Following(tables.store, self._settings.limits, loader)
         tables.listen(following)
-        self._follower = Follower(tables, following, fit_lag_ms=fit_lag_ms)
+        self._follower = Follower(tables, following, fit_lag_ms=fit_lag_ms, later_s=later_s)
         self._faults.names = frozenset({"poll"})
         self._follower.start()
         try:
@@ -172,6 +185,18 @@ def test_a_standby_whose_state_could_not_be_followed_is_unfit(standby: Standby) 
         standby.answer()
         said = "the state could not be followed: this loader takes nothing"
         assert not standby.wait(lambda now: now.why_not == said).fit
+
+
+def test_a_table_with_other_rows_than_its_mark_says_is_scanned_again_with_growing_pauses(
+    standby: Standby, caplog: pytest.LogCaptureFixture
+) -> None:
+    standby.write_stray(1 << 10)
+    with caplog.at_level(logging.INFO), standby.followed(FIT_LAG_MS, later_s=0.01):
+        standby.answer()
+        standby.wait(lambda now: "tried again in 0.04 s" in caplog.text)
+        assert "shard 0 has 1 records" in standby.wait(lambda now: "followed:" in now.why_not).why_not
+        standby.take_back(1 << 10)
+        standby.wait_until_fit()
 
 
 def test_a_standby_whose_loader_does_not_come_to_an_end_is_unfit(standby: Standby) -> None:
