@@ -53,8 +53,7 @@ class Counts:
             mark = marks[shard]
             if counted != Numbers.of(mark):
                 raise CountError(
-                    f"shard {shard} has {counted}, and its mark at WAL offset {mark.offset} says {Numbers.of(mark)}: "
-                    "`kafka-journal verify` names where"
+                    f"shard {shard} has {counted}, and its mark at WAL offset {mark.offset} says {Numbers.of(mark)}"
                 )
 
     def numbers(self, base: Base, shards: Collection[int]) -> dict[int, Numbers]:

@@ -326,7 +326,8 @@ class RowError(CorruptionError):
 
 class CountError(CorruptionError):
     """Raised by a load that found other numbers of rows than the marks say, in a copy that was just built from the
-    topic: the table has lost rows, or has some back. `kafka-journal verify` names which."""
+    topic: the table has lost rows, or has some back. `kafka-journal verify -j NAME` names which. And by a LocalJournal
+    whose directory was damaged: restore it from a backup, as there is no other copy."""
 
 
 # ---- fencing and unknown outcomes ----------------------------------------------------------------------------

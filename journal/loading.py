@@ -255,8 +255,7 @@ def _whole(base: Base, parts: list[Transaction]) -> Iterator[tuple[int, bytes, l
     prepared_in = prepared[0].shards
     if len(prepared) > prepared_in or (len(prepared) < prepared_in and not _has_skipped(base)):
         raise RowError(
-            f"transaction {tx} is prepared in {prepared_in} shards and found in {len(prepared)}: the tables are not "
-            "what the WAL says, and `kafka-journal verify` names where"
+            f"transaction {tx} is prepared in {prepared_in} shards and found in {len(prepared)}: rows of it are gone"
         )
     data = b"".join(part.data for part in prepared)
     operations: list[Operation] = []

@@ -27,7 +27,15 @@ from journal.appends import Appends
 from journal.callbacks import require_no_callback
 from journal.completion import Completion
 from journal.core import Core
-from journal.errors import ClosedError, ConfigError, CorruptionError, JournalError, LocalStorageError, StateError
+from journal.errors import (
+    ClosedError,
+    ConfigError,
+    CorruptionError,
+    CountError,
+    JournalError,
+    LocalStorageError,
+    StateError,
+)
 from journal.fencing import Claim, Timing
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
@@ -222,6 +230,10 @@ class LocalJournal(Appends):
             acceptance, counts = load_with_acceptance(
                 snapshot, marks, loader, self._limits, lambda done, total: self._show("load", done, total)
             )
+        except CountError as error:
+            raise CountError(
+                f"{error}: {self._directory} is damaged, and there is no other copy: restore it from a backup"
+            ) from error
         finally:
             snapshot.close()
         report = ActivationReport(

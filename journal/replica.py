@@ -34,6 +34,7 @@ from typing import Protocol, cast
 
 from journal.engine import Change
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
+from journal.kafka.control import table_topic
 from journal.kafka.marks import FoundMark, MarkReader, mark_of
 from journal.kafka.ports import Clock, Kafka, LogRecord, RecordRun
 from journal.loading import require_counted
@@ -254,7 +255,11 @@ class Replica:
             yield
         except (CountError, RowError) as error:
             if self._is_fresh:
-                raise
+                name = self._topic.removesuffix(table_topic(""))
+                what = f"{error}: {self._topic} itself is so. `kafka-journal verify -j {name}` names where"
+                raise type(error)(
+                    f"{what}, and `kafka-journal repair table -j {name}` mends numbers of rows"
+                ) from error
             self._store.write((), {_IDENTITY: b""})  # whoever opens it next drops it
             what = f"the local copy is not what its marks say, and is built anew when it is used again: {error}"
             raise LocalDamageError(what) from error

@@ -294,6 +294,7 @@ def test_a_load_that_lacks_a_row_is_refused_and_a_copy_that_was_just_built_is_no
     table.follow()
     assert isinstance(table.following.failure, CountError)
     assert f"shard 0 has {MANY} records, {MANY - 1} updates" in str(table.following.failure)
+    assert "`kafka-journal verify -j table` names where" in str(table.following.failure)
 
 
 def test_a_warm_state_with_other_numbers_than_the_marks_is_loaded_again(store: ScanCountingStore) -> None:

@@ -21,6 +21,7 @@ from journal.errors import (
     ClosedError,
     ConfigError,
     CorruptionError,
+    CountError,
     FullError,
     InvalidOperationError,
     LocalStorageError,
@@ -41,9 +42,9 @@ from journal.local_journal import LocalJournal
 from journal.local_writer import LocalWriter, marks_of
 from journal.script import apply_operation, parse_line
 from journal.state import JournalState
-from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Identity, Mark
+from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Identity, Mark, Record
 from journal.wire.ids import is_volatile, shard_of
-from journal.wire.keys import record_id_of
+from journal.wire.keys import record_id_of, record_key
 from tests.support.build import JOURNAL, NONCE, unchained
 from tests.support.fold import always, fold_entries
 from tests.support.golden import WalEntry, outcome_of_rows
@@ -374,6 +375,19 @@ def test_a_directory_that_is_in_use_of_another_shape_or_of_something_else_is_ref
         LocalJournal(tmp_path / "b").start()
     with pytest.raises(ConfigError):
         LocalJournal(tmp_path / "c", shards=1025)
+
+
+def test_a_directory_with_other_rows_than_its_marks_say_is_to_be_restored(tmp_path: Path) -> None:
+    with active(tmp_path):
+        pass
+    store = RocksStore(tmp_path)
+    store.write([(record_key(1 << 10), Record(type=ADD, id=1 << 10).SerializeToString())], {})
+    store.close()
+    with (
+        LocalJournal(tmp_path) as journal,
+        pytest.raises(CountError, match=r"says 0 records.*restore it from a backup"),
+    ):
+        journal.activate(NullLoader())
 
 
 def test_another_process_that_has_the_directory_keeps_it(tmp_path: Path) -> None:
