@@ -308,7 +308,7 @@ def test_verify_counts_it_as_a_difference_that_nobody_can_load_the_tables(cli: C
     cli.ok("apply", "-", stdin='{"op":"add","id":2}\n')
     part = Transaction(tx=7, shard=0, epoch=1, prepared=True, shards=2)
     cli.write("table", 0, part.SerializeToString(), transaction_key(7, 0))
-    for said in ("is built anew when it is used again", "`kafka-journal verify` names where"):
+    for said in ("is built anew when it is used again", f"`kafka-journal verify -j {cli.journal}` names where"):
         assert said in cli.fails("apply", "-", stdin='{"op":"add","id":4}\n')
     found = cli("verify", "--json")
     assert found.returncode == 1
