@@ -191,16 +191,25 @@ class RocksReferenceIndex:
         reference = _reference_key.pack(_REFERENCE, int.from_bytes(key[9:17]), rank, high, low)
         return _paged(reference, self._get(reference))
 
-    def scan(self, queue: int) -> list[Iterator[Paged]]:
-        """All of a queue, in runs that are in delivery order each. What comes and goes meanwhile may be told."""
-        return [self._run(queue, mark) for mark in (0, _PASSED, _SCHEDULED)]
+    def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
+        """All of a queue from a place on, in runs that are in delivery order each. What comes and goes meanwhile may be
+        told."""
+        return [self._run(queue, mark, rank, place) for mark in (0, _PASSED, _SCHEDULED)]
 
-    def _run(self, queue: int, mark: int) -> Iterator[Paged]:
-        key, stop = _line_prefix.pack(_REFERENCE, queue, mark), _line_prefix.pack(_REFERENCE, queue, mark | _RANK)
-        while rows := self._chunk(key, stop, _CHUNK_ROWS):
-            for row in rows:
-                yield _paged(*row)
-            key = rows[-1][0] + b"\0"
+    def _run(self, queue: int, mark: int, rank: int, place: int) -> Iterator[Paged]:
+        begin = _reference_key.pack(_REFERENCE, queue, mark | rank, place >> 64, place & _LOW)
+        for each in range(rank, _RANK + 1):
+            prefix = _line_prefix.pack(_REFERENCE, queue, mark | each)
+            start = self._starts.get(prefix)
+            if start is None:
+                continue  # it has nothing
+            key, stop = max(start, begin), prefix + b"\xff" * 32
+            while rows := self._chunk(key, stop, _CHUNK_ROWS):
+                if key == start:
+                    self._starts[prefix] = rows[0][0]
+                for row in rows:
+                    yield _paged(*row)
+                key = rows[-1][0] + b"\0"
 
     def _rows(self, prefix: bytes, limit: int | None, stop: bytes = b"") -> list[_Row]:
         rows = self._chunk(self._starts.get(prefix, prefix), stop or prefix + b"\xff" * 32, limit)

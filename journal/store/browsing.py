@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from heapq import merge
+from functools import partial
+from heapq import heappop, heappush, merge
 from itertools import chain, islice
 
 from journal.store.model import PRIORITY_MAX, ReferenceInfo, ReferenceState
@@ -25,11 +26,13 @@ _STATES = {
 _Order = tuple[int, int]
 """Rank and place."""
 
+_END: _Order = (PRIORITY_MAX + 1, 0)
+
 Turn = Callable[[], AbstractContextManager[object]]
 """What a step is taken in: nothing changes meanwhile."""
 
 _AT_ONCE = 200
-"""Rows that are looked at in one turn."""
+"""Rows that are looked at in one turn, of memory and of the index each."""
 
 
 def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[ReferenceInfo]:
@@ -40,51 +43,103 @@ def in_order(tables: QueueTables, entry: QueueEntry, turn: Turn) -> Iterator[Ref
     rows are looked at; what has to be sorted is sorted outside of them.
     """
     with turn():
-        began = _Began(tables, entry)
-        lines = [line.rows() for line in entry.lines]
+        look = _Look(tables, entry)
         beside = [[*entry.away], *entry.runs.values(), *(line.rows_beside() for line in entry.lines)]
-        paged = tables.index.scan(entry.record_id) if entry.paged and tables.index is not None else []
-    keys = sorted(key for part in _parts(chain(*beside)) for key in began.keys(part, turn))
-    return _once(
-        merge(
-            began.told(chain(*lines), turn),
-            began.told((row for _, row in keys), turn),
-            *(began.told_of_index(run, turn) for run in paged),
-            key=_by_order,
-        )
-    )
+    keys = sorted(key for part in _parts(chain(*beside)) for key in look.keys(part, turn))
+    look.add(row for _, row in keys)
+    while not look.is_over:
+        with turn():
+            told = look.tell()
+        yield from told
 
 
-class _Began:
-    """A queue as it was when somebody began to look at it."""
+class _Look:
+    """A queue as it was when somebody began to look at it, and how far they have come.
+
+    A turn looks, from one place on, at all that may have a reference: the rows that were there in the beginning, those
+    admitted from the index since, and the index. It tells what they have up to a place, and the next turn goes on
+    behind that: so whoever goes to the index meanwhile, or comes back, is told once.
+    """
 
     def __init__(self, tables: QueueTables, entry: QueueEntry) -> None:
+        self.is_over = False
         self._tables = tables
         self._entry = entry
         self._next_high = tables.next_high
         """What has arrived since has a place behind it, whichever row it got."""
+        self._from: _Order = (0, 0)
+        """All before this one is told."""
+        self._copied = [_Copied(chain(*[line.rows() for line in entry.lines]))]
+        self._admitted: list[tuple[_Order, int]] = []
+        """A heap of those to come, with their rows."""
+        self._readmitted: set[int] = set()
+        """Rows that have been admitted: those that were copied stand for another reference."""
+        tables.onlookers.add(self)
 
     def keys(self, rows: Sequence[int], turn: Turn) -> list[tuple[_Order, int]]:
         """Of those that are still there, with their rows."""
         with turn():
-            return [(_order(self._tables, row), row) for row in rows if self._is_there(row)]
+            return self._keys(rows)
 
-    def told(self, rows: Iterable[int], turn: Turn) -> Iterator[tuple[_Order, ReferenceInfo]]:
-        for part in _parts(rows):
-            with turn():
-                tables = self._tables
-                told = [(_order(tables, row), of_row(tables, row)) for row in part if self._is_there(row)]
-            yield from told
+    def add(self, rows: Iterable[int]) -> None:
+        """Copied rows, in their order."""
+        self._copied.append(_Copied(rows))
 
-    def told_of_index(self, run: Iterator[Paged], turn: Turn) -> Iterator[tuple[_Order, ReferenceInfo]]:
-        more = True
-        while more:
-            with turn():
-                part = list(islice(run, _AT_ONCE))
-                is_there = not self._entry.gone
-                told = [((each.rank, each.place), _of_paged(self._tables, each)) for each in part if is_there]
-            yield from told
-            more = bool(part)
+    def admitted(self, paged: Paged, row: int) -> None:
+        order = paged.rank, paged.place
+        if paged.queue == self._entry.record_id:
+            self._readmitted.add(row)
+            if order >= self._from:
+                heappush(self._admitted, (order, row))
+
+    def tell(self) -> list[ReferenceInfo]:
+        """The next ones, in a turn; there may be none before it is over."""
+        found: dict[_Order, int | Paged] = {}
+        until = _END
+        if not self._entry.gone:
+            for copied in self._copied:
+                until = min(until, self._look_at_copied(copied, found))
+            until = min(until, self._look_at_admitted(found), self._look_at_index(found))
+        told = sorted(order for order in found if self._from <= order < until)
+        self._from = until
+        self.is_over = until == _END
+        return [self._told(found[order]) for order in told]
+
+    def _look_at_copied(self, copied: _Copied, found: dict[_Order, int | Paged]) -> _Order:
+        """Before which place all is found; so for the others."""
+        rows, more = copied.next()
+        keys = [key for key in self._keys(rows) if key[0] >= self._from]
+        copied.keep([row for _, row in keys])
+        found.update(keys)
+        if not more:
+            return _END
+        return _behind(keys[-1][0]) if keys else self._from
+
+    def _look_at_admitted(self, found: dict[_Order, int | Paged]) -> _Order:
+        heap = self._admitted
+        while heap and heap[0][0] < self._from:
+            heappop(heap)
+        keys = [heappop(heap) for _ in range(min(len(heap), _AT_ONCE))]
+        until = _behind(keys[-1][0]) if heap else _END
+        for key in keys:
+            heappush(heap, key)
+        order_of = partial(_order, self._tables)
+        found.update((order, row) for order, row in keys if self._is_there(row) and order_of(row) == order)
+        return until
+
+    def _look_at_index(self, found: dict[_Order, int | Paged]) -> _Order:
+        entry, index = self._entry, self._tables.index
+        if not entry.paged or index is None:
+            return _END
+        runs = index.scan(entry.record_id, *self._from)
+        part = list(islice(merge(*runs, key=_order_of_paged), _AT_ONCE))
+        found.update((_order_of_paged(each), each) for each in part if each.place >> 64 < self._next_high)
+        return _behind(_order_of_paged(part[-1])) if len(part) == _AT_ONCE else _END
+
+    def _keys(self, rows: Iterable[int]) -> list[tuple[_Order, int]]:
+        """Of those copied rows that still stand for what they did."""
+        there = [row for row in rows if row not in self._readmitted and self._is_there(row)]
+        return [(_order(self._tables, row), row) for row in there]
 
     def _is_there(self, row: int) -> bool:
         table = self._tables.references
@@ -95,14 +150,25 @@ class _Began:
             and table.high[row] < self._next_high
         )
 
+    def _told(self, each: int | Paged) -> ReferenceInfo:
+        return _of_paged(self._tables, each) if isinstance(each, Paged) else of_row(self._tables, each)
 
-def _once(told: Iterable[tuple[_Order, ReferenceInfo]]) -> Iterator[ReferenceInfo]:
-    """What has left the middle of a line may also still be in its order."""
-    last: _Order | None = None
-    for order, info in told:
-        if order != last:
-            yield info
-        last = order
+
+class _Copied:
+    """Rows of which each is looked at until what it stands for is told, or gone."""
+
+    def __init__(self, rows: Iterable[int]) -> None:
+        self._ahead: list[int] = []
+        self._rest = iter(rows)
+
+    def next(self) -> tuple[list[int], bool]:
+        """And whether there may be more."""
+        self._ahead += islice(self._rest, _AT_ONCE - len(self._ahead))
+        return self._ahead, len(self._ahead) == _AT_ONCE
+
+    def keep(self, rows: list[int]) -> None:
+        """What is left of `next`'s: the others are told, or gone."""
+        self._ahead = rows
 
 
 def _parts(rows: Iterable[int]) -> Iterator[Sequence[int]]:
@@ -111,8 +177,13 @@ def _parts(rows: Iterable[int]) -> Iterator[Sequence[int]]:
         yield part
 
 
-def _by_order(item: tuple[_Order, ReferenceInfo]) -> _Order:
-    return item[0]
+def _behind(order: _Order) -> _Order:
+    rank, place = order
+    return rank, place + 1
+
+
+def _order_of_paged(paged: Paged) -> _Order:
+    return paged.rank, paged.place
 
 
 def _order(tables: QueueTables, row: int) -> _Order:

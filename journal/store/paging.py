@@ -12,6 +12,8 @@ import marshal
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import Protocol
+from weakref import WeakSet
 
 from journal.store.deadlines import Deadlines
 from journal.store.holds import Holds
@@ -36,6 +38,13 @@ def paged_facts(data: bytes) -> Facts:
 def latest_first(expires: int) -> int:
     """A time to sort by, the latest first: of two, the one that is earlier by the clock gives the larger number."""
     return _LATEST - expires
+
+
+class Onlooker(Protocol):
+    """Somebody who looks at a queue in turns."""
+
+    def admitted(self, paged: Paged, row: int) -> None:
+        """A reference, of any queue, is in memory from now on, and no longer in the index."""
 
 
 class PagedTables:
@@ -75,6 +84,8 @@ class PagedTables:
         self.paged = 0
         """References in the index."""
         self.paged_scheduled = 0
+        self.onlookers: WeakSet[Onlooker] = WeakSet()
+        """Those who look at a queue in turns."""
         self._in_memory_max = references_in_memory_max
         self._arrivals_max = references_in_memory_max - references_in_memory_max // 8
         """Beyond that what arrives is paged out, which leaves room for paging in."""
@@ -220,6 +231,8 @@ class PagedTables:
         row = table.add_reference(message_row, paged.queue, READY)
         table.set_place(row, paged.place)
         table.deliveries[row] = deliveries
+        for onlooker in self.onlookers:
+            onlooker.admitted(paged, row)
         return row
 
     def find(self, message_id: int) -> list[Paged]:

@@ -79,8 +79,9 @@ class ReferenceIndex(Protocol):
 
     def remove(self, paged: Paged) -> None: ...
 
-    def scan(self, queue: int) -> list[Iterator[Paged]]:
-        """All of a queue, in runs that are in delivery order each. What comes and goes meanwhile may be told."""
+    def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
+        """All of a queue from a place on, in runs that are in delivery order each. What comes and goes meanwhile may be
+        told."""
 
 
 class _FreeRows:

@@ -49,5 +49,8 @@ class MemoryIndex:
     def remove(self, paged: Paged) -> None:
         del self.rows[paged.message, paged.queue]
 
-    def scan(self, queue: int) -> list[Iterator[Paged]]:
-        return [iter(sorted((each for each in self.rows.values() if each.queue == queue), key=_delivery_order))]
+    def scan(self, queue: int, rank: int = 0, place: int = 0) -> list[Iterator[Paged]]:
+        of_queue = (each for each in self.rows.values() if each.queue == queue)
+        return [
+            iter(sorted((each for each in of_queue if _delivery_order(each) >= (rank, place)), key=_delivery_order))
+        ]

@@ -85,6 +85,8 @@ class IndexMachine(RuleBasedStateMachine):
         for queue in (1 << 10, 2 << 10, 2**62):
             ours, theirs = (list(merge(*index.scan(queue), key=by_order)) for index in (self.rocks, self.memory))
             assert ours == theirs
+            for at, begin in enumerate(theirs):
+                assert list(merge(*self.rocks.scan(queue, begin.rank, begin.place), key=by_order)) == theirs[at:]
         for message in range(1, 10):
             assert sorted(self.rocks.find(message)) == sorted(self.memory.find(message))
 
