@@ -218,6 +218,9 @@ class QueueTables(PagedTables):
         rows, more = self.expiry.pop(now_ms, limit)
         new = [table.id[message_row] for message_row in rows]
         count = len(new)
+        if self.paged:
+            for message_id in new:  # looked at once, with its references of the index
+                self.recall_all(message_id)
         if self.paged and self.index is not None and count < limit:
             for message_id, queue_id in self.index.expired(now_ms):
                 if not is_there(queue_id):

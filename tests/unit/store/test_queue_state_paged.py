@@ -153,6 +153,17 @@ def test_a_message_with_references_in_the_index_is_not_forgotten() -> None:
         state.forget(2)
 
 
+def test_what_expires_is_told_at_the_first_look_though_it_waits_in_the_index_and_arrives_elsewhere() -> None:
+    state = new_state(queue=2, index=MemoryIndex())
+    state.store(1, ADDRESS, priority=4, size=100, expires=NOW + 5, timestamp=0)
+    for queue in (ORDERS, AUDIT):
+        state.route(1, queue, due=0)
+    for message in range(2, 5):
+        send(state, message)
+    state.arrive(1, ORDERS)
+    assert state.expired(NOW + 6, 1) == [(1, ORDERS)]
+
+
 def test_what_expired_before_it_is_taken_waits_in_the_index_as_what_is_ready_does() -> None:
     state = new_state(node=40, queue=10, index=MemoryIndex())
     for message in range(1, 251):
