@@ -27,7 +27,6 @@ from typing import Protocol
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
-from journal.beside import InBackground, at_once
 from journal.claiming import Claiming
 from journal.errors import (
     CorruptionError,
@@ -37,7 +36,7 @@ from journal.errors import (
     OperatingError,
     OutcomeUnknownError,
 )
-from journal.fencing import Claim, Fence, Recoveries, RequireOpen, Standing, Timing, always_open, standing_of
+from journal.fencing import Claim, Fence, Recoveries, RequireOpen, Standing, always_open, standing_of
 from journal.following import Following
 from journal.gate import AtGate, Gate, wait_on
 from journal.group import FrameNumbers, Group
@@ -46,7 +45,9 @@ from journal.kafka.ports import Kafka
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
 from journal.local.ports import LocalStore
-from journal.moments import Moment
+from journal.process.background import InBackground, at_once
+from journal.process.clocks import Moment, Timing
+from journal.process.progress import Progress
 from journal.replica import Replica
 from journal.wal import WalReader
 from journal.writer import READY_SHARD, Joining, Writer, WriterConfig
@@ -55,9 +56,6 @@ log = logging.getLogger(__name__)
 
 FENCE_STEP = "fence"
 """The first step's name: told before anything is done, so that whoever is told may still prevent it."""
-
-Progress = Callable[[str, int, int], None]
-"""Called with a step's name, what is done of it, and how much there is (0: not known)."""
 
 
 @dataclass(slots=True)

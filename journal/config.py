@@ -24,9 +24,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from journal.directories import STATE, user_directory
 from journal.errors import ConfigError
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
+from journal.process.directories import STATE, user_directory
 from journal.routing.config import RoutingConfig
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
 

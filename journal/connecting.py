@@ -14,6 +14,7 @@ from journal.kafka.clients import KafkaClients
 from journal.kafka.control import table_topic
 from journal.kafka.ports import Cluster, Kafka
 from journal.local.ports import LocalStore
+from journal.process.clocks import wall_ms
 from journal.replica import Replica, copy_identity
 from journal.v1.journal_pb2 import Identity
 
@@ -24,11 +25,6 @@ T = TypeVar("T")
 START_ATTEMPTS = 4
 """How often a service that starts asks Kafka, each time for `request_timeout_ms`: a minute in all. Machines start
 together, and where the controller died another has to be elected, and to count the dead one out, before all answer."""
-
-
-def wall_ms() -> float:
-    """Milliseconds since 1970."""
-    return time.time() * 1000
 
 
 def kafka_of(settings: Settings) -> KafkaClients:

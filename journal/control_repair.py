@@ -28,8 +28,9 @@ from journal.kafka.control import (
     writer_id,
 )
 from journal.kafka.marks import MarkReader
-from journal.kafka.ports import LOOK_MS, Clock, FatalProducerError, Kafka
+from journal.kafka.ports import LOOK_MS, FatalProducerError, Kafka
 from journal.kafka.topics import topic_configs
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Released
 from journal.wal import read_tails
 from journal.wire.frames import FORMAT, MAGIC

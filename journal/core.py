@@ -27,10 +27,11 @@ from journal.errors import (
     QueueFullError,
     RolledBackError,
 )
-from journal.fencing import Recoveries, Timing
+from journal.fencing import Recoveries
 from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
+from journal.process.clocks import Timing
 from journal.state import JournalState, refusal, require_transition
 from journal.taking_in import TakingIn
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE

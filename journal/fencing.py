@@ -12,17 +12,15 @@ counter that says less than is known is read again behind an acknowledged write 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from itertools import chain, repeat
 from typing import NamedTuple
 
 from journal.errors import DeadlineError, FencedError, OperatingError
 from journal.kafka.control import ControlRows, control_lost, prove_control, read_control, writer_id
-from journal.kafka.ports import Clock, Kafka, RetriableProducerError, TransactionalProducer
-from journal.moments import Moment
+from journal.kafka.ports import Kafka, RetriableProducerError, TransactionalProducer
+from journal.process.clocks import Timing
 from journal.v1.journal_pb2 import Epoch, Mark
 
 log = logging.getLogger(__name__)
@@ -77,25 +75,6 @@ def standing_of(claim: Claim, found: Epoch | Mark) -> Standing:
     if found.epoch == claim.epoch and found.nonce == claim.nonce:
         return Standing.OWN
     return Standing.NEWER
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Limits in seconds, and time itself."""
-
-    clock: Clock
-    pause: Callable[[float], None]
-    request_s: float
-    recovery_s: float
-    fence_check_s: float
-    wall_s: Clock = time.time
-
-    def now(self) -> Moment:
-        return Moment(self.clock(), self.wall_s())
-
-    def age_s(self, moment: Moment) -> float:
-        """Time in which the machine was suspended included, which `clock` leaves out."""
-        return moment.age_at(self.now())
 
 
 class Fence:

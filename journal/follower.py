@@ -17,7 +17,7 @@ from typing import Protocol
 from journal.errors import CorruptionError, LocalDamageError, OperatingError, TopicError
 from journal.following import Following
 from journal.local_tables import Condition, LocalTables
-from journal.moments import LONG_AGO, Moment
+from journal.process.clocks import LONG_AGO, Moment
 from journal.v1.journal_pb2 import Mark
 
 log = logging.getLogger(__name__)

@@ -14,14 +14,15 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
-from journal.activation import ActivationReport, Progress
+from journal.activation import ActivationReport
 from journal.appends import Appends
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import JournalError
 from journal.gate import AtGate, wait_on
 from journal.loading import Loader
-from journal.runtime import JournalRuntime, no_progress
+from journal.process.progress import Progress, no_progress
+from journal.runtime import JournalRuntime
 
 
 class BlockingJournal(JournalRuntime, Appends):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 
 from journal.config import Settings
-from journal.connecting import wall_ms
 from journal.errors import JournalError
 from journal.kafka.control import RELEASED_KEY, control_row
 from journal.kafka.ports import Kafka
+from journal.process.clocks import wall_ms
 from journal.v1.journal_pb2 import Identity, Released
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from journal.errors import ActiveNodeError
 from journal.kafka.control import ControlRows, NodeRow, wal_topic
-from journal.kafka.ports import Clock, Kafka, Reader
+from journal.kafka.ports import Kafka, Reader
+from journal.process.clocks import Clock
 from journal.roles import Role
 
 _LOOK_S = 0.2

@@ -22,7 +22,7 @@ from types import TracebackType
 
 from journal.acceptance import AnyOperation
 from journal.accepted_load import load_with_acceptance
-from journal.activation import Activated, ActivationReport, Progress
+from journal.activation import Activated, ActivationReport
 from journal.appends import Appends
 from journal.callbacks import require_no_callback
 from journal.completion import Completion
@@ -36,13 +36,15 @@ from journal.errors import (
     LocalStorageError,
     StateError,
 )
-from journal.fencing import Claim, Timing
+from journal.fencing import Claim
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.loading import Loader, NullLoader
 from journal.local.rocks import RocksStore
 from journal.local_lookup import LocalLookup
 from journal.local_writer import LocalWriter, marks_of
+from journal.process.clocks import Timing
+from journal.process.progress import Progress
 from journal.state import JournalState, refusal
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC

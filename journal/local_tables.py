@@ -20,7 +20,7 @@ from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.rocks import open_copy
 from journal.local.slots import Slot, hold
-from journal.moments import Moment
+from journal.process.clocks import Moment
 from journal.replica import CopyListener, Replica
 from journal.v1.journal_pb2 import Identity, Mark
 

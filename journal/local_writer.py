@@ -16,7 +16,7 @@ from journal.fencing import Claim, Recoveries
 from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.local.rocks import RocksStore
-from journal.moments import Moment
+from journal.process.clocks import Moment
 from journal.v1.journal_pb2 import MARKER, Identity, Mark
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key

@@ -7,7 +7,8 @@ import time
 
 from journal.copy import TableCopy
 from journal.errors import ClosedError, DeadlineError, GapError
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import Kafka
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import ADD, Identity, Record
 from journal.wal import WalReader
 from journal.wire.ids import shard_of

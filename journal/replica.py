@@ -36,9 +36,10 @@ from journal.engine import Change
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
 from journal.kafka.control import table_topic
 from journal.kafka.marks import FoundMark, MarkReader, mark_of
-from journal.kafka.ports import Clock, Kafka, LogRecord, RecordRun
+from journal.kafka.ports import Kafka, LogRecord, RecordRun
 from journal.loading import require_counted
 from journal.local.ports import LocalStore
+from journal.process.clocks import Clock
 from journal.table_age import (
     NO_EPOCH,
     Clocks,

@@ -11,15 +11,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from journal.activation import Activated, Activation, ActivationReport, Progress
-from journal.beside import in_thread
+from journal.activation import Activated, Activation, ActivationReport
 from journal.callbacks import require_no_callback
 from journal.config import Settings
-from journal.connecting import kafka_of, open_replica, wall_ms
+from journal.connecting import kafka_of, open_replica
 from journal.copy import TableCopy
 from journal.core import Core
 from journal.errors import ClosedError, FencedError, JournalError, StateError
-from journal.fencing import Claim, Standing, Timing, standing_of
+from journal.fencing import Claim, Standing, standing_of
 from journal.following import Following
 from journal.gate import AtGate, wait_on
 from journal.kafka.control import ControlRows
@@ -29,6 +28,9 @@ from journal.leaving import say_left
 from journal.loading import Loader, NullLoader
 from journal.local_tables import LocalTables
 from journal.lookup import Lookup
+from journal.process.background import in_thread
+from journal.process.clocks import Timing, wall_ms
+from journal.process.progress import Progress, no_progress
 from journal.state import JournalState, refusal
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.writer import WriterConfig
@@ -38,10 +40,6 @@ __all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms
 log = logging.getLogger(__name__)
 
 _STEP_S = 1.0
-
-
-def no_progress(step: str, done: int, total: int) -> None:
-    """Shows nothing."""
 
 
 class JournalRuntime:

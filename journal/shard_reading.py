@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from journal.config import Settings
 from journal.kafka.control import table_topic, wal_topic
 from journal.kafka.marks import FoundMark, MarkReader, records_between
-from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
+from journal.kafka.ports import Kafka, LogRecord, Reader
+from journal.process.clocks import Clock
 
 _PROGRESS_RECORDS = 256
 

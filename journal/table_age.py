@@ -10,8 +10,9 @@ import struct
 from typing import NamedTuple
 
 from journal.kafka.broker_time import BrokerTime
-from journal.kafka.ports import Clock, LogRecord
+from journal.kafka.ports import LogRecord
 from journal.local.ports import LocalStore
+from journal.process.clocks import Clock
 
 NO_EPOCH = -1
 _PLACE = struct.Struct(">qqi")

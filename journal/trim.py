@@ -26,7 +26,8 @@ from journal.config import Settings
 from journal.errors import TrimError
 from journal.kafka.control import ControlRows, control_row, read_control, trim_key, wal_topic
 from journal.kafka.marks import FoundMark
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import Kafka
+from journal.process.clocks import Clock
 from journal.shard_reading import ShardReading
 from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Passed, Transaction, Trim
 from journal.verify import verify_shard

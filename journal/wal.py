@@ -19,7 +19,8 @@ from journal.errors import (
     StaleReadError,
 )
 from journal.kafka.control import wal_topic
-from journal.kafka.ports import LOOK_MS, READ_MS, Clock, Kafka, LogRecord
+from journal.kafka.ports import LOOK_MS, READ_MS, Kafka, LogRecord
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
 

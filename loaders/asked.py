@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from journal.kafka.ports import Clock
+from journal.process.clocks import Clock
 from loaders.duty import Request
 
 

@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from journal.activation import Progress
 from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.copy import TableCopy
 from journal.errors import ConfigError, DeadlineError, JournalError, StateError
 from journal.loading import Loader
 from journal.local.slots import take_slot
+from journal.process.progress import Progress, no_progress
 from journal.roles import Role
-from journal.runtime import no_progress, wall_ms
+from journal.runtime import wall_ms
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.asked import Asked
 from loaders.duty import nobody_fit

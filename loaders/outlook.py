@@ -15,7 +15,7 @@ from journal.config import Settings
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.broker_time import BrokerTime
 from journal.kafka.control import ControlRows, ControlWatcher
-from journal.kafka.ports import FOLLOW_MS, Clock, Kafka
+from journal.kafka.ports import FOLLOW_MS, Kafka
 from journal.liveness import (
     LastActive,
     Members,
@@ -26,7 +26,7 @@ from journal.liveness import (
     long_gone,
     newest_report_ms,
 )
-from journal.moments import LONG_AGO, Moment
+from journal.process.clocks import LONG_AGO, Clock, Moment
 from journal.roles import Role
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.duty import Request

@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from journal.follower import Fitness
-from journal.kafka.ports import Clock
+from journal.process.clocks import Clock
 
 _REST_DOUBLINGS_MAX = 5
 _ASK_DOUBLINGS_MAX = 12

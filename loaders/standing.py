@@ -9,14 +9,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from journal.activation import ActivationReport, Progress
+from journal.activation import ActivationReport
 from journal.config import Settings
 from journal.errors import DeadlineError, JournalError
 from journal.fencing import Recoveries
 from journal.follower import Fitness
 from journal.journal import BlockingJournal
-from journal.kafka.ports import Clock
 from journal.loading import Loader
+from journal.process.clocks import Clock
+from journal.process.progress import Progress
 from journal.roles import Role, require_role_transition
 from journal.v1.journal_pb2 import Failover, NodeStatus
 

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
-from journal.activation import Progress
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import JournalError
@@ -20,7 +19,9 @@ from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
 from journal.kafka.control import control_topic, node_group
 from journal.kafka.membership import Membership
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import Kafka
+from journal.process.clocks import Clock
+from journal.process.progress import Progress
 from journal.runtime import wall_ms
 from loaders.outlook import Present
 from loaders.reporting import Reporter

@@ -19,8 +19,9 @@ from journal.config import Settings
 from journal.errors import RowError, TopicError
 from journal.kafka.control import memory_topic, table_topic
 from journal.kafka.marks import records_between
-from journal.kafka.ports import Clock, Cluster, Kafka, LogRecord, Sent
+from journal.kafka.ports import Cluster, Kafka, LogRecord, Sent
 from journal.kafka.topics import topic_configs
+from journal.process.clocks import Clock
 from journal.table_age import NO_EPOCH, Place
 
 _POSITION_KEY = b"p"

@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from journal.beside import InBackground
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
-from journal.descriptors import require_descriptors
 from journal.kafka.ports import Kafka
 from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.rocks_options import SHARD_FILES
 from journal.local.slots import Slot, take_slot
+from journal.process.background import InBackground
+from journal.process.descriptors import require_descriptors
 from journal.replica import Replica
 from journal.runtime import kafka_of, wall_ms
 from journal.v1.journal_pb2 import Identity

@@ -26,16 +26,11 @@ from journal.errors import (
     StaleReadError,
 )
 from journal.kafka.control import table_topic, wal_topic, worker_id
-from journal.kafka.ports import (
-    Clock,
-    FatalProducerError,
-    Kafka,
-    Sent,
-    TransactionalProducer,
-)
+from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
 from journal.portion import Portion
+from journal.process.clocks import Clock
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
 from journal.table_age import note_checkpoint

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from journal.stop_requests import STOP_SIGNALS, StopRequests
+from journal.process.stop_requests import STOP_SIGNALS, StopRequests
 
 
 def run_until_signalled(

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from journal.config import Settings
 from journal.errors import JournalError
 from journal.kafka.control import ControlRows, read_control
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import Kafka
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import IngressReport, NodeStatus, SourceReport
 
 log = logging.getLogger(__name__)

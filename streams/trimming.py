@@ -17,7 +17,8 @@ from contextlib import closing
 from journal.config import Settings
 from journal.errors import ConfigError, CorruptionError, JournalError
 from journal.kafka.control import ControlRows, read_control
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import Kafka
+from journal.process.clocks import Clock
 from journal.runtime import wall_ms
 from journal.trim import Trimming, archives_of
 from streams.records import Prepared

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from journal.config import Settings
-from journal.connecting import kafka_of, wall_ms
+from journal.connecting import kafka_of
 from journal.copy import FIT_LAG_MS
 from journal.errors import DeadlineError, StateError
 from journal.follower import Fitness, Follower
@@ -26,6 +26,7 @@ from journal.kafka.ports import Kafka
 from journal.loading import FollowingLoader
 from journal.local.slots import Slot
 from journal.local_tables import LocalTables
+from journal.process.clocks import wall_ms
 from journal.store.loaded import LoadedStore
 from journal.store.model import QueueConfig, ReferenceInfo
 from journal.store.queue_entry import MessageEntry, QueueEntry

@@ -20,10 +20,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 
-from journal.beside import InBackground, at_once
 from journal.errors import ClosedError, CorruptionError, JournalError, OperatingError
-from journal.kafka.ports import Clock, Kafka
+from journal.kafka.ports import Kafka
 from journal.local.ports import LocalStore
+from journal.process.background import InBackground, at_once
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import DivertStatus
 from streams.records import Prepared
 from streams.shard import ShardState, ShardWorker

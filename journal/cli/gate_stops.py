@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
 
-from journal.beside import InBackground
 from journal.cli.shard_stops import lines_of_stops
 from journal.errors import CorruptionError, GateTimeoutError, OperatingError
-from journal.kafka.ports import Clock
+from journal.process.background import InBackground
+from journal.process.clocks import Clock
 from journal.stops import Stop
 from journal.v1.journal_pb2 import Mark
 

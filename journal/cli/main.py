@@ -63,7 +63,7 @@ class LazyCommands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         from journal.cli.common import exit_codes
-        from journal.descriptors import require_descriptors
+        from journal.process.descriptors import require_descriptors
 
         with exit_codes():
             require_descriptors(COMMAND_DESCRIPTORS, "a command")

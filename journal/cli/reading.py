@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from journal.activation import Progress
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
-from journal.directories import CACHE, user_directory
 from journal.errors import DeadlineError, LocalStorageError
 from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
@@ -24,8 +22,10 @@ from journal.loading import LoadedUpdate, Loader
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.slots import take_slot
+from journal.process.directories import CACHE, user_directory
+from journal.process.progress import Progress, no_progress
 from journal.replica import Replica
-from journal.runtime import kafka_of, no_progress, open_replica
+from journal.runtime import kafka_of, open_replica
 from journal.v1.journal_pb2 import Mark
 from loaders.snapshot import SnapshotState, read_snapshot
 

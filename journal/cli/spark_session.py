@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from journal.cli.common import print_note
 from journal.errors import OperatingError
-from journal.stop_requests import StopRequests
+from journal.process.stop_requests import StopRequests
 from loaders.spark.packages import READING, Part
 
 if TYPE_CHECKING:

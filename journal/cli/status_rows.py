@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from journal.activation import Progress
 from journal.cli.reading import LOAD_TIMEOUT_S, caught_up_copy
 from journal.config import Settings
 from journal.engine import Base
 from journal.errors import CorruptionError, OperatingError, RowError
 from journal.kafka.control import ControlRows, table_topic
 from journal.kafka.ports import Kafka
+from journal.process.progress import Progress
 from journal.v1.journal_pb2 import Mark, Transaction
 from journal.wire.keys import (
     MARK_PREFIX,

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from journal.cli.common import print_note
-from journal.stop_requests import STOP_SIGNALS, StopRequests
+from journal.process.stop_requests import STOP_SIGNALS, StopRequests
 
 BEHIND_THE_BATCH = "stopping behind what is being written; again, and it ends at once: the next run does that anew"
 """What a Spark job answers."""

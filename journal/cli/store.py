@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
-from journal.activation import Progress
 from journal.cli.reading import ShownLoader, cached_directory, copies_directory
 from journal.errors import RowError
 from journal.local.references import RocksReferenceIndex
+from journal.process.progress import Progress
 from journal.store.loaded import LoadedStore
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
 from loaders.queues import QueueLoader

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection
 from functools import partial
 
-from journal.kept import Kept
+from journal.process.kept import Kept
 from journal.routing.selector import Selector
 from journal.routing.selector_tokens import SelectorError
 from journal.routing.view import value_of

@@ -14,16 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from journal.errors import JournalError
 from journal.kafka.control import control_topic, wal_topic, writer_id
-from journal.kafka.ports import (
-    LOOK_MS,
-    READ_MS,
-    Clock,
-    Cluster,
-    Kafka,
-    PlainProducer,
-    Reader,
-    TransactionalProducer,
-)
+from journal.kafka.ports import LOOK_MS, READ_MS, Cluster, Kafka, PlainProducer, Reader, TransactionalProducer
+from journal.process.clocks import Clock
 
 log = logging.getLogger(__name__)
 

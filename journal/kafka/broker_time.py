@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.kafka.ports import Clock
+from journal.process.clocks import Clock
 
 
 class BrokerTime:

@@ -31,7 +31,8 @@ from journal.kafka.access import on_cluster, on_topic
 from journal.kafka.client_errors import error_of, operating_error
 from journal.kafka.client_groups import GroupsClient
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
-from journal.kafka.ports import Clock, GroupMember, Position, TopicState
+from journal.kafka.ports import GroupMember, Position, TopicState
+from journal.process.clocks import Clock
 
 T = TypeVar("T")
 

@@ -39,7 +39,8 @@ from journal.kafka.client_errors import delivery_error, error_of, operating_erro
 from journal.kafka.client_groups import metadata_of
 from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error, repeated_after_s
 from journal.kafka.commit_times import CommitTimes
-from journal.kafka.ports import READ_MS, Clock, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
+from journal.kafka.ports import READ_MS, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
+from journal.process.clocks import Clock
 
 T = TypeVar("T")
 

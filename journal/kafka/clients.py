@@ -23,8 +23,9 @@ from journal.kafka.client_readers import KafkaReader
 from journal.kafka.client_settings import SPREAD_LINGER_MS, ClientSettings
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.membership import Membership
-from journal.kafka.ports import READ_MS, Clock
+from journal.kafka.ports import READ_MS
 from journal.limits import Limits
+from journal.process.clocks import Clock
 
 LOGGER = logging.getLogger("journal.kafka")
 

@@ -16,7 +16,8 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from journal.errors import ControlLostError, DeadlineError, RowError, TopicError
-from journal.kafka.ports import LOOK_MS, READ_MS, Clock, Kafka, LogRecord, Reader, Sent
+from journal.kafka.ports import LOOK_MS, READ_MS, Kafka, LogRecord, Reader, Sent
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import (
     Archive,
     DivertStatus,

@@ -20,9 +20,9 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
-from journal.directories import CACHE, user_directory
 from journal.downloads import one_at_a_time
 from journal.errors import EmbeddedKafkaError
+from journal.process.directories import CACHE, user_directory
 
 KAFKA_VERSION = "4.2.2"
 """4.3.0, 4.3.1 and 4.4.0 lose transactions: a coordinator that meets a partition without a leader takes it for deleted,

@@ -22,7 +22,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from journal.directories import DATA, user_directory
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.distribution import Report, get_kafka, report_to_stderr
 from journal.kafka.embedded_classes import archive_option
@@ -52,6 +51,7 @@ from journal.kafka.embedded_storage import (
     settle_cluster,
     write_configuration,
 )
+from journal.process.directories import DATA, user_directory
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 20.0

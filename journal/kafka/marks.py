@@ -12,7 +12,8 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from journal.errors import DeadlineError, RowError
-from journal.kafka.ports import Clock, Kafka, LogRecord, Reader
+from journal.kafka.ports import Kafka, LogRecord, Reader
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from journal.wire.rows import mark_name

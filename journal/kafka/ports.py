@@ -284,7 +284,3 @@ class Kafka(Protocol):
         false, everything, and the high watermark. `wait_ms` is LOOK_MS, READ_MS or FOLLOW_MS."""
 
     def cluster(self) -> Cluster: ...
-
-
-Clock = Callable[[], float]
-"""Seconds, monotonic. An argument everywhere, so that a simulation can own time."""

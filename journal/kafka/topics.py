@@ -23,7 +23,8 @@ from journal.kafka.control import (
     wal_topic,
     writer_id,
 )
-from journal.kafka.ports import LOOK_MS, Clock, Cluster, FatalProducerError, Kafka, TopicState
+from journal.kafka.ports import LOOK_MS, Cluster, FatalProducerError, Kafka, TopicState
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 

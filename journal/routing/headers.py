@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from journal.errors import RowError
-from journal.kept import Kept
+from journal.process.kept import Kept
 from journal.routing.outcomes import Header, Reason, RefusedError
 from journal.routing.patterns import NamePatterns
 from journal.store.model import PRIORITY_DEFAULT, Value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, JournalError, StateError
-from journal.kept import Kept
+from journal.process.kept import Kept
 from journal.routing import headers as convention
 from journal.routing.config import RoutingConfig, SourceConfig, is_internal
 from journal.routing.dead_letters import refusal

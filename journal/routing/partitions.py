@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 
-from journal.kept import KEPT_BYTES_MAX, Kept
+from journal.process.kept import KEPT_BYTES_MAX, Kept
 from journal.routing.outcomes import Outgoing, PartitionRule, Reason, RefusedError
 
 MURMUR2, CRC32, MESSAGE_ID, FIXED = "murmur2", "crc32", "message-id", "partition"

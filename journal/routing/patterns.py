@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import cache
 
-from journal.kept import Kept
+from journal.process.kept import Kept
 
 ONE, ANY = "*", "#"
 

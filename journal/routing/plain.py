@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from journal.kept import Kept
+from journal.process.kept import Kept
 from journal.routing.headers import KAFKA_FACTS, KAFKA_KEY, KAFKA_OFFSET, KAFKA_PARTITION, KAFKA_TOPIC
 from journal.routing.outcomes import Header
 from journal.store.incoming import PlainRun

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from journal.kept import Kept
+from journal.process.kept import Kept
 from journal.routing.headers import MESSAGE_ID_HEADER, HeaderNames, of_fields, pack_long
 from journal.routing.outcomes import Header
 from journal.store.model import PRIORITY_MAX

@@ -12,7 +12,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
-from journal.kept import KEPT_BYTES_MAX, Kept
+from journal.process.kept import KEPT_BYTES_MAX, Kept
 from journal.routing.config import RouteConfig, RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
 from journal.routing.outcomes import Header, Outgoing, Refusal, RefusedError, unexpected

@@ -30,7 +30,7 @@ from journal.errors import (
     TransactionPreparedError,
     TransactionUnknownError,
 )
-from journal.moments import AgreedTime
+from journal.process.clocks import AgreedTime
 from journal.store.bodies import BodyCache
 from journal.store.by_address import ByAddress
 from journal.store.duplicates import DuplicateWindow

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 from google.protobuf.message import DecodeError
 
 from journal.errors import InvalidOperationError, RowError
-from journal.kept import Kept
+from journal.process.kept import Kept
 from journal.store.model import DUPLICATE_ID_BYTES_MAX, PRIORITY_MAX, Message, Origin, QueueConfig, Routing, Value
 from journal.v1 import store_pb2 as pb
 from journal.wire.operations import varint

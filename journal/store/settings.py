@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from journal.errors import ConfigError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
-from journal.moments import AGREEMENT_MS
+from journal.process.clocks import AGREEMENT_MS
 
 REFERENCES_IN_MEMORY_MAX = 1_000_000
 """References that a node keeps in memory when an index takes the rest: about 250 MB."""

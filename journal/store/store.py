@@ -26,7 +26,7 @@ from types import TracebackType
 
 from journal.completion import Completion
 from journal.errors import ClosedError, JournalError, StateError
-from journal.moments import monotonic_ms
+from journal.process.clocks import monotonic_ms
 from journal.store.base import ClockMs
 from journal.store.declaring import Declaring
 from journal.store.loaded import LoadedStore

@@ -30,7 +30,7 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
-from journal.moments import monotonic_ms
+from journal.process.clocks import monotonic_ms
 from journal.store.transactions import NOTHING, NotDurable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.v1.store_pb2 import OUTCOME

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 
 from journal.errors import JournalError, OperatingError
-from journal.moments import AGREEMENT_MS, AgreedTime, monotonic_ms
+from journal.process.clocks import AGREEMENT_MS, AgreedTime, monotonic_ms
 from journal.runtime import wall_ms
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.ports import ClockMs

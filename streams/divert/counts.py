@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.kafka.ports import Clock
+from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import DivertStatus, RouteCounts
 
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
 
-from journal.beside import InBackground
 from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.control import OwnTopics, control_row, divert_key
-from journal.kafka.ports import Clock, Kafka, TransactionalProducer
+from journal.kafka.ports import Kafka, TransactionalProducer
+from journal.process.background import InBackground
+from journal.process.clocks import Clock
 from journal.routing.router import Body, Router
 from journal.v1.journal_pb2 import DivertStatus
 from streams.divert.counts import ShardCounts

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from journal.config import Settings
-from journal.connecting import wall_ms
 from journal.errors import OperatingError, RouteStopError
 from journal.kafka.control import ControlRows, OwnTopics, table_topic, wal_topic
 from journal.kafka.marks import MarkReader
-from journal.kafka.ports import Clock, Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
+from journal.process.clocks import Clock, wall_ms
 from journal.routing.router import Body, Router
 from journal.v1.journal_pb2 import Mark
 from streams.agents import FrameFacts

@@ -11,8 +11,9 @@ from journal.engine import Change
 from journal.kafka import clients
 from journal.kafka.client_producers import KafkaTransactionalProducer
 from journal.kafka.control import ControlRows, read_control
-from journal.kafka.ports import Clock, Kafka, Sent, nothing
+from journal.kafka.ports import Kafka, Sent, nothing
 from journal.local import rocks
+from journal.process.clocks import Clock
 from streams.source import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints
 

@@ -8,7 +8,7 @@ import journal.claiming
 from journal.claiming import Claiming
 from journal.engine import Fold
 from journal.kafka.ports import AbortableProducerError
-from journal.moments import Moment
+from journal.process.clocks import Moment
 from journal.table_age import TableAge
 from journal.wal import require_nothing_between
 from journal.writer import Writer

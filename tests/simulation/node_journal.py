@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from journal.activation import Activated, Activation, ActivationReport, Progress
+from journal.activation import Activated, Activation, ActivationReport
 from journal.core import Core
 from journal.errors import ClosedError, CorruptionError, FencedError, JournalError, TopicError
 from journal.fencing import Claim
 from journal.following import Following
 from journal.leaving import say_left
 from journal.loading import Loader
-from journal.runtime import no_progress
+from journal.process.progress import Progress, no_progress
 from journal.state import JournalState
 from tests.simulation.history import CapturedLoad, Tenure
 from tests.simulation.node_copy import NodeCopy, identity_of_copy

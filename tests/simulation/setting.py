@@ -9,9 +9,9 @@ from random import Random
 
 from journal.config import Settings
 from journal.errors import JournalError
-from journal.fencing import Timing
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
 from journal.limits import Limits
+from journal.process.clocks import Timing
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 from journal.writer import WriterConfig

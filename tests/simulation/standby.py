@@ -10,13 +10,13 @@ from typing import cast
 
 from google.protobuf.message import Message
 
-from journal.activation import Progress
 from journal.errors import CorruptionError, OperatingError
 from journal.journal import BlockingJournal
 from journal.kafka.control import control_topic, node_group, read_control
 from journal.kafka.membership import Membership
 from journal.kafka.ports import Sent
 from journal.liveness import Members
+from journal.process.progress import Progress
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.asked import Asked
 from loaders.hooks import RoleHooks

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from journal.acceptance import Acceptance
 from journal.activation import Activated, ActivationReport
 from journal.core import Core
-from journal.fencing import Claim, Timing
+from journal.fencing import Claim
 from journal.group import FrameNumbers, Group
 from journal.limits import Limits
-from journal.moments import Moment
+from journal.process.clocks import Moment, Timing
 from journal.state import JournalState
 from journal.writer import Joining
 

@@ -13,15 +13,8 @@ from itertools import chain
 import pytest
 
 from journal.errors import GapError, TopicError
-from journal.kafka.ports import (
-    Clock,
-    Kafka,
-    LogRecord,
-    Reader,
-    RecordRun,
-    Sent,
-    TransactionalProducer,
-)
+from journal.kafka.ports import Kafka, LogRecord, Reader, RecordRun, Sent, TransactionalProducer
+from journal.process.clocks import Clock
 
 LIMIT_S = 30.0
 GLANCE_S = 0.3

@@ -17,7 +17,7 @@ from journal.appends import Appends
 from journal.cli.activating import activated_journal
 from journal.config import load_settings
 from journal.limits import Limits
-from journal.runtime import no_progress
+from journal.process.progress import no_progress
 from loaders.replay import Replaying
 from loaders.replay_state import Progress, ReplaySource, ReplayTarget, Selected
 from tests.support.spark_replay import UntilInDoubt, read_replay

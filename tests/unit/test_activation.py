@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 from journal.activation import Activation
-from journal.beside import InBackground, at_once
 from journal.errors import OperatingError, StateError, TopicError
-from journal.fencing import Claim, Timing
+from journal.fencing import Claim
 from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
 from journal.kafka.ports import FatalProducerError
 from journal.limits import Limits
 from journal.loading import NullLoader
+from journal.process.background import InBackground, at_once
+from journal.process.clocks import Timing
 from journal.replica import Replica
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC

@@ -33,7 +33,7 @@ from journal.kafka.topics import topic_configs
 from journal.loading import NullLoader
 from journal.local.slots import hold
 from journal.local_journal import LocalJournal
-from journal.runtime import no_progress
+from journal.process.progress import no_progress
 from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD, Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC

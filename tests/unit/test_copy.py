@@ -17,7 +17,7 @@ from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, tabl
 from journal.kafka.topics import topic_configs
 from journal.loading import LoadedUpdate, NullLoader
 from journal.local.slots import take_slot
-from journal.moments import LONG_AGO
+from journal.process.clocks import LONG_AGO
 from journal.v1.journal_pb2 import Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key

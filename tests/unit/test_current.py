@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journal.fencing import Timing
 from journal.group import Group
+from journal.process.clocks import Timing
 from journal.writer import Joining
 from tests.support.cores import Committing, active_core
 

@@ -18,10 +18,11 @@ from journal.errors import (
     OutcomeUnknownError,
     StaleReadError,
 )
-from journal.fencing import Claim, Fence, Timing, always_open
+from journal.fencing import Claim, Fence, always_open
 from journal.group import Group, Origin
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, table_topic, wal_topic, writer_id
 from journal.kafka.ports import Consumed, FatalProducerError
+from journal.process.clocks import Timing
 from journal.replica import Replica
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
 from journal.wal import read_tails

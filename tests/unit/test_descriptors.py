@@ -7,7 +7,11 @@ import sys
 
 import pytest
 
-REQUIRES = "from journal.descriptors import require_descriptors; require_descriptors(200, 'a worker'); print('began')"
+REQUIRES = """
+from journal.process.descriptors import require_descriptors
+require_descriptors(200, "a worker")
+print("began")
+"""
 
 
 def run(limits: str, *command: str) -> subprocess.CompletedProcess[str]:

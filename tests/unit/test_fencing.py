@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import OperatingError
-from journal.fencing import FIRST_TRIES_S, Fence, Timing
+from journal.fencing import FIRST_TRIES_S, Fence
 from journal.kafka.control import wal_topic, writer_id
 from journal.kafka.ports import Sent
+from journal.process.clocks import Timing
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

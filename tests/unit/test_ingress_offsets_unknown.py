@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import NotTakenInError
-from journal.fencing import Claim, Fence, Timing
+from journal.fencing import Claim, Fence
 from journal.group import FrameNumbers, Group
 from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic, writer_id
 from journal.kafka.ports import Consumed
+from journal.process.clocks import Timing
 from journal.v1.journal_pb2 import ADD, Epoch
 from journal.wal import WalReader
 from journal.writer import Writer, WriterConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.kept import Kept
+from journal.process.kept import Kept
 
 
 def test_what_was_kept_is_found_until_there_is_no_room() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from journal.moments import LONG_AGO, AgreedTime, Moment
+from journal.process.clocks import LONG_AGO, AgreedTime, Moment
 
 HOUR_S = 3600.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.stop_requests import StopRequests
+from journal.process.stop_requests import StopRequests
 
 IGNORED = signal.SIGURG
 """By default: whoever raises it again goes on."""

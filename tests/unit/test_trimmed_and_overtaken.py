@@ -9,7 +9,7 @@ import pytest
 
 from journal.config import load_settings
 from journal.errors import FencedError, OutcomeUnknownError
-from journal.fencing import Claim, Fence, Timing
+from journal.fencing import Claim, Fence
 from journal.group import FrameNumbers, Group
 from journal.kafka.control import (
     EPOCH_KEY,
@@ -23,6 +23,7 @@ from journal.kafka.control import (
     writer_id,
 )
 from journal.kafka.ports import FatalProducerError, Sent
+from journal.process.clocks import Timing
 from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Archive, Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC

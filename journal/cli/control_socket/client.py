@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from journal.activation import Progress
 from journal.cli.control_socket.errors import decode_error
 from journal.cli.control_socket.lines import Lines, SocketLimits, encode_line, require_no_gap
 from journal.cli.control_socket.paths import connect, node_of, socket_path, sockets_directory, sockets_of
@@ -26,7 +25,7 @@ from journal.cli.operations.ports import (
 )
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, InvalidOperationError, JournalError, NodeSocketError
-from journal.runtime import no_progress
+from journal.process.progress import Progress, no_progress
 
 
 class NodeClient:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from journal.activation import Progress
 from journal.cli.operations.in_doubt import InDoubt, in_doubt, queue_name
 from journal.cli.operations.outcomes import decision_word
 from journal.cli.operations.queue_lines import age_s, shown_values
@@ -18,6 +17,7 @@ from journal.cli.text import duration, printable
 from journal.engine import Base
 from journal.errors import RowError
 from journal.loading import LoadedUpdate, one_record
+from journal.process.progress import Progress
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Record

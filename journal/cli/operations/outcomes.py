@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from journal.activation import Progress
 from journal.cli.operations.in_doubt import xid_line
 from journal.cli.operations.ports import Json
 from journal.engine import Base
 from journal.errors import RowError, XidError
-from journal.runtime import no_progress
+from journal.process.progress import Progress, no_progress
 from journal.script import encode_data
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import OUTCOME, Outcome

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from journal.activation import Progress
 from journal.cli.activating import activated_journal
 from journal.cli.common import StepProgress
 from journal.cli.control_socket.client import NodeClient, find_node
@@ -19,7 +18,7 @@ from journal.cli.store import queue_loader
 from journal.config import Settings
 from journal.errors import ConfigError
 from journal.limits import ID_MAX
-from journal.runtime import no_progress
+from journal.process.progress import Progress, no_progress
 from journal.store.store import MessageStore
 from journal.xa.loading import XaLoader
 

@@ -19,7 +19,8 @@ from journal.config import Settings
 from journal.errors import GapError, RowError
 from journal.journal import BlockingJournal
 from journal.kafka.control import read_control, table_topic
-from journal.runtime import kafka_of, no_progress, wall_ms
+from journal.process.progress import no_progress
+from journal.runtime import kafka_of, wall_ms
 from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record
 from journal.verify import Report, ShardReport

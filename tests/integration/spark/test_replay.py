@@ -21,7 +21,7 @@ from journal.cli.spark_replay import source_of
 from journal.config import Settings
 from journal.errors import ArchiveError, ConfigError, CorruptionError
 from journal.journal import BlockingJournal
-from journal.runtime import no_progress
+from journal.process.progress import no_progress
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Address, Message, Queue, RecordKind, UpdateKind
 from loaders.replay import Replaying, ReplayResult

@@ -21,7 +21,7 @@ from journal.cli.main import app
 from journal.downloads import one_at_a_time
 from journal.errors import ConfigError
 from journal.kafka.distribution import CACHE_VARIABLE
-from journal.stop_requests import ONE_REQUEST_S
+from journal.process.stop_requests import ONE_REQUEST_S
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from journal.beside import at_once
 from journal.cli.gate_stops import STILL_S, GateStops
 from journal.errors import CorruptionError, DeadlineError, GateTimeoutError
 from journal.kafka.ports import LogRecord
+from journal.process.background import at_once
 from journal.stops import Stop
 from journal.v1.journal_pb2 import Mark
 from tests.simulation.timeline import Timeline

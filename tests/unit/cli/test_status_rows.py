@@ -11,7 +11,7 @@ from journal.config import Settings, load_settings
 from journal.engine import Fold
 from journal.errors import RowError, TopicError
 from journal.kafka.control import ControlRows, table_topic
-from journal.runtime import no_progress
+from journal.process.progress import no_progress
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wire.keys import transaction_key
 from tests.simulation.broker import SimulatedBroker

@@ -15,7 +15,7 @@ from journal.cli.trying import parse_properties
 from journal.engine import Fold
 from journal.errors import ConfigError, QueueMissingError
 from journal.loading import load
-from journal.runtime import no_progress
+from journal.process.progress import no_progress
 from journal.store.loaded import LoadedStore
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, QueueConfig, Routing

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.moments import AGREEMENT_MS
+from journal.process.clocks import AGREEMENT_MS
 from journal.store.model import Message
 from journal.store.queue_tables import SHOWN_MAX
 from journal.store.settings import StoreSettings

@@ -10,7 +10,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-from journal.stop_requests import ONE_REQUEST_S
+from journal.process.stop_requests import ONE_REQUEST_S
 from streams.factory import run_app
 
 DEADLINE_S = 60.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -74,3 +75,31 @@ class AgreedTime:
 
 LONG_AGO = Moment(-math.inf, -math.inf)
 """Of what never was."""
+
+
+Clock = Callable[[], float]
+"""Seconds, monotonic. An argument everywhere, so that a simulation can own time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Limits in seconds, and time itself."""
+
+    clock: Clock
+    pause: Callable[[float], None]
+    request_s: float
+    recovery_s: float
+    fence_check_s: float
+    wall_s: Clock = time.time
+
+    def now(self) -> Moment:
+        return Moment(self.clock(), self.wall_s())
+
+    def age_s(self, moment: Moment) -> float:
+        """Time in which the machine was suspended included, which `clock` leaves out."""
+        return moment.age_at(self.now())
+
+
+def wall_ms() -> float:
+    """Milliseconds since 1970."""
+    return time.time() * 1000

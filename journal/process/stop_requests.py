@@ -7,7 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
-from journal.kafka.ports import Clock
+from journal.process.clocks import Clock
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
