@@ -30,8 +30,8 @@ from bench.failover_processes import OPERATIONS_A_MESSAGE, Event, NodeProcess, w
 from bench.rounds import Comparison, Figures, Outcome, Series, alternate, rounded, say
 from bench.scene import TIMEOUT_S, Marks, Memory, Scene, worker
 from journal.config import Settings
-from journal.kafka.control import node_group, wal_topic, worker_group
 from journal.runtime import kafka_of
+from journal.topics.names import node_group, wal_topic, worker_group
 
 SHARDS = 8
 LIVE = {10_000: 0.4, 1_000_000: 0.2}

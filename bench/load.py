@@ -20,12 +20,12 @@ from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, rss_mb, 
 from bench.workload import append_live
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.kafka.control import table_topic, wal_topic
-from journal.kafka.topics import open_journal
 from journal.loading import LoadCounts, LoadedUpdate, load
 from journal.local.rocks import RocksStore
 from journal.replica import Replica
 from journal.runtime import kafka_of, open_replica
+from journal.topics.made_and_checked import open_journal
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark, Operation
 
 RECORDS = 1_000_000

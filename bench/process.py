@@ -19,9 +19,9 @@ from bench.rounds import Comparison, Outcome, alternate, say
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, delete_topics, worker
 from bench.workload import Prefill, PrefilledFrame, markers, operation_frames
 from journal.config import Settings
-from journal.kafka.control import wal_topic, worker_group
 from journal.kafka.embedded_process import wait_until
 from journal.runtime import kafka_of
+from journal.topics.names import wal_topic, worker_group
 
 OPERATIONS = 2_000_000
 FAUST_OPERATIONS = 10_000

@@ -24,11 +24,11 @@ from confluent_kafka.admin import AdminClient
 
 from journal.config import Settings, load_settings
 from journal.errors import DeadlineError
-from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.ports import Reader
-from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.made_and_checked import init_journal
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 
 TIMEOUT_S = 60.0

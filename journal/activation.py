@@ -40,7 +40,6 @@ from journal.fencing import Claim, Fence, Recoveries, RequireOpen, Standing, alw
 from journal.following import Following
 from journal.gate import AtGate, Gate, wait_on
 from journal.group import FrameNumbers, Group
-from journal.kafka.control import control_lost
 from journal.kafka.ports import Kafka
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
@@ -49,6 +48,7 @@ from journal.process.background import InBackground, at_once
 from journal.process.clocks import Moment, Timing
 from journal.process.progress import Progress
 from journal.replica import Replica
+from journal.topics.control_rows import control_lost
 from journal.wal import WalReader
 from journal.writer import READY_SHARD, Joining, Writer, WriterConfig
 

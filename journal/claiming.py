@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 from journal.errors import DeadlineError, OperatingError, StaleReadError, StateError
 from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Standing
 from journal.group import FrameNumbers, Group, Origin
-from journal.kafka.control import EPOCH_KEY, ControlRows, control_lost, control_row, table_topic, wal_topic
-from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.process.background import InBackground
 from journal.process.clocks import Timing
+from journal.topics.control_rows import EPOCH_KEY, ControlRows, control_lost, control_row
+from journal.topics.marks import MarkReader
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import MARKER, Epoch, Mark
 from journal.wal import Tail, read_tails, require_nothing_between, wal_lost
 from journal.writer import Writer, WriterConfig, last_numbers

@@ -11,11 +11,11 @@ from typing import TypeVar
 from journal.config import Settings
 from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import table_topic
 from journal.kafka.ports import Cluster, Kafka
 from journal.local.ports import LocalStore
 from journal.process.clocks import wall_ms
 from journal.replica import Replica, copy_identity
+from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity
 
 log = logging.getLogger(__name__)

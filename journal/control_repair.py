@@ -15,22 +15,12 @@ from google.protobuf.message import DecodeError
 
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError, TopicError
-from journal.kafka.control import (
-    EPOCH_KEY,
-    IDENTITY_KEY,
-    RELEASED_KEY,
-    ControlRows,
-    control_row,
-    control_topic,
-    prove_control,
-    table_topic,
-    wal_topic,
-    writer_id,
-)
-from journal.kafka.marks import MarkReader
 from journal.kafka.ports import LOOK_MS, FatalProducerError, Kafka
-from journal.kafka.topics import topic_configs
 from journal.process.clocks import Clock
+from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, ControlRows, control_row, prove_control
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.marks import MarkReader
+from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Released
 from journal.wal import read_tails
 from journal.wire.frames import FORMAT, MAGIC

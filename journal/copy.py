@@ -17,12 +17,12 @@ from journal.connecting import kafka_of
 from journal.errors import LocalDamageError, LocalStorageError, StateError
 from journal.follower import Fitness, Follower, Watch
 from journal.following import Following
-from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
 from journal.loading import Loader
 from journal.local.slots import Slot
 from journal.local_tables import LocalTables
 from journal.readiness import Readiness
+from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Identity, Mark
 
 FIT_LAG_MS = 10_000

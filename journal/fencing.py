@@ -18,9 +18,10 @@ from itertools import chain, repeat
 from typing import NamedTuple
 
 from journal.errors import DeadlineError, FencedError, OperatingError
-from journal.kafka.control import ControlRows, control_lost, prove_control, read_control, writer_id
 from journal.kafka.ports import Kafka, RetriableProducerError, TransactionalProducer
 from journal.process.clocks import Timing
+from journal.topics.control_rows import ControlRows, control_lost, prove_control, read_control
+from journal.topics.names import writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ import logging
 
 from journal.config import Settings
 from journal.errors import JournalError
-from journal.kafka.control import RELEASED_KEY, control_row
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
+from journal.topics.control_rows import RELEASED_KEY, control_row
 from journal.v1.journal_pb2 import Identity, Released
 
 log = logging.getLogger(__name__)

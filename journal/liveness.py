@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from journal.errors import ActiveNodeError
-from journal.kafka.control import ControlRows, NodeRow, wal_topic
 from journal.kafka.ports import Kafka, Reader
 from journal.process.clocks import Clock
 from journal.roles import Role
+from journal.topics.control_rows import ControlRows, NodeRow
+from journal.topics.names import wal_topic
 
 _LOOK_S = 0.2
 

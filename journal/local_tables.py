@@ -15,13 +15,13 @@ from pathlib import Path
 from journal.config import Settings
 from journal.connecting import identity_of_copy, open_replica
 from journal.errors import LocalDamageError, LocalStorageError, TopicError
-from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
-from journal.kafka.topics import open_journal
 from journal.local.rocks import open_copy
 from journal.local.slots import Slot, hold
 from journal.process.clocks import Moment
 from journal.replica import CopyListener, Replica
+from journal.topics.control_rows import ControlRows
+from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, Mark
 
 log = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from journal.config import Settings
 from journal.errors import JournalError, TopicError
 from journal.kafka.ahead import AheadClients
 from journal.kafka.ports import Kafka
-from journal.kafka.topics import check_journal
+from journal.topics.made_and_checked import check_journal
 from journal.v1.journal_pb2 import Identity
 
 log = logging.getLogger(__name__)

@@ -34,8 +34,6 @@ from typing import Protocol, cast
 
 from journal.engine import Change
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
-from journal.kafka.control import table_topic
-from journal.kafka.marks import FoundMark, MarkReader, mark_of
 from journal.kafka.ports import Kafka, LogRecord, RecordRun
 from journal.loading import require_counted
 from journal.local.ports import LocalStore
@@ -51,6 +49,8 @@ from journal.table_age import (
     place_behind,
     stored_place,
 )
+from journal.topics.marks import FoundMark, MarkReader, mark_of
+from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, RowType, mark_key, row_type
 from journal.wire.rows import mark_name

@@ -21,9 +21,7 @@ from journal.errors import ClosedError, FencedError, JournalError, StateError
 from journal.fencing import Claim, Standing, standing_of
 from journal.following import Following
 from journal.gate import AtGate, wait_on
-from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
-from journal.kafka.topics import open_journal
 from journal.leaving import say_left
 from journal.loading import Loader, NullLoader
 from journal.local_tables import LocalTables
@@ -32,6 +30,8 @@ from journal.process.background import in_thread
 from journal.process.clocks import Timing, wall_ms
 from journal.process.progress import Progress, no_progress
 from journal.state import JournalState, refusal
+from journal.topics.control_rows import ControlRows
+from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.writer import WriterConfig
 

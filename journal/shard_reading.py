@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from journal.config import Settings
-from journal.kafka.control import table_topic, wal_topic
-from journal.kafka.marks import FoundMark, MarkReader, records_between
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.process.clocks import Clock
+from journal.topics.marks import FoundMark, MarkReader, records_between
+from journal.topics.names import table_topic, wal_topic
 
 _PROGRESS_RECORDS = 256
 

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from journal.engine import Fold
 from journal.errors import CorruptionError, FrameError, GapError
-from journal.kafka.control import wal_topic
-from journal.kafka.marks import records_between
 from journal.kafka.ports import Kafka, LogRecord
 from journal.process.clocks import Clock
+from journal.topics.marks import records_between
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame, Identity, Mark, Skipped
 from journal.wire.frames import decode_frame
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from journal.counts import Numbers
 from journal.errors import RepairError, RowError, StaleReadError
-from journal.kafka.control import table_topic, wal_topic, worker_group, worker_id
-from journal.kafka.marks import FoundMark, MarkReader, records_between
 from journal.kafka.ports import LOOK_MS, Kafka, LogRecord, Sent
 from journal.loading import counted
 from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
+from journal.topics.marks import FoundMark, MarkReader, records_between
+from journal.topics.names import table_topic, wal_topic, worker_group, worker_id
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wire.keys import mark_key, row_type, shard_of_row
 

@@ -18,9 +18,9 @@ from journal.errors import (
     OperatingError,
     StaleReadError,
 )
-from journal.kafka.control import wal_topic
 from journal.kafka.ports import LOOK_MS, READ_MS, Kafka, LogRecord
 from journal.process.clocks import Clock
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
 

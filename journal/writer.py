@@ -29,11 +29,11 @@ from journal.errors import (
 )
 from journal.fencing import RETRY_PAUSE_S, Claim, Fence, Recoveries, RequireOpen, always_open
 from journal.group import FrameNumbers, Group, Origin
-from journal.kafka.control import wal_topic
 from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.pacing import Pace
 from journal.portion import Portion
 from journal.process.clocks import Timing
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Passed, Trim
 from journal.wal import Tail, WalReader, require_nothing_between, wal_lost
 from journal.wire.frames import nonce_of

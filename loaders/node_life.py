@@ -18,9 +18,9 @@ from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError
 from journal.follower import Fitness
 from journal.journal import BlockingJournal
-from journal.kafka.control import HAND_OVER_KEY, ControlRows, node_key
 from journal.kafka.membership import Membership
 from journal.roles import Role
+from journal.topics.control_rows import HAND_OVER_KEY, ControlRows, node_key
 from journal.v1.journal_pb2 import HandOver
 from journal.words import shortened
 from loaders.asked import Asked

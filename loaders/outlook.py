@@ -14,7 +14,6 @@ from typing import Protocol
 from journal.config import Settings
 from journal.errors import CorruptionError, OperatingError
 from journal.kafka.broker_time import BrokerTime
-from journal.kafka.control import ControlRows, ControlWatcher
 from journal.kafka.ports import FOLLOW_MS, Kafka
 from journal.liveness import (
     LastActive,
@@ -28,6 +27,7 @@ from journal.liveness import (
 )
 from journal.process.clocks import LONG_AGO, Clock, Moment
 from journal.roles import Role
+from journal.topics.control_rows import ControlRows, ControlWatcher
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.duty import Request
 

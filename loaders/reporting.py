@@ -12,8 +12,8 @@ import threading
 from google.protobuf.message import Message
 
 from journal.errors import JournalError
-from journal.kafka.control import control_topic
 from journal.kafka.ports import Kafka, PlainProducer, Sent
+from journal.topics.names import control_topic
 
 log = logging.getLogger(__name__)
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from journal.config import Settings
 from journal.engine import Change, Fold
 from journal.errors import FullError, GapError, StaleReadError
-from journal.kafka.control import wal_topic
 from journal.kafka.ports import Kafka
 from journal.loading import LoadCounts, Loader, load
 from journal.local.ports import LocalStore, Snapshot
 from journal.process.clocks import Clock
 from journal.replica import Replica
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal import WalReader
 from loaders.overlay import Overlay

@@ -17,12 +17,12 @@ from journal.copy import TableCopy
 from journal.errors import JournalError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import control_topic, node_group
 from journal.kafka.membership import Membership
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.process.progress import Progress
 from journal.runtime import wall_ms
+from journal.topics.names import control_topic, node_group
 from loaders.outlook import Present
 from loaders.reporting import Reporter
 from loaders.roll import Roll

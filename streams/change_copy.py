@@ -11,13 +11,13 @@ import struct
 from dataclasses import dataclass
 
 from journal.errors import RowError
-from journal.kafka.control import memory_topic, table_topic
-from journal.kafka.marks import FoundMark, MarkReader, records_between
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.loading import require_counted
 from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.table_age import NO_EPOCH, CutOffError, Place, TableAge, note_checkpoint, place_behind, stored_place
+from journal.topics.marks import FoundMark, MarkReader, records_between
+from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from journal.wire.rows import mark_name

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 
 from journal.config import Settings
 from journal.errors import RowError, TopicError
-from journal.kafka.control import memory_topic, table_topic
-from journal.kafka.marks import records_between
 from journal.kafka.ports import Cluster, Kafka, LogRecord, Sent
-from journal.kafka.topics import topic_configs
 from journal.process.clocks import Clock
 from journal.table_age import NO_EPOCH, Place
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.marks import records_between
+from journal.topics.names import memory_topic, table_topic
 
 _POSITION_KEY = b"p"
 _STATE_TAG = b"s"

@@ -17,13 +17,13 @@ import struct
 from collections.abc import Callable, Mapping
 
 from journal.errors import CountError, DeadlineError, GapError, OperatingError, RowError
-from journal.kafka.control import memory_topic, table_topic
-from journal.kafka.marks import mark_of
 from journal.kafka.ports import Kafka, LogRecord, Sent, TransactionalProducer
 from journal.loading import require_counted
 from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.table_age import CutOffError, Place, place_behind
+from journal.topics.marks import mark_of
+from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RowType, row_type
 from journal.wire.rows import mark_name

@@ -31,7 +31,7 @@ from mode.types import ServiceT
 
 from journal.config import Settings
 from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
-from journal.kafka.control import OwnTopics
+from journal.topics.names import OwnTopics
 from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
 from streams.client_properties import aiokafka_properties
 from streams.faust_agents import WatchedAgent, troubles_of

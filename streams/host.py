@@ -18,13 +18,13 @@ from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
 from journal.errors import ConfigError, CorruptionError, TopicError
 from journal.kafka.ports import Kafka
-from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.rocks_options import SHARD_FILES
 from journal.local.slots import Slot, take_slot
 from journal.process.descriptors import require_descriptors
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeStatus
 from streams.agents import Agent, AgentCalls, OperationAgents
 from streams.app import StreamWorker

@@ -23,9 +23,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from journal.errors import FrameError, JournalError, OperatingError
-from journal.kafka.control import wal_topic
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity
 from streams.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox, is_readable
 from streams.garbage import collect_seldom

@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
 from journal.kafka.ports import Kafka
-from journal.kafka.topics import open_journal
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
 from journal.local.rocks_options import SHARD_FILES
@@ -21,6 +20,7 @@ from journal.process.background import InBackground
 from journal.process.descriptors import require_descriptors
 from journal.replica import Replica
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity
 from streams.agents import OperationAgents, in_daemon_thread
 from streams.divert.diverter import Diverter

@@ -25,7 +25,6 @@ from journal.errors import (
     RouteStopError,
     StaleReadError,
 )
-from journal.kafka.control import table_topic, wal_topic, worker_id
 from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
@@ -34,6 +33,7 @@ from journal.process.clocks import Clock
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
 from journal.table_age import note_checkpoint
+from journal.topics.names import table_topic, wal_topic, worker_id
 from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
 from journal.wire.frames import decode_frame, nonce_of
 from journal.words import shortened

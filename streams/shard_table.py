@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 
 from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError, StaleReadError
-from journal.kafka.control import table_topic, wal_topic
 from journal.kafka.ports import Kafka
 from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.replica import Replica
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from streams.shard_config import ShardConfig
 

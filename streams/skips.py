@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from journal.kafka.control import read_control
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
+from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import SkipRequest
 
 

@@ -24,7 +24,7 @@ from mode import Service
 
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
 from journal.kafka.access import access_of, on_group, on_topic
-from journal.kafka.control import wal_topic, worker_group
+from journal.topics.names import wal_topic, worker_group
 from streams.batches import ShardBatches
 from streams.client_properties import aiokafka_properties
 from streams.records import Record

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from journal.config import Settings
 from journal.errors import JournalError
-from journal.kafka.control import ControlRows, read_control
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
+from journal.topics.control_rows import ControlRows, read_control
 from journal.v1.journal_pb2 import IngressReport, NodeStatus, SourceReport
 
 log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from contextlib import closing
 
 from journal.config import Settings
 from journal.errors import ConfigError, CorruptionError, JournalError
-from journal.kafka.control import ControlRows, read_control
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.runtime import wall_ms
+from journal.topics.control_rows import ControlRows, read_control
 from journal.trim import Trimming, archives_of
 from streams.records import Prepared
 from streams.shell import WorkerShell

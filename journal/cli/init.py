@@ -18,9 +18,9 @@ from journal.cli.common import (
 )
 from journal.config import Settings
 from journal.errors import ConfigError
-from journal.kafka.control import ControlRows
-from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.control_rows import ControlRows
+from journal.topics.made_and_checked import init_journal
 
 ShardsOption = Annotated[int | None, typer.Option(help="WAL partitions, for ever.", show_default="8")]
 

@@ -15,9 +15,7 @@ from pathlib import Path
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
 from journal.errors import DeadlineError, LocalStorageError
-from journal.kafka.control import ControlRows
 from journal.kafka.ports import Kafka
-from journal.kafka.topics import open_journal
 from journal.loading import LoadedUpdate, Loader
 from journal.local.ports import LocalStore
 from journal.local.rocks import open_copy
@@ -26,6 +24,8 @@ from journal.process.directories import CACHE, user_directory
 from journal.process.progress import Progress, no_progress
 from journal.replica import Replica
 from journal.runtime import kafka_of, open_replica
+from journal.topics.control_rows import ControlRows
+from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Mark
 from loaders.snapshot import SnapshotState, read_snapshot
 

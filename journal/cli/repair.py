@@ -26,11 +26,12 @@ from journal.cli.repair_table import table
 from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
-from journal.kafka.control import ControlRows, control_row, skip_key, table_topic, wal_topic
-from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Kafka, LogRecord
 from journal.runtime import wall_ms
 from journal.stops import Stop, look_ahead
+from journal.topics.control_rows import ControlRows, control_row, skip_key
+from journal.topics.marks import MarkReader
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
 
 app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control, table.")

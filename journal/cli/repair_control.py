@@ -22,8 +22,8 @@ from journal.cli.common import (
 )
 from journal.cli.text import printable
 from journal.control_repair import ControlRepair, ControlRepairer
-from journal.kafka.control import control_topic
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.names import control_topic
 
 
 @journal_command

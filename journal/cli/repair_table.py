@@ -24,10 +24,10 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.errors import RowError
-from journal.kafka.control import table_topic
 from journal.limits import ID_MAX
 from journal.local.rocks import open_copy
 from journal.table_repair import TableRepair, TableRepairer
+from journal.topics.names import table_topic
 from journal.wire.keys import record_key, row_type
 
 _SHOWN_KEYS = 20

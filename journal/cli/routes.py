@@ -20,7 +20,6 @@ from journal.cli.routes_sources import add_sources
 from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import InvalidOperationError
-from journal.kafka.control import OwnTopics
 from journal.limits import ID_MAX
 from journal.routing.headers import belongs_to_headers, header_value
 from journal.routing.ingress import Ingress
@@ -30,6 +29,7 @@ from journal.routing.templates import text_of
 from journal.runtime import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, Message, Value
 from journal.store.records import encode_message
+from journal.topics.names import OwnTopics
 
 app = typer.Typer(no_args_is_help=True, help="Messages to Kafka topics and back: list, test, watch and replay routes.")
 add_running(app)

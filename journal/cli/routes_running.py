@@ -28,10 +28,11 @@ from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows
 from journal.cli.text import duration, moment
 from journal.config import Settings
 from journal.errors import RepairError
-from journal.kafka.control import ControlRows, control_row, route_skip_key, table_topic, wal_topic
-from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Kafka
 from journal.runtime import wall_ms
+from journal.topics.control_rows import ControlRows, control_row, route_skip_key
+from journal.topics.marks import MarkReader
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import DivertStatus, RouteCounts, SkipRequest
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping
 
-from journal.kafka.control import read_control, table_topic, wal_topic
-from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Kafka
 from journal.stops import Stop, look_ahead
+from journal.topics.control_rows import read_control
+from journal.topics.marks import MarkReader
+from journal.topics.names import table_topic, wal_topic
 
 
 def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:

@@ -17,9 +17,10 @@ from journal.cli.reading import LOAD_TIMEOUT_S, caught_up_copy
 from journal.config import Settings
 from journal.engine import Base
 from journal.errors import CorruptionError, OperatingError, RowError
-from journal.kafka.control import ControlRows, table_topic
 from journal.kafka.ports import Kafka
 from journal.process.progress import Progress
+from journal.topics.control_rows import ControlRows
+from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Mark, Transaction
 from journal.wire.keys import (
     MARK_PREFIX,

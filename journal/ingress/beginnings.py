@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from typing import Protocol
 
-from journal.kafka.control import control_row, read_control, source_key
 from journal.kafka.ports import Kafka
+from journal.topics.control_rows import control_row, read_control, source_key
 from journal.v1.journal_pb2 import SourceTopics
 
 Ids = frozenset[str]

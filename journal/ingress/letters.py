@@ -11,11 +11,11 @@ from journal.config import Settings
 from journal.errors import KafkaRefusedError
 from journal.ingress.stops import Place
 from journal.kafka.ports import Cluster, Sent, TopicState
-from journal.kafka.written_topics import fault_of_topic, hidden_topic
 from journal.routing.dead_letters import record_bytes
 from journal.routing.ingress import dead_letter_topic_of, has_dead_letters
 from journal.routing.outcomes import Outgoing
 from journal.routing.partitions import partition_of
+from journal.topics.foreign import fault_of_topic, hidden_topic
 
 
 class Letter(NamedTuple):

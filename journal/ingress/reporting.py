@@ -10,9 +10,9 @@ from typing import Any
 from google.protobuf.json_format import ParseDict
 
 from journal.errors import OperatingError
-from journal.kafka.control import INGRESS_KEY, control_row
 from journal.kafka.ports import Kafka
 from journal.runtime import wall_ms
+from journal.topics.control_rows import INGRESS_KEY, control_row
 from journal.v1.journal_pb2 import IngressReport
 
 log = logging.getLogger(__name__)

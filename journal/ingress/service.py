@@ -30,10 +30,10 @@ from journal.ingress.reporting import Reporter
 from journal.ingress.requests import Waiting
 from journal.ingress.status import IngressStatus, SourceStatus
 from journal.ingress.stops import Stops
-from journal.kafka.control import OwnTopics, ingress_group
 from journal.routing.ingress import Ingress, Replies, nobody_waits
 from journal.runtime import wall_ms
 from journal.store.store import MessageStore
+from journal.topics.names import OwnTopics, ingress_group
 from journal.words import shortened
 
 log = logging.getLogger(__name__)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from journal.errors import JournalError
-from journal.kafka.control import control_topic, wal_topic, writer_id
 from journal.kafka.ports import LOOK_MS, READ_MS, Cluster, Kafka, PlainProducer, Reader, TransactionalProducer
 from journal.process.clocks import Clock
+from journal.topics.names import control_topic, wal_topic, writer_id
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ from functools import partial
 
 from journal.config import Settings
 from journal.errors import OperatingError
-from journal.kafka.control import OwnTopics, control_row, divert_key
 from journal.kafka.ports import Kafka, TransactionalProducer
 from journal.process.background import InBackground
 from journal.process.clocks import Clock
 from journal.routing.router import Body, Router
+from journal.topics.control_rows import control_row, divert_key
+from journal.topics.names import OwnTopics
 from journal.v1.journal_pb2 import DivertStatus
 from streams.divert.counts import ShardCounts
 from streams.divert.outgoing import ShardOutgoing

@@ -17,11 +17,12 @@ from dataclasses import dataclass, field
 
 from journal.config import Settings
 from journal.errors import OperatingError, RouteStopError
-from journal.kafka.control import ControlRows, OwnTopics, table_topic, wal_topic
-from journal.kafka.marks import MarkReader
 from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Clock, wall_ms
 from journal.routing.router import Body, Router
+from journal.topics.control_rows import ControlRows
+from journal.topics.marks import MarkReader
+from journal.topics.names import OwnTopics, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from streams.agents import FrameFacts
 from streams.divert.counts import Checkpointed, ShardCounts

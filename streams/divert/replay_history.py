@@ -14,11 +14,11 @@ from pyroaring import BitMap64
 
 from journal.engine import Added, Change, Fold
 from journal.errors import FrameError, GapError
-from journal.kafka.control import wal_topic
-from journal.kafka.marks import records_between
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.limits import VIRTUAL_SHARDS
 from journal.process.clocks import Clock
+from journal.topics.marks import records_between
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Frame, Identity, Mark, Skipped, Trim
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wal import WalReader

@@ -15,11 +15,11 @@ from typing import NamedTuple
 from journal.config import Settings
 from journal.errors import KafkaRefusedError, OperatingError, TopicError
 from journal.kafka.ports import Cluster, Kafka, TopicState
-from journal.kafka.written_topics import fault_of_topic, hidden_topic
 from journal.routing.config import RoutingConfig
 from journal.routing.outcomes import Outgoing, Reason, Refusal
 from journal.routing.partitions import FIXED, parse_rule
 from journal.routing.templates import Template
+from journal.topics.foreign import fault_of_topic, hidden_topic
 
 log = logging.getLogger(__name__)
 

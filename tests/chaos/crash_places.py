@@ -10,10 +10,10 @@ from journal import fencing
 from journal.engine import Change
 from journal.kafka import clients
 from journal.kafka.client_producers import KafkaTransactionalProducer
-from journal.kafka.control import ControlRows, read_control
 from journal.kafka.ports import Kafka, Sent, nothing
 from journal.local import rocks
 from journal.process.clocks import Clock
+from journal.topics.control_rows import ControlRows, read_control
 from streams.source import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints
 

@@ -16,10 +16,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from journal.config import Settings
 from journal.errors import TopicError
-from journal.kafka.control import control_row, control_topic, node_key, read_control
-from journal.kafka.marks import records_between
-from journal.kafka.topics import CONTROL_SEGMENT_MS, open_journal
 from journal.runtime import kafka_of
+from journal.topics.control_rows import control_row, node_key, read_control
+from journal.topics.made_and_checked import CONTROL_SEGMENT_MS, open_journal
+from journal.topics.marks import records_between
+from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import NodeStatus
 from tests.support.in_process import made_journal
 

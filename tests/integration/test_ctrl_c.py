@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import worker_group
+from journal.topics.names import worker_group
 from tests.support.judgement import made_journal
 from tests.support.processes import command_env
 from tests.support.terminal import TIMEOUT_S, Terminal

@@ -23,10 +23,10 @@ from journal.connecting import kafka_of
 from journal.errors import JournalError, TopicError
 from journal.kafka.client_readers import GROUP_OF_READERS
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import read_control
 from journal.kafka.ports import Sent
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
+from journal.topics.control_rows import read_control
 from tests.integration.test_divert import values
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import DEADLINE_S, bodies, create_topic, new_name, produce, taking, wait_until

@@ -18,11 +18,12 @@ from journal.errors import FullError, InvalidOperationError
 from journal.ingress.consumer import SourceConsumer
 from journal.kafka.client_groups import metadata_of
 from journal.kafka.client_settings import ClientSettings
-from journal.kafka.control import ingress_group, read_control
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.store import MessageStore
+from journal.topics.control_rows import read_control
+from journal.topics.names import ingress_group
 from journal.v1.journal_pb2 import SourceReport
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (

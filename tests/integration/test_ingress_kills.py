@@ -23,10 +23,10 @@ from confluent_kafka import Producer
 from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.errors import OperatingError
-from journal.kafka.control import ingress_group
 from journal.kafka.embedded import EmbeddedKafka
 from journal.routing.config import RoutingConfig
 from journal.store.model import QueueConfig
+from journal.topics.names import ingress_group
 from tests.support.brokers import crash
 from tests.support.in_process import made_journal, running_worker
 from tests.support.ingress_crash_node import POINTS, crash_at

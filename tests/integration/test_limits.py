@@ -15,12 +15,12 @@ from journal.completion import Completion
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError
 from journal.journal import BlockingJournal
-from journal.kafka.control import table_topic
-from journal.kafka.marks import MarkReader
 from journal.limits import FRAME_OVERHEAD_BYTES, ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
 from journal.loading import LoadCounts
 from journal.runtime import kafka_of
 from journal.script import apply_operation
+from journal.topics.marks import MarkReader
+from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Mark
 from tests.support.judgement import judge, made_journal
 from tests.support.node_history import Activation

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from journal.config import Settings
-from journal.kafka.control import node_group, read_control
 from journal.runtime import kafka_of
+from journal.topics.control_rows import read_control
+from journal.topics.names import node_group
 from tests.support.in_process import made_journal, running_worker
 from tests.support.node_driver import BROKEN_LOADER
 from tests.support.node_processes import DEADLINE_S, DrivenNode, Event

@@ -18,9 +18,9 @@ from confluent_kafka.admin import AdminClient
 
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.kafka.control import table_topic
-from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.made_and_checked import init_journal
+from journal.topics.names import table_topic
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.processes import command_env
 

@@ -13,8 +13,8 @@ import pytest
 from journal.errors import JournalError, TopicError
 from journal.ingress.consumer import SourceConsumer
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import wal_topic
 from journal.kafka.ports import Sent
+from journal.topics.names import wal_topic
 from streams.client_properties import aiokafka_properties
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import DEADLINE_S, delete_topic, new_name, topics, wait_until

@@ -14,10 +14,11 @@ import pytest
 from journal.config import Settings
 from journal.errors import CountError, LocalDamageError
 from journal.journal import BlockingJournal
-from journal.kafka.control import archive_key, control_row, table_topic, wal_topic
 from journal.kafka.ports import Sent
-from journal.kafka.topics import open_journal
 from journal.runtime import kafka_of
+from journal.topics.control_rows import archive_key, control_row
+from journal.topics.made_and_checked import open_journal
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, Archive, Position, Record
 from journal.wire.keys import record_key
 from tests.support.in_process import Collected, made_journal, running_worker

@@ -17,8 +17,8 @@ import pytest
 
 from journal.cli.worker import processors
 from journal.kafka.clients import KafkaClients
-from journal.kafka.control import table_topic, worker_group
 from journal.kafka.embedded_process import wait_until
+from journal.topics.names import table_topic, worker_group
 from tests.support.judgement import judge, settings_of
 from tests.support.nodes import NodeProcess
 from tests.support.processes import COMMAND, WorkerProcess, command_env, new_journal

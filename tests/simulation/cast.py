@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 from typing import TypeVar
 
-from journal.kafka.control import node_group
+from journal.topics.names import node_group
 from tests.simulation.chaos import Chaos
 from tests.simulation.clocks import WRONG_BY_S, Clocks
 from tests.simulation.disk import Disk

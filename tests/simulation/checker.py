@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from random import Random
 
 from journal.errors import FencedError, NotTakenInError, OutcomeUnknownError
-from journal.kafka.control import wal_topic
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import MARKER, Frame
 from journal.verify.frame_check import parse_frame
 from tests.simulation.fold_check import FoldCheck, Placed, Skipped

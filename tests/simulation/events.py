@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from journal.kafka.control import HAND_OVER_KEY, control_row, control_topic, skip_key, table_topic, wal_topic
+from journal.topics.control_rows import HAND_OVER_KEY, control_row, skip_key
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, HandOver, SkipRequest
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.broker import Answer

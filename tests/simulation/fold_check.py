@@ -10,7 +10,7 @@ from collections import defaultdict
 from random import Random
 from typing import NamedTuple
 
-from journal.kafka.control import wal_topic
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
 from journal.verify.compare import compare_states
 from journal.verify.differences import Differences

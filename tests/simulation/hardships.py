@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journal.kafka.control import EPOCH_KEY, control_topic, table_topic, wal_topic
+from journal.topics.control_rows import EPOCH_KEY
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from tests.simulation.broker import Partition

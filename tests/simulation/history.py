@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from journal.completion import Completion
 from journal.errors import CorruptionError
-from journal.kafka.control import table_topic, wal_topic
 from journal.loading import LoadCounts, LoadedUpdate
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Mark, Operation
 from journal.verify.state import ShardState, fingerprint, pack_record, pack_update, shard_of
 from tests.simulation.reference import Call, Seen, SeenRecord, by_shard

@@ -16,8 +16,8 @@ import journal.writer
 from journal.claiming import Claiming
 from journal.errors import CorruptionError, DeadlineError
 from journal.fencing import Standing
-from journal.kafka.control import table_topic
 from journal.kafka.ports import AbortableProducerError
+from journal.topics.names import table_topic
 from journal.trim import Trimming
 from journal.writer import Writer
 from streams.divert.counts import Checkpointed

@@ -12,9 +12,9 @@ from journal.counts import Counts
 from journal.engine import Fold
 from journal.errors import FrameError
 from journal.following import Following
-from journal.kafka.control import wal_topic, worker_id
 from journal.replica import CopyState, Replica
 from journal.table_age import TableAge, note_checkpoint
+from journal.topics.names import wal_topic, worker_id
 from journal.transactions import PartTable
 from journal.updates import Head, UpdateTable
 from journal.v1.journal_pb2 import ADD, DELETE

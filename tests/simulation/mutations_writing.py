@@ -18,9 +18,9 @@ from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUn
 from journal.fencing import Fence, Standing
 from journal.gate import Gate
 from journal.group import Origin
-from journal.kafka.control import read_control
 from journal.kafka.ports import FatalProducerError, Kafka, Reader
 from journal.process.clocks import Moment
+from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import COMMIT
 from journal.wal import Tail, WalReader
 from journal.wire.ids import home_shard_of

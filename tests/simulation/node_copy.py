@@ -9,10 +9,10 @@ from journal.errors import CorruptionError, JournalError, LocalDamageError, Loca
 from journal.fencing import Claim, Standing, standing_of
 from journal.follower import Fitness
 from journal.following import Following
-from journal.kafka.control import table_topic
 from journal.kafka.ports import Kafka
 from journal.loading import Loader
 from journal.replica import Replica, copy_identity
+from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity
 from tests.simulation.disk import SimulatedStore
 from tests.simulation.setting import JOURNAL, LIMITS, REQUEST_S, RETENTION_S, UUID, Setting

@@ -7,7 +7,7 @@ from random import Random
 
 from journal.engine import Fold
 from journal.errors import CorruptionError, FrameError, OperatingError
-from journal.kafka.control import table_topic, wal_topic
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.verify.differences import Differences
 from journal.verify.state import fingerprint, shard_of

@@ -9,9 +9,10 @@ from random import Random
 
 from journal.config import Settings
 from journal.errors import JournalError
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
 from journal.limits import Limits
 from journal.process.clocks import Timing
+from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 from journal.writer import WriterConfig

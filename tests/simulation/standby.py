@@ -12,11 +12,12 @@ from google.protobuf.message import Message
 
 from journal.errors import CorruptionError, OperatingError
 from journal.journal import BlockingJournal
-from journal.kafka.control import control_topic, node_group, read_control
 from journal.kafka.membership import Membership
 from journal.kafka.ports import Sent
 from journal.liveness import Members
 from journal.process.progress import Progress
+from journal.topics.control_rows import read_control
+from journal.topics.names import control_topic, node_group
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.asked import Asked
 from loaders.hooks import RoleHooks

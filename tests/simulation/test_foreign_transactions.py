@@ -6,7 +6,7 @@ import pytest
 
 from journal.completion import Completion
 from journal.errors import FencedError, OutcomeUnknownError
-from journal.kafka.control import wal_topic
+from journal.topics.names import wal_topic
 from tests.simulation.broker import Instance
 from tests.simulation.faults import Fault
 from tests.simulation.partition import PartitionLog

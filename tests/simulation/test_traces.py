@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from journal.errors import FencedError
-from journal.kafka.control import control_topic
 from journal.state import JournalState
+from journal.topics.names import control_topic
 from tests.simulation.broker import Instance
 from tests.simulation.checker import Checker
 from tests.simulation.clocks import Clocks

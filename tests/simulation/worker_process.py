@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 
 from journal.errors import CorruptionError, FrameError, OperatingError
-from journal.kafka.control import wal_topic
 from journal.kafka.ports import LogRecord
+from journal.topics.names import wal_topic
 from streams.calls import Answering, CalledShell, CallsEnded, DisconnectedError
 from streams.records import Prepared, Record
 from streams.shard import UNREADABLE_RETRY_S

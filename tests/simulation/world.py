@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from journal.kafka.control import table_topic, wal_topic
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from tests.simulation.cast import NODES, WORKERS, Cast

@@ -10,12 +10,13 @@ import pytest
 from journal.activation import Activated, Activation
 from journal.errors import JournalError
 from journal.fencing import Claim
-from journal.kafka.control import EPOCH_KEY, IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
 from journal.kafka.ports import LogRecord
 from journal.limits import Limits
 from journal.loading import NullLoader
 from journal.process.clocks import Timing
 from journal.replica import Replica
+from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, control_row
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC, decode_frame, nonce_of
 from journal.wire.keys import mark_key

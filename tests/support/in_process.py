@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from journal.config import Settings, load_settings
-from journal.kafka.topics import init_journal, open_journal
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.local.slots import take_slot
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation
 from streams.app import BackgroundWorker
 from streams.service import make_worker

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from journal.config import Settings, load_settings
 from journal.journal import BlockingJournal
-from journal.kafka.topics import init_journal
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.made_and_checked import init_journal
 from tests.support.evidence import Evidence, order_faults, settled_evidence, verify_all
 from tests.support.node_history import Activation, Verdict, check_history, happenings
 from tests.support.nodes import CollectingLoader

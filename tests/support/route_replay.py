@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from journal.config import Settings
-from journal.kafka.control import ControlRows
+from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Frame, Identity, SkipRequest, Trim
 from streams.divert.replay import RouteReplay
 from streams.divert.replay_range import ReplayRange

@@ -16,10 +16,10 @@ from journal.connecting import kafka_of
 from journal.errors import JournalError
 from journal.ingress.service import IngressService
 from journal.journal import BlockingJournal
-from journal.kafka.control import ingress_group
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
+from journal.topics.names import ingress_group
 from loaders.queues import QueueLoader
 
 DEADLINE_S = 60.0

@@ -12,11 +12,12 @@ from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # i
 
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.kafka.control import read_control, wal_topic
 from journal.limits import Limits
 from journal.runtime import kafka_of
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
+from journal.topics.control_rows import read_control
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
 from journal.wal import WalReader
 from journal.xa.xid import encode_xid, make_xid

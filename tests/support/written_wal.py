@@ -11,10 +11,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from journal.config import Settings
-from journal.kafka.control import EPOCH_KEY, control_row, read_control, wal_topic
-from journal.kafka.marks import records_between
 from journal.kafka.ports import LogRecord, Sent
 from journal.runtime import kafka_of
+from journal.topics.control_rows import EPOCH_KEY, control_row, read_control
+from journal.topics.marks import records_between
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Archive, Epoch, Frame
 from loaders.spark.archive import archive
 from loaders.spark.archive_result import ArchiveResult

@@ -13,13 +13,14 @@ import pytest
 from journal.activation import Activation
 from journal.errors import OperatingError, StateError, TopicError
 from journal.fencing import Claim
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
 from journal.kafka.ports import FatalProducerError
 from journal.limits import Limits
 from journal.loading import NullLoader
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
 from journal.replica import Replica
+from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 from journal.writer import WriterConfig

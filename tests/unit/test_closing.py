@@ -19,22 +19,15 @@ from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, StateError
 from journal.journal import BlockingJournal, Journal
-from journal.kafka.control import (
-    IDENTITY_KEY,
-    control_row,
-    control_topic,
-    read_control,
-    table_topic,
-    wal_topic,
-    writer_id,
-)
 from journal.kafka.ports import Sent
-from journal.kafka.topics import topic_configs
 from journal.loading import NullLoader
 from journal.local.slots import hold
 from journal.local_journal import LocalJournal
 from journal.process.progress import no_progress
 from journal.state import JournalState
+from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from journal.config import Settings
 from journal.connecting import open_replica
-from journal.kafka.topics import init_journal, open_journal
 from journal.readiness import Readiness
+from journal.topics.made_and_checked import init_journal, open_journal
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

@@ -13,11 +13,12 @@ from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import LocalStorageError, OperatingError
 from journal.following import CHUNK
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
-from journal.kafka.topics import topic_configs
 from journal.loading import LoadedUpdate, NullLoader
 from journal.local.slots import take_slot
 from journal.process.clocks import LONG_AGO
+from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.names import control_topic, table_topic
 from journal.v1.journal_pb2 import Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key

@@ -20,10 +20,11 @@ from journal.errors import (
 )
 from journal.fencing import Claim, Fence, always_open
 from journal.group import Group, Origin
-from journal.kafka.control import EPOCH_KEY, control_row, control_topic, table_topic, wal_topic, writer_id
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.process.clocks import Timing
 from journal.replica import Replica
+from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
 from journal.wal import read_tails
 from journal.wire.frames import decode_frame, nonce_of

@@ -6,9 +6,9 @@ import pytest
 
 from journal.errors import OperatingError
 from journal.fencing import FIRST_TRIES_S, Fence
-from journal.kafka.control import wal_topic, writer_id
 from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
+from journal.topics.names import wal_topic, writer_id
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

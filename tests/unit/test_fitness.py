@@ -16,10 +16,11 @@ from journal.copy import FIT_LAG_MS
 from journal.errors import RowError
 from journal.follower import Fitness, Follower
 from journal.following import Following
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic
-from journal.kafka.topics import topic_configs
 from journal.loading import Loader
 from journal.local_tables import LocalTables
+from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.names import control_topic, table_topic
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key

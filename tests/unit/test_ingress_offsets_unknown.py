@@ -7,9 +7,10 @@ import pytest
 from journal.errors import NotTakenInError
 from journal.fencing import Claim, Fence
 from journal.group import FrameNumbers, Group
-from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic, writer_id
 from journal.kafka.ports import Consumed
 from journal.process.clocks import Timing
+from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.names import control_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch
 from journal.wal import WalReader
 from journal.writer import Writer, WriterConfig

@@ -10,10 +10,11 @@ from journal.errors import NotTakenInError
 from journal.fencing import Claim, Fence
 from journal.group import FrameNumbers, Group
 from journal.ingress.taking import refused_topic
-from journal.kafka.control import EPOCH_KEY, control_row, control_topic, wal_topic
 from journal.kafka.ports import Consumed, FatalProducerError, Sent, nothing
 from journal.process.clocks import Timing
 from journal.store.model import QueueConfig
+from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch
 from journal.writer import Writer, WriterConfig
 from tests.simulation.broker import SimulatedBroker

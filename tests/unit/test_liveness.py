@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import ActiveNodeError
-from journal.kafka.control import ControlRows, NodeRow
 from journal.kafka.ports import Sent
 from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active, require_no_active_node
+from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Epoch, Identity, NodeStatus, Released
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults

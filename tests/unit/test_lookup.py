@@ -12,10 +12,11 @@ import pytest
 from journal.config import load_settings
 from journal.copy import TableCopy
 from journal.errors import DeadlineError
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, table_topic, wal_topic
-from journal.kafka.topics import topic_configs
 from journal.loading import NullLoader
 from journal.lookup import Lookup
+from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key, record_key

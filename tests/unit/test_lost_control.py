@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import ControlLostError, CorruptionError, FencedError
-from journal.kafka.control import EPOCH_KEY, control_row, read_control, writer_id
+from journal.topics.control_rows import EPOCH_KEY, control_row, read_control
+from journal.topics.names import writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
 from journal.wire.frames import decode_frame
 from tests.support.activations import CONTROL, LIMIT_S, SHARDS, TABLE, WAL, Activations, fails, write_mark

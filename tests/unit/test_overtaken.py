@@ -13,10 +13,11 @@ import pytest
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import FencedError, JournalError
-from journal.kafka.control import IDENTITY_KEY, control_row, control_topic, read_control
-from journal.kafka.topics import topic_configs
 from journal.runtime import JournalRuntime
 from journal.state import JournalState
+from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.kafka import SimulatedKafka

@@ -11,19 +11,10 @@ from journal.config import load_settings
 from journal.errors import FencedError, OutcomeUnknownError
 from journal.fencing import Claim, Fence
 from journal.group import FrameNumbers, Group
-from journal.kafka.control import (
-    EPOCH_KEY,
-    IDENTITY_KEY,
-    archive_key,
-    control_row,
-    control_topic,
-    read_control,
-    table_topic,
-    wal_topic,
-    writer_id,
-)
 from journal.kafka.ports import FatalProducerError, Sent
 from journal.process.clocks import Timing
+from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, archive_key, control_row, read_control
+from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Archive, Epoch, Identity, Mark
 from journal.wire.frames import FORMAT, MAGIC

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from journal.errors import HangingTransactionError
-from journal.kafka.control import wal_topic
 from journal.kafka.ports import Sent, TransactionalProducer
+from journal.topics.names import wal_topic
 from journal.wal import Tail, WalReader
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from journal.config import Settings
 from journal.errors import DeadlineError
-from journal.kafka.control import table_topic, wal_topic
-from journal.kafka.marks import FoundMark, MarkReader
 from journal.kafka.ports import Kafka, LogRecord
+from journal.topics.marks import FoundMark, MarkReader
+from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wal import WalReader
 

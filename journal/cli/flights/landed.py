@@ -16,8 +16,8 @@ from typing import NamedTuple
 from journal.cli.flights.data import Flight
 from journal.cli.flights.expected import DIFFERENCES_MAX
 from journal.cli.flights.plan import FlightOperation, Verb, line_of
-from journal.kafka.marks import records_between
 from journal.kafka.ports import Kafka, LogRecord
+from journal.topics.marks import records_between
 
 _PREFIX = "landed."
 

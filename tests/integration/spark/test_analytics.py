@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from journal.cli.main import app
 from journal.cli.spark_analytics import to_json
 from journal.errors import ArchiveError, ConfigError, TopicError
-from journal.kafka.marks import records_between
 from journal.runtime import kafka_of
+from journal.topics.marks import records_between
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from journal.wire.keys import skipped_key

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.errors import ArchiveError, ConfigError, GapError, RowError
-from journal.kafka.control import IDENTITY_KEY, control_row
 from journal.runtime import kafka_of
+from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.v1.journal_pb2 import Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.spark.analytics import analytics

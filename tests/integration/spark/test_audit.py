@@ -18,9 +18,10 @@ from journal.cli.verify_spark import show
 from journal.config import Settings
 from journal.errors import GapError, RowError
 from journal.journal import BlockingJournal
-from journal.kafka.control import read_control, table_topic
 from journal.process.progress import no_progress
 from journal.runtime import kafka_of, wall_ms
+from journal.topics.control_rows import read_control
+from journal.topics.names import table_topic
 from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record
 from journal.verify import Report, ShardReport

@@ -6,9 +6,9 @@ import pytest
 
 from journal.cli.node_handover import next_active
 from journal.errors import DeadlineError
-from journal.kafka.control import ControlRows, NodeRow
 from journal.liveness import LastActive
 from journal.roles import Role
+from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import NodeStatus
 
 ASKED = LastActive(7, "asked", released=False)

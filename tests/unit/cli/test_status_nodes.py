@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
-from journal.kafka.control import ControlRows, NodeRow
+from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Failover, NodeStatus
 
 NOW_MS = 2_000_000.0

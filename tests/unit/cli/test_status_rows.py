@@ -10,8 +10,9 @@ from journal.cli.status_rows import UNASKED_OFFSETS_MAX, CountedRows, ShardRows,
 from journal.config import Settings, load_settings
 from journal.engine import Fold
 from journal.errors import RowError, TopicError
-from journal.kafka.control import ControlRows, table_topic
 from journal.process.progress import no_progress
+from journal.topics.control_rows import ControlRows
+from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wire.keys import transaction_key
 from tests.simulation.broker import SimulatedBroker

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from journal.errors import KafkaUnavailableError
 from journal.kafka.ahead import AheadClients
-from journal.kafka.control import control_topic, wal_topic, writer_id
 from journal.kafka.ports import LOOK_MS, READ_MS, Sent
+from journal.topics.names import control_topic, wal_topic, writer_id
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

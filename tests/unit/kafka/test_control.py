@@ -8,7 +8,8 @@ import pytest
 from google.protobuf.message import Message
 
 from journal.errors import RowError
-from journal.kafka.control import (
+from journal.kafka.ports import Sent
+from journal.topics.control_rows import (
     EPOCH_KEY,
     HAND_OVER_KEY,
     IDENTITY_KEY,
@@ -19,7 +20,6 @@ from journal.kafka.control import (
     skip_key,
     source_key,
 )
-from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Epoch, HandOver, Identity, NodeStatus, Released, SkipRequest, SourceTopics
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.broker import SimulatedBroker

@@ -8,9 +8,9 @@ import pytest
 
 from journal.config import Settings
 from journal.errors import ControlLostError, TopicError
-from journal.kafka.control import EPOCH_KEY, ControlRows, read_control
 from journal.kafka.ports import FatalProducerError, GroupMember, Position, Sent, TopicState
-from journal.kafka.topics import check_journal, init_journal, open_journal, topic_configs
+from journal.topics.control_rows import EPOCH_KEY, ControlRows, read_control
+from journal.topics.made_and_checked import check_journal, init_journal, open_journal, topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults, SimulatedCrash

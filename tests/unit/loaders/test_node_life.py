@@ -16,21 +16,12 @@ import pytest
 
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, KafkaUnavailableError, StateError
-from journal.kafka.control import (
-    EPOCH_KEY,
-    IDENTITY_KEY,
-    RELEASED_KEY,
-    ControlRows,
-    control_topic,
-    node_group,
-    node_key,
-    read_control,
-    wal_topic,
-)
 from journal.kafka.ports import FOLLOW_MS, READ_MS, GroupMember, LogRecord
-from journal.kafka.topics import topic_configs
 from journal.liveness import FORGOTTEN_AFTER_MS
 from journal.roles import Role
+from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, ControlRows, node_key, read_control
+from journal.topics.made_and_checked import topic_configs
+from journal.topics.names import control_topic, node_group, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.node import ActiveNode, Node

@@ -9,9 +9,10 @@ import pytest
 
 from journal.config import Settings
 from journal.errors import OperatingError
-from journal.kafka.control import IDENTITY_KEY, ControlRows, control_row, control_topic, node_key, wal_topic
 from journal.kafka.ports import Sent
 from journal.liveness import FORGOTTEN_AFTER_MS
+from journal.topics.control_rows import IDENTITY_KEY, ControlRows, control_row, node_key
+from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Identity, NodeStatus
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.outlook import Outlook

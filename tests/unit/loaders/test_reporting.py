@@ -6,8 +6,8 @@ import threading
 from collections.abc import Sequence
 
 from journal.errors import KafkaUnavailableError
-from journal.kafka.control import HAND_OVER_KEY, node_key
 from journal.kafka.ports import Sent
+from journal.topics.control_rows import HAND_OVER_KEY, node_key
 from journal.v1.journal_pb2 import HandOver, NodeStatus
 from loaders.reporting import Reporter
 from tests.simulation.broker import SimulatedBroker

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from journal.kafka.control import OwnTopics
 from journal.routing.config import RoutingConfig
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.routing.outcomes import Header, Outgoing, Refusal
 from journal.routing.router import Router
 from journal.store.model import Message, Value
 from journal.store.records import encode_message
+from journal.topics.names import OwnTopics
 
 OWN = OwnTopics("flights")
 

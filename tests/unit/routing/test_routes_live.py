@@ -8,10 +8,10 @@ import pytest
 
 from journal.cli.routes_live import LiveMessage
 from journal.config import Settings
-from journal.kafka.control import OwnTopics
 from journal.routing.router import Router
 from journal.store.model import Message, Value
 from journal.store.records import encode_message
+from journal.topics.names import OwnTopics
 from streams.divert.targets import Targets, fixed_topics
 from tests.support.divert import DEAD, NAME, OUT, TOPIC, DivertWorld
 

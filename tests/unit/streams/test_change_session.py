@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from journal.errors import AgentError, CountError, LocalDamageError, OperatingError, RowError
-from journal.kafka.control import memory_topic
 from journal.kafka.ports import READ_MS, AbortableProducerError, FatalProducerError, Kafka, Reader, Sent
+from journal.topics.names import memory_topic
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import mark_name, position_bytes

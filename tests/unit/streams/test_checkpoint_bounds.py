@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.kafka.control import control_topic, table_topic, wal_topic
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Operation
 from journal.wire.keys import mark_key
 from streams.worker import Worker

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from journal.errors import CorruptionError, RouteStopError, TopicError
-from journal.kafka.control import control_topic, table_topic
 from journal.routing.selector_tokens import SELECTOR_CHARACTERS_MAX
+from journal.topics.names import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
 from streams.divert.diverter import REFRESH_EVERY_S
 from streams.divert.targets import FAULTS_KEPT

@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 
 from journal.errors import CorruptionError, FrameError
-from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.process.background import InBackground, at_once, in_thread
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Operation
 from streams.agents import Agent, AgentCalls, OperationAgents, Told
 from streams.host import AgentShell

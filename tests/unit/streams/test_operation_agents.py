@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from journal.errors import AgentError, OperatingError
-from journal.kafka.control import control_topic, table_topic, wal_topic
 from journal.kafka.ports import Sent
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from streams.agents import Agent, AgentCalls, FrameFacts, OperationAgents, Told

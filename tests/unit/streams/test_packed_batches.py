@@ -9,7 +9,7 @@ import pytest
 
 from journal.engine import Change
 from journal.errors import RouteStopError
-from journal.kafka.control import table_topic, wal_topic
+from journal.topics.names import table_topic, wal_topic
 from streams.shard import ShardState, ShardWorker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

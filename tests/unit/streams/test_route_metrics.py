@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from journal.config import Settings
-from journal.kafka.control import INGRESS_KEY, control_row, control_topic, node_key
 from journal.routing.config import RoutingConfig
+from journal.topics.control_rows import INGRESS_KEY, control_row, node_key
+from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import DivertStatus, IngressReport, NodeStatus, RouteCounts, SourceReport
 from streams.sources import KEPT_S, Reports
 from streams.web import metric_lines

@@ -17,7 +17,7 @@ from journal.errors import (
     RouteStopError,
     TopicError,
 )
-from journal.kafka.control import wal_topic
+from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Operation, SkipRequest, Trim
 from streams.divert.replay_range import ReplayRange, range_of_ids, range_of_time, replay_name
 from tests.simulation.faults import Fault, Faults, SimulatedCrash

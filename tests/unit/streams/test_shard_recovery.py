@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import ClosedError, HangingTransactionError
-from journal.kafka.control import table_topic
 from journal.kafka.ports import Sent
+from journal.topics.names import table_topic
 from journal.wire.keys import record_key
 from streams.shard import UNREADABLE_RETRY_S, ShardState, ShardWorker
 from streams.worker import Worker

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from journal.errors import CorruptionError, FrameError, GapError
-from journal.kafka.control import control_row, control_topic, skip_key, table_topic, wal_topic
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
+from journal.topics.control_rows import control_row, skip_key
+from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Operation, SkipRequest
 from journal.wire.keys import RowType, mark_key, record_key, row_type, skipped_key
 from streams.agents import Agent, AgentCalls, OperationAgents, Told

@@ -9,7 +9,7 @@ import pytest
 
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError, KafkaUnavailableError, TrimError
-from journal.kafka.control import ControlRows
+from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Archive, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from streams.records import Prepared

@@ -11,20 +11,17 @@ from contextlib import closing
 
 from journal.config import Settings
 from journal.errors import TopicError
-from journal.kafka.control import (
+from journal.kafka.ports import LOOK_MS, Cluster, FatalProducerError, Kafka, TopicState
+from journal.process.clocks import Clock
+from journal.topics.control_rows import (
     IDENTITY_KEY,
     ControlRows,
     control_lost,
     control_row,
-    control_topic,
     prove_control,
     read_control,
-    table_topic,
-    wal_topic,
-    writer_id,
 )
-from journal.kafka.ports import LOOK_MS, Cluster, FatalProducerError, Kafka, TopicState
-from journal.process.clocks import Clock
+from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 

@@ -1,0 +1,1 @@
+"""The journal's topics: their names, control rows, marks and settings."""
