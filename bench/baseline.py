@@ -26,8 +26,8 @@ from bench.baseline_faust import measure_faust
 from bench.baseline_rates import measure_aio, measure_producing, measure_protobuf, measure_rocksdict
 from bench.baseline_support import Figure
 from bench.baseline_transactions import measure_pattern, measure_sends, patterns
-from journal.kafka.distribution import KAFKA_VERSION
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
+from journal.embedded.distribution import KAFKA_VERSION
 
 LIBRDKAFKA_VERSION = str(confluent_kafka.libversion()[0])
 SIZES = (1, 100, 1000, 5000)

@@ -19,7 +19,7 @@ from bench.rounds import Comparison, Outcome, alternate, say
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, delete_topics, worker
 from bench.workload import Prefill, PrefilledFrame, markers, operation_frames
 from journal.config import Settings
-from journal.kafka.embedded_process import wait_until
+from journal.embedded.process import wait_until
 from journal.runtime import kafka_of
 from journal.topics.names import wal_topic, worker_group
 

@@ -21,7 +21,7 @@ import typer
 from bench import activate, append, audit, divert, failover, ingress, load, process, shards, store
 from bench.rounds import Comparison, Figures, Outcome, say
 from bench.scene import Scene, make_scene
-from journal.kafka.distribution import KAFKA_VERSION
+from journal.embedded.distribution import KAFKA_VERSION
 
 
 def _spark(scene: Scene) -> Outcome:

@@ -23,8 +23,8 @@ import psutil
 from confluent_kafka.admin import AdminClient
 
 from journal.config import Settings, load_settings
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import DeadlineError
-from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.ports import Reader
 from journal.runtime import kafka_of, wall_ms
 from journal.topics.made_and_checked import init_journal

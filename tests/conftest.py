@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from journal.kafka.embedded import EmbeddedKafka
-from journal.kafka.embedded_guard import Guard
+from journal.embedded.cluster import EmbeddedKafka
+from journal.embedded.guard import Guard
 from tests.support.brokers import SHARED_KAFKA
 
 _CLUSTER = "tests/chaos/"

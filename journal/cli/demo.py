@@ -27,9 +27,9 @@ from journal.cli.common import (
     settings_from,
 )
 from journal.config import Settings
+from journal.embedded.cluster import EmbeddedKafka
+from journal.embedded.distribution import cache_directory
 from journal.errors import MissingExtraError
-from journal.kafka.distribution import cache_directory
-from journal.kafka.embedded import EmbeddedKafka
 
 
 def demo(

@@ -17,10 +17,10 @@ from typing import Annotated
 import typer
 
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, errors, print_table
+from journal.embedded.cluster import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, default_directory
+from journal.embedded.config import BROKERS_MAX, check_request
+from journal.embedded.status import KafkaStatus
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded import HEAP_MB, START_TIMEOUT_S, EmbeddedKafka, default_directory
-from journal.kafka.embedded_config import BROKERS_MAX, check_request
-from journal.kafka.embedded_status import KafkaStatus
 
 app = typer.Typer(no_args_is_help=True, help="The embedded Apache Kafka: start, stop, status.")
 

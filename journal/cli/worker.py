@@ -15,7 +15,7 @@ from journal.cli.logs import log_progress
 from journal.cli.reader import reader_command
 from journal.cli.worker_children import running_workers, worker_command
 from journal.config import Settings
-from journal.kafka.embedded import EmbeddedKafka, default_directory
+from journal.embedded.cluster import EmbeddedKafka, default_directory
 
 ProcessesOption = Annotated[
     int | None, typer.Option("--processes", help="In how many processes: they share its shards.", show_default="1")

@@ -18,9 +18,9 @@ from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, 
 from functools import reduce
 from pathlib import Path
 
-from journal.downloads import one_at_a_time
+from journal.embedded.distribution import CACHE_VARIABLE, cache_directory
+from journal.embedded.downloads import one_at_a_time
 from journal.errors import ConfigError, MissingExtraError
-from journal.kafka.distribution import CACHE_VARIABLE, cache_directory
 from loaders.spark.packages import READING, Part, installed_pyspark, not_imported, packages
 
 try:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 from tests.chaos.processes import Place, Process
 from tests.support.brokers import JVM_OPTIONS
 

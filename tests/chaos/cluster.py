@@ -22,7 +22,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from journal.config import Settings
-from journal.kafka.embedded_config import own_properties
+from journal.embedded.config import own_properties
 from tests.chaos.brokers import BROKERS, HERE, START_TIMEOUT_S, BrokerProcess, Brokers, chaos_kafka
 from tests.chaos.processes import WAIT_TIMEOUT_S, NodeProcess, Place, Process, WorkerProcess, wait_for
 from tests.support.processes import command_env, run_command

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 from tests.chaos.brokers import chaos_kafka
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 from tests.chaos.cluster import Cluster
 from tests.chaos.crash_points import ACTIVATION_POINTS, CHECKPOINT_POINTS
 from tests.chaos.ending import KINDS, matrix

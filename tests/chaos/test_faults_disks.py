@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 from tests.chaos.cluster import Cluster
 from tests.chaos.evidence import read_topic
 from tests.chaos.faults import disks

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from journal.kafka.embedded_process import start_time, wait_until
+from journal.embedded.process import start_time, wait_until
 from tests.chaos.faults import namespaces
 from tests.chaos.faults.delay import DelayProxy
 from tests.chaos.faults.network import Host, Network

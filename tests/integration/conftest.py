@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 from tests.chaos.brokers import chaos_kafka
 from tests.support.brokers import JVM_OPTIONS, shared_kafka
 from tests.support.long_form import LONG

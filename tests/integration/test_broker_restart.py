@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.kafka.embedded import EmbeddedKafka
-from journal.kafka.embedded_process import wait_until
+from journal.embedded.cluster import EmbeddedKafka
+from journal.embedded.process import wait_until
 from tests.support.judgement import judge, settings_of
 from tests.support.machines import Machine, node
 from tests.support.nodes import NodeProcess

@@ -25,7 +25,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 )
 
 from journal.cli.gate_stops import STILL_S
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 from journal.v1.journal_pb2 import ADD, Position, Record, Transaction
 from journal.wire.keys import record_key, transaction_key
 from tests.integration.test_damaged_batch import MARK, damage

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from journal.config import Settings
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, GapError
-from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.ports import Kafka, LogRecord, Reader, Sent
 from journal.runtime import kafka_of
 from streams.app import BackgroundWorker

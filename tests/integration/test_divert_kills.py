@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import DuplicateMessageError
 from journal.kafka.clients import KafkaClients
-from journal.kafka.embedded import EmbeddedKafka
 from journal.store.model import Message, QueueConfig
 from tests.chaos.crash_points import CHECKPOINT_POINTS, CrashPoints
 from tests.support.brokers import crash

@@ -19,13 +19,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from typer.testing import CliRunner
 
 from journal.cli.kafka import app
+from journal.embedded.cluster import EmbeddedKafka
+from journal.embedded.distribution import KAFKA_VERSION, get_kafka
+from journal.embedded.java import find_java
+from journal.embedded.process import ProcessId, start_time, wait_until
 from journal.errors import EmbeddedKafkaError
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_settings import ClientSettings
-from journal.kafka.distribution import KAFKA_VERSION, get_kafka
-from journal.kafka.embedded import EmbeddedKafka
-from journal.kafka.embedded_java import find_java
-from journal.kafka.embedded_process import ProcessId, start_time, wait_until
 from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import COMMAND
 
@@ -217,7 +217,7 @@ def test_an_old_java_is_refused_by_the_command_with_exit_code_1(tmp_path: Path) 
 
 STARTER = """
 import sys, time
-from journal.kafka.embedded import EmbeddedKafka
+from journal.embedded.cluster import EmbeddedKafka
 kafka = EmbeddedKafka(sys.argv[1], attached=True)
 kafka.start()
 print(kafka.status().brokers[0].pid, flush=True)

@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, FencedError, GapError, KafkaUnavailableError
-from journal.kafka.embedded import EmbeddedKafka
 from streams.app import BackgroundWorker, run_worker
 from streams.records import Record
 from streams.source import SourceSettings

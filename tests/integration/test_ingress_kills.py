@@ -22,8 +22,8 @@ from confluent_kafka import Producer
 
 from journal.config import Settings
 from journal.connecting import kafka_of
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import OperatingError
-from journal.kafka.embedded import EmbeddedKafka
 from journal.routing.config import RoutingConfig
 from journal.store.model import QueueConfig
 from journal.topics.names import ingress_group

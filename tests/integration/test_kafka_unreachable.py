@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.embedded.process import wait_until
 from journal.errors import KafkaUnavailableError
 from journal.kafka.clients import KafkaClients
-from journal.kafka.embedded_process import wait_until
 from journal.kafka.ports import RetriableProducerError, Sent
 from tests.support.processes import COMMAND, command_env
 

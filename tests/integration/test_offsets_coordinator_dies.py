@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import OperatingError
 from journal.kafka.clients import KafkaClients
-from journal.kafka.embedded import EmbeddedKafka
 from journal.kafka.ports import Consumed, Sent, TransactionalProducer
 from tests.support.brokers import JVM_OPTIONS
 

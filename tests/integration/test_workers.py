@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from journal.cli.worker import processors
+from journal.embedded.process import wait_until
 from journal.kafka.clients import KafkaClients
-from journal.kafka.embedded_process import wait_until
 from journal.topics.names import table_topic, worker_group
 from tests.support.judgement import judge, settings_of
 from tests.support.nodes import NodeProcess

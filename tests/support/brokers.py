@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded import EmbeddedKafka
 
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1",)
 """A broker, or a Spark, is started with half of the work: in tests they start often, and never run for long."""

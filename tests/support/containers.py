@@ -18,11 +18,11 @@ from testcontainers.core.container import DockerContainer
 from testcontainers.core.docker_client import DockerClient
 from testcontainers.core.network import Network
 
-from journal.kafka.distribution import KAFKA_VERSION
-from journal.kafka.embedded_config import own_properties
-from journal.kafka.embedded_ports import choose_free_ports
-from journal.kafka.embedded_ready import answering_brokers
-from journal.kafka.embedded_storage import new_cluster_id
+from journal.embedded.config import own_properties
+from journal.embedded.distribution import KAFKA_VERSION
+from journal.embedded.ports import choose_free_ports
+from journal.embedded.ready import answering_brokers
+from journal.embedded.storage import new_cluster_id
 from tests.support.brokers import JVM_OPTIONS
 
 IMAGE_VARIABLE = "KAFKA_JOURNAL_TEST_IMAGE"

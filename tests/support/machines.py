@@ -15,8 +15,8 @@ from typing import Any
 from journal.cli.reading import opened_journal
 from journal.cli.status import read_status, to_json
 from journal.config import load_settings
+from journal.embedded.process import start_time, wait_until
 from journal.errors import OperatingError
-from journal.kafka.embedded_process import start_time, wait_until
 from tests.support.processes import COMMAND, command_env, run_command
 
 DEADLINE_S = 120.0

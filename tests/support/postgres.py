@@ -22,8 +22,8 @@ from typing import Any
 import psycopg
 from psycopg import Connection
 
-from journal.kafka.distribution import cache_directory
-from journal.kafka.embedded_ports import choose_free_ports
+from journal.embedded.distribution import cache_directory
+from journal.embedded.ports import choose_free_ports
 
 START_S = 30.0
 STOP_S = 30.0

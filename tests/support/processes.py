@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from journal.kafka.distribution import cache_directory
+from journal.embedded.distribution import cache_directory
 from tests.support.forked import FORKED, ForkedCommand, run_forked
 
 COMMAND = Path(sys.executable).with_name("kafka-journal")

@@ -16,7 +16,7 @@ from typing import IO
 
 import pyspark
 
-from journal.kafka.embedded_ports import choose_free_ports
+from journal.embedded.ports import choose_free_ports
 from tests.support.spark_jobs import QUICK_JAVA, SETTINGS
 
 _HOME = Path(pyspark.__file__).parent

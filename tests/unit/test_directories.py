@@ -13,9 +13,9 @@ from journal.cli.common import operator
 from journal.cli.main import app
 from journal.cli.reading import copies_directory
 from journal.config import load_settings
+from journal.embedded.cluster import default_directory
+from journal.embedded.distribution import cache_directory
 from journal.errors import ConfigError
-from journal.kafka.distribution import cache_directory
-from journal.kafka.embedded import default_directory
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from journal.kafka.embedded_process import start_time
+from journal.embedded.process import start_time
 from tests.chaos.cluster import Cluster
 from tests.chaos.faults.fault import Choice, FaultOfOne
 from tests.chaos.processes import ChildProcess, Process

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from journal.kafka.embedded_process import start_time, wait_until
+from journal.embedded.process import start_time, wait_until
 
 DIRECTORY = Path("/run/netns")
 COMMANDS = ("ip", "nft", "tc", "nsenter")

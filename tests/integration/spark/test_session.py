@@ -18,9 +18,9 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from journal.cli.main import app
-from journal.downloads import one_at_a_time
+from journal.embedded.distribution import CACHE_VARIABLE
+from journal.embedded.downloads import one_at_a_time
 from journal.errors import ConfigError
-from journal.kafka.distribution import CACHE_VARIABLE
 from journal.process.stop_requests import ONE_REQUEST_S
 from loaders.spark.packages import Part
 from loaders.spark.session import check_parts, make_session

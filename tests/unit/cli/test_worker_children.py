@@ -12,7 +12,7 @@ from journal.cli import worker_children
 from journal.cli.common import Chosen
 from journal.cli.worker_children import running_workers, worker_command
 from journal.config import Settings
-from journal.kafka.embedded_process import wait_until
+from journal.embedded.process import wait_until
 
 CHILD = [sys.executable, "-m", "journal.cli.child"]
 ITS_JOURNAL = ["-b", "b:1", "-j", "orders"]

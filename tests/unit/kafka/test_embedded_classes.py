@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.embedded.classes import archive_option
+from journal.embedded.process import read_pid_file
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded_classes import archive_option
-from journal.kafka.embedded_process import read_pid_file
 
 Make = Callable[[Path, Path], None]
 
@@ -110,8 +110,8 @@ def test_an_interrupt_leaves_nothing_and_the_next_start_makes_it(cache: Cache) -
 KILLED = """
 import os, signal, subprocess, sys
 from pathlib import Path
-from journal.kafka.embedded_classes import archive_option
-from journal.kafka.embedded_process import write_pid_file
+from journal.embedded.classes import archive_option
+from journal.embedded.process import write_pid_file
 
 def make(directory, archive):
     archive.write_bytes(b"cla")

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded_config import (
+from journal.embedded.config import (
     Cluster,
     broker_properties,
     check_request,
@@ -16,6 +15,7 @@ from journal.kafka.embedded_config import (
     render_properties,
     voter_count,
 )
+from journal.errors import EmbeddedKafkaError
 
 FILE = Path("/data/cluster.json")
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")

@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from journal.errors import EmbeddedKafkaError
-from journal.kafka.distribution import (
+from journal.embedded.distribution import (
     KAFKA_VERSION,
     Jar,
     cache_directory,
@@ -20,6 +19,7 @@ from journal.kafka.distribution import (
     render_ivy,
     render_pom,
 )
+from journal.errors import EmbeddedKafkaError
 
 JAVA = Path("/nowhere/java")
 
@@ -120,7 +120,7 @@ def test_what_a_killed_download_left_is_removed_by_the_next(tmp_path: Path, monk
 
 def test_without_maven_and_pyspark_the_error_names_both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("journal.kafka.distribution.find_ivy", lambda: None)
+    monkeypatch.setattr("journal.embedded.distribution.find_ivy", lambda: None)
     with pytest.raises(EmbeddedKafkaError, match=r"install Maven .* or PySpark"):
         get_kafka(JAVA, cache=tmp_path / "cache", report=lambda line: None)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from journal.embedded.java import find_java, parse_java_major
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded_java import find_java, parse_java_major
 
 
 def put_java(directory: Path, says: str, status: int = 0) -> Path:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded_config import Cluster
-from journal.kafka.embedded_ports import PORT_RANGE, choose_free_ports, taken_ports
-from journal.kafka.embedded_process import (
+from journal.embedded.config import Cluster
+from journal.embedded.ports import PORT_RANGE, choose_free_ports, taken_ports
+from journal.embedded.process import (
     ProcessId,
     end_processes,
     read_pid_file,
@@ -23,7 +22,8 @@ from journal.kafka.embedded_process import (
     wait_until,
     write_pid_file,
 )
-from journal.kafka.embedded_storage import broker_files, check_formatted, load_cluster, new_cluster_id, save_cluster
+from journal.embedded.storage import broker_files, check_formatted, load_cluster, new_cluster_id, save_cluster
+from journal.errors import EmbeddedKafkaError
 
 CLUSTER = Cluster("AAAAAAAAAAAAAAAAAAAAAA", (20001,), (20011,))
 

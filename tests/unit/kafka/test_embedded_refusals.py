@@ -12,19 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 from journal.cli.kafka import app
+from journal.embedded.cluster import EmbeddedKafka
+from journal.embedded.config import Cluster
+from journal.embedded.ports import choose_free_ports
+from journal.embedded.process import write_pid_file
+from journal.embedded.storage import broker_files, load_cluster, save_cluster, write_configuration
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded import EmbeddedKafka
-from journal.kafka.embedded_config import Cluster
-from journal.kafka.embedded_ports import choose_free_ports
-from journal.kafka.embedded_process import write_pid_file
-from journal.kafka.embedded_storage import broker_files, load_cluster, save_cluster, write_configuration
 
 
 @pytest.fixture(autouse=True)
 def _no_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("journal.kafka.embedded.find_java", lambda: Path("/bin/false"))
-    monkeypatch.setattr("journal.kafka.embedded.get_kafka", lambda java, report: Path("/jars"))
-    monkeypatch.setattr("journal.kafka.embedded.archive_option", lambda *of: [])
+    monkeypatch.setattr("journal.embedded.cluster.find_java", lambda: Path("/bin/false"))
+    monkeypatch.setattr("journal.embedded.cluster.get_kafka", lambda java, report: Path("/jars"))
+    monkeypatch.setattr("journal.embedded.cluster.archive_option", lambda *of: [])
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from journal.config import Settings
-from journal.kafka.embedded_process import start_time, wait_until
+from journal.embedded.process import start_time, wait_until
 from journal.roles import Role
 from loaders.hooks import RoleHooks
 

@@ -25,8 +25,8 @@ import pytest
 
 from journal.cli.reader import reader_command
 from journal.config import Settings
+from journal.embedded.process import wait_until
 from journal.errors import CorruptionError, KafkaRefusedError, KafkaUnavailableError, OperatingError
-from journal.kafka.embedded_process import wait_until
 from journal.runs import SortedFrame
 from journal.sorted_frames import sort_frame
 from journal.v1.journal_pb2 import Identity

@@ -6,8 +6,8 @@ import random
 import socket
 from collections.abc import Iterable, Sequence
 
+from journal.embedded.config import HOST
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded_config import HOST
 
 # Below the range that systems hand to outgoing connections: one of those must not sit on our port when we come back.
 PORT_RANGE = range(20000, 32000)

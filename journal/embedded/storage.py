@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from journal.errors import EmbeddedKafkaError
-from journal.kafka.embedded_config import (
+from journal.embedded.config import (
     CLUSTER_FILE,
     Cluster,
     broker_properties,
@@ -30,8 +29,9 @@ from journal.kafka.embedded_config import (
     render_properties,
     voter_count,
 )
-from journal.kafka.embedded_ports import choose_free_ports
-from journal.kafka.embedded_process import write_atomically
+from journal.embedded.ports import choose_free_ports
+from journal.embedded.process import write_atomically
+from journal.errors import EmbeddedKafkaError
 
 FORMAT_TIMEOUT_S = 120.0
 LAST_LINES = 12

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from journal.downloads import one_at_a_time
+from journal.embedded.distribution import Report
+from journal.embedded.downloads import one_at_a_time
+from journal.embedded.guard import kill_brokers
+from journal.embedded.process import wait_until
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.distribution import Report
-from journal.kafka.embedded_guard import kill_brokers
-from journal.kafka.embedded_process import wait_until
 
 KILL_TIMEOUT_S = 10.0
 

@@ -22,23 +22,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from journal.errors import EmbeddedKafkaError
-from journal.kafka.distribution import Report, get_kafka, report_to_stderr
-from journal.kafka.embedded_classes import archive_option
-from journal.kafka.embedded_config import Cluster, check_request
-from journal.kafka.embedded_guard import Guard
-from journal.kafka.embedded_java import find_java
-from journal.kafka.embedded_ports import taken_ports
-from journal.kafka.embedded_process import (
+from journal.embedded.classes import archive_option
+from journal.embedded.config import Cluster, check_request
+from journal.embedded.distribution import Report, get_kafka, report_to_stderr
+from journal.embedded.guard import Guard
+from journal.embedded.java import find_java
+from journal.embedded.ports import taken_ports
+from journal.embedded.process import (
     ProcessId,
     end_processes,
     read_pid_file,
     wait_until,
     write_pid_file,
 )
-from journal.kafka.embedded_ready import answering_brokers
-from journal.kafka.embedded_status import BrokerStatus, KafkaStatus
-from journal.kafka.embedded_storage import (
+from journal.embedded.ready import answering_brokers
+from journal.embedded.status import BrokerStatus, KafkaStatus
+from journal.embedded.storage import (
     BrokerFiles,
     broker_files,
     check_formatted,
@@ -51,6 +50,7 @@ from journal.kafka.embedded_storage import (
     settle_cluster,
     write_configuration,
 )
+from journal.errors import EmbeddedKafkaError
 from journal.process.directories import DATA, user_directory
 
 START_TIMEOUT_S = 60.0

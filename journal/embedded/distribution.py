@@ -20,7 +20,7 @@ from importlib import resources
 from pathlib import Path
 from xml.etree import ElementTree
 
-from journal.downloads import one_at_a_time
+from journal.embedded.downloads import one_at_a_time
 from journal.errors import EmbeddedKafkaError
 from journal.process.directories import CACHE, user_directory
 
@@ -57,7 +57,7 @@ def report_to_stderr(line: str) -> None:
 
 def pinned_jars() -> tuple[Jar, ...]:
     """The jar set that ships with the package."""
-    return parse_jars(resources.files("journal.kafka").joinpath(JARS_RESOURCE).read_text(encoding="utf-8"))
+    return parse_jars(resources.files("journal.embedded").joinpath(JARS_RESOURCE).read_text(encoding="utf-8"))
 
 
 def parse_jars(text: str) -> tuple[Jar, ...]:

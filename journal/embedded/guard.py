@@ -1,6 +1,6 @@
 """Ends the brokers of a directory when the process that started them is gone, however it went.
 
-Run as `python -m journal.kafka.embedded_guard DIRECTORY PARENT_PID PARENT_STARTED` in a session of its own. It watches
+Run as `python -m journal.embedded.guard DIRECTORY PARENT_PID PARENT_STARTED` in a session of its own. It watches
 the process, not the thread that started it (which is what the kernel's parent-death signal would watch).
 """
 
@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from journal.kafka.embedded_process import ProcessId, read_pid_file, start_time
+from journal.embedded.process import ProcessId, read_pid_file, start_time
 
 POLL_S = 0.2
 END_TIMEOUT_S = 10.0
@@ -36,7 +36,7 @@ class Guard:
         command = [
             sys.executable,
             "-m",
-            "journal.kafka.embedded_guard",
+            "journal.embedded.guard",
             str(self._directory),
             str(os.getpid()),
             started,

@@ -1,0 +1,1 @@
+"""An Apache Kafka that this package downloads, starts and stops by itself."""
