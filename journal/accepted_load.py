@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.acceptance import Acceptance, Append
-from journal.engine import Base
+from journal.fold.rows import Base
 from journal.limits import Limits
 from journal.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, prepared_transactions
 from journal.local.ports import LocalStore

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from journal.engine import Base
 from journal.errors import CountError
+from journal.fold.rows import Base
 from journal.limits import VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import Mark, Transaction
 from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of

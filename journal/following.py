@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import accept_prepared, load_stored
-from journal.engine import Change
 from journal.errors import CountError, RowError
+from journal.fold.rows import Change
 from journal.limits import Limits
 from journal.live_records import LiveRecords
 from journal.loading import (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyroaring import BitMap64
 
 from journal.counts import Counts
-from journal.update_counts import UpdateCounts
+from journal.fold.update_counts import UpdateCounts
 from journal.wire.ids import SHARD_MASK
 
 

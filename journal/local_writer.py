@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
-from journal.engine import Fold
 from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
 from journal.fencing import Claim, Recoveries
+from journal.fold.engine import Fold
 from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.local.rocks import RocksStore

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from journal.engine import Fold
 from journal.errors import CorruptionError, FrameError, GapError
+from journal.fold.engine import Fold
 from journal.kafka.ports import Kafka, LogRecord
 from journal.process.clocks import Clock
 from journal.topics.marks import records_between

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-from journal.engine import Base, Change
+from journal.fold.rows import Base, Change
 
 
 class Overlay:

@@ -17,8 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from journal.config import Settings
-from journal.engine import Change, Fold
 from journal.errors import FullError, GapError, StaleReadError
+from journal.fold.engine import Fold
+from journal.fold.rows import Change
 from journal.kafka.ports import Kafka
 from journal.loading import LoadCounts, Loader, load
 from journal.local.ports import LocalStore, Snapshot

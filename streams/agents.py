@@ -16,8 +16,8 @@ from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from journal.engine import Happened
 from journal.errors import AgentError, ConfigError
+from journal.fold.rows import Happened
 from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Operation
 

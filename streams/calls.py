@@ -20,7 +20,7 @@ from typing import Any
 
 from journal import errors
 from journal.errors import CorruptionError, JournalError, OperatingError
-from journal.runs import SortedFrame
+from journal.fold.sorted_frame import SortedFrame
 from streams.records import Prepared
 from streams.shell import WorkerShell
 

@@ -10,8 +10,8 @@ import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from journal.engine import Base
 from journal.errors import InvalidOperationError
+from journal.fold.rows import Base
 from journal.loading import LoadedUpdate, one_record
 from journal.v1.journal_pb2 import Mark, Updates
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key

@@ -23,8 +23,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from journal.errors import FrameError, JournalError, OperatingError
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity
 from streams.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox, is_readable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.runs import SortedFrame
+from journal.fold.sorted_frame import SortedFrame
 
 Record = tuple[int, int, bytes]
 """A frame as it lies in the WAL: offset, the broker's timestamp in ms, value (empty when the record has none)."""

@@ -13,7 +13,6 @@ from enum import Enum
 from functools import cache, partial
 from itertools import chain
 
-from journal.engine import Change, Fold
 from journal.errors import (
     AgentError,
     CorruptionError,
@@ -25,13 +24,15 @@ from journal.errors import (
     RouteStopError,
     StaleReadError,
 )
+from journal.fold.engine import Fold
+from journal.fold.rows import Change
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
 from journal.portion import Portion
 from journal.process.clocks import Clock
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
 from journal.table_age import note_checkpoint
 from journal.topics.names import table_topic, wal_topic, worker_id
 from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest

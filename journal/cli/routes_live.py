@@ -14,8 +14,8 @@ from journal.cli.operations.message import missing_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.connecting import kafka_of
-from journal.engine import Base
 from journal.errors import InvalidOperationError, RouteStopError
+from journal.fold.rows import Base
 from journal.kafka.ports import Kafka
 from journal.routing.outcomes import Outgoing, Refusal
 from journal.routing.router import Body, Router

@@ -15,8 +15,8 @@ from google.protobuf.message import DecodeError
 
 from journal.cli.reading import LOAD_TIMEOUT_S, caught_up_copy
 from journal.config import Settings
-from journal.engine import Base
 from journal.errors import CorruptionError, OperatingError, RowError
+from journal.fold.rows import Base
 from journal.kafka.ports import Kafka
 from journal.process.progress import Progress
 from journal.topics.control_rows import ControlRows

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from journal.engine import Base, Change
+from journal.fold.rows import Base, Change
 
 
 class Snapshot(Base, Protocol):

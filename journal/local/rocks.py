@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rocksdict import DbClosedError, Rdict, WriteBatch, WriteOptions
 
-from journal.engine import Change
 from journal.errors import LocalDamageError, LocalStorageError
+from journal.fold.rows import Change
 from journal.local.rocks_options import STORE_FILES, store_options
 from journal.local.room import Room
 from journal.local.scanning import RocksSnapshotStore, check_cursor, scan_records, scan_rows

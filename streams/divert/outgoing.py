@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-from journal.engine import Added
 from journal.errors import OperatingError, RouteStopError, RowError
+from journal.fold.rows import Added
 from journal.kafka.ports import Sent
 from journal.routing.dead_letters import record_bytes
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from journal.engine import Added, Change, Fold
 from journal.errors import FrameError, GapError
+from journal.fold.engine import Fold
+from journal.fold.rows import Added, Change
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.limits import VIRTUAL_SHARDS
 from journal.process.clocks import Clock

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 
 from journal import fencing
-from journal.engine import Change
+from journal.fold.rows import Change
 from journal.kafka import clients
 from journal.kafka.client_producers import KafkaTransactionalProducer
 from journal.kafka.ports import Kafka, Sent, nothing

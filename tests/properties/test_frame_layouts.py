@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import FrameError
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
 from tests.support.as_written import as_written

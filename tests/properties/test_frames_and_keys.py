@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.engine import Fold
 from journal.errors import FrameError, GapError
+from journal.fold.engine import Fold
 from journal.v1.journal_pb2 import Mark
 from journal.verify.frame_check import NotAFrame, parse_frame
 from journal.wire import keys

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from journal.fold.updates import UpdateTable
 from journal.limits import ID_MAX, KIND_MAX, SUBJECT_MAX
-from journal.updates import UpdateTable
 from journal.v1.journal_pb2 import ADD, UPDATE, Operation, Record, Updates
 from journal.wire.rows import decode_row, only_update, plain_record, position_bytes
 

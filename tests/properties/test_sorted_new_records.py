@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.engine import Fold
-from journal.sorted_frames import sort_frame
+from journal.fold.engine import Fold
+from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Mark, Operation, Record
 from journal.wire.keys import RowType, mark_key, row_type
 from tests.support.build import JOURNAL, DictBase, add, commit, delete, marker, replace, update, wal

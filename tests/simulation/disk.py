@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from random import Random
 
-from journal.engine import Change
 from journal.errors import LocalDamageError, LocalStorageError
+from journal.fold.rows import Change
 from journal.wire.keys import RECORD_TAG, record_id_of
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.timeline import Timeline, never

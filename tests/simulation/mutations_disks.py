@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from journal.engine import Fold
 from journal.errors import LocalStorageError
+from journal.fold.engine import Fold
 from streams.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
 

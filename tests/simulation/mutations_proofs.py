@@ -6,7 +6,7 @@ from typing import Any
 
 import journal.claiming
 from journal.claiming import Claiming
-from journal.engine import Fold
+from journal.fold.engine import Fold
 from journal.kafka.ports import AbortableProducerError
 from journal.process.clocks import Moment
 from journal.table_age import TableAge

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
 
-import journal.sorted_frames
-from journal.runs import Run, SortedFrame
-from journal.updates import UpdateTable
+import journal.fold.sorting
+from journal.fold.sorted_frame import Run, SortedFrame
+from journal.fold.updates import UpdateTable
 from journal.v1.journal_pb2 import COMMIT, Operation
 from streams.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
@@ -22,12 +22,12 @@ Position = Callable[[int], bytes]
 
 def _resorted(change: Callable[[Runs], Runs]) -> list[Patch]:
     """Runs as they are made, and then changed."""
-    with_head = journal.sorted_frames._with_head
+    with_head = journal.fold.sorting._with_head
 
     def changed(head: Any, bytes_in_wal: int, nonce: bytes, runs: Runs) -> SortedFrame:
         return with_head(head, bytes_in_wal, nonce, change(runs))
 
-    return [(journal.sorted_frames, "_with_head", changed)]
+    return [(journal.fold.sorting, "_with_head", changed)]
 
 
 def _joined(runs: Runs) -> Run:
@@ -81,7 +81,7 @@ def commit_comes_first_in_its_run() -> list[Patch]:
 @mutation
 def sorted_rows_count_from_their_run() -> list[Patch]:
     """The position in a sorted row is the operation's in its run, not in its frame."""
-    runs = journal.sorted_frames._runs
+    runs = journal.fold.sorting._runs
 
     def counting(operations: Iterable[Operation], position: Position) -> Runs:
         counted: Runs = []
@@ -92,14 +92,14 @@ def sorted_rows_count_from_their_run() -> list[Patch]:
             del rest[:size]
         return counted
 
-    return [(journal.sorted_frames, "_runs", counting)]
+    return [(journal.fold.sorting, "_runs", counting)]
 
 
 @mutation
 def sorted_replaceable_updates_pile_up() -> list[Patch]:
     """A replaceable update in a sorted frame is kept beside the one that it replaces."""
 
-    runs = journal.sorted_frames._runs
+    runs = journal.fold.sorting._runs
 
     def appending(operations: Iterable[Operation], position: Position) -> Runs:
         found = runs(operations, position)
@@ -113,7 +113,7 @@ def sorted_replaceable_updates_pile_up() -> list[Patch]:
             run.others[:] = [other for other in run.others if Operation.FromString(other[1]).tx]
         return found
 
-    return [(journal.sorted_frames, "_runs", appending)]
+    return [(journal.fold.sorting, "_runs", appending)]
 
 
 @mutation
@@ -123,7 +123,7 @@ def sorted_frame_issues_nothing() -> list[Patch]:
     def forgetting(*frame: Any) -> SortedFrame:
         return SortedFrame(*frame)._replace(issued=0)
 
-    return [(journal.sorted_frames, "SortedFrame", forgetting)]
+    return [(journal.fold.sorting, "SortedFrame", forgetting)]
 
 
 # ---- what is made of them ------------------------------------------------------------------------------------------

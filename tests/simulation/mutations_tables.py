@@ -9,14 +9,14 @@ import journal.replica
 import loaders.snapshot
 import tests.simulation.node_copy
 from journal.counts import Counts
-from journal.engine import Fold
 from journal.errors import FrameError
+from journal.fold.engine import Fold
+from journal.fold.staged import PartTable
+from journal.fold.updates import Head, UpdateTable
 from journal.following import Following
 from journal.replica import CopyState, Replica
 from journal.table_age import TableAge, note_checkpoint
 from journal.topics.names import wal_topic, worker_id
-from journal.transactions import PartTable
-from journal.updates import Head, UpdateTable
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.wire.keys import RECORD_KEY_BYTES
 from streams.shard import ShardWorker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from random import Random
 
-from journal.engine import Fold
 from journal.errors import CorruptionError, FrameError, OperatingError
+from journal.fold.engine import Fold
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.verify.differences import Differences

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from random import Random
 
 from journal.errors import FrameError
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from streams.records import Prepared, Record
 from tests.simulation.setting import UUID
 

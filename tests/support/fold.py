@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from journal.engine import Fold, Happened
 from journal.errors import FrameError, GapError
-from journal.sorted_frames import sort_frame
+from journal.fold.engine import Fold
+from journal.fold.rows import Happened
+from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame, Mark, Skipped
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
-from journal.engine import Fold
 from journal.errors import CallerError, FrameError
+from journal.fold.engine import Fold
 from journal.following import Following
 from journal.limits import Limits
 from journal.loading import LoadCounts, LoadedUpdate, Loader

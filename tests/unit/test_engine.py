@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.engine import Fold
 from journal.errors import FrameError, GapError
+from journal.fold.engine import Fold
 from journal.v1.journal_pb2 import Frame, Mark, Operation, Skipped, Updates
 from journal.wire.keys import RowType, mark_key, record_key, row_type, skipped_key, updates_key
 from tests.support.build import (

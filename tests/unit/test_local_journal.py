@@ -16,7 +16,6 @@ import pytest
 
 from journal.acceptance import Append
 from journal.completion import Completion
-from journal.engine import Change
 from journal.errors import (
     ClosedError,
     ConfigError,
@@ -34,6 +33,7 @@ from journal.errors import (
     TransactionUnknownError,
 )
 from journal.fencing import Claim
+from journal.fold.rows import Change
 from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.loading import NullLoader

@@ -9,8 +9,8 @@ import pytest
 from journal.acceptance import Acceptance
 from journal.accepted_load import load_with_acceptance
 from journal.cli.operations.in_doubt import in_doubt, summary
-from journal.engine import Fold
 from journal.errors import LockedError, RowError
+from journal.fold.engine import Fold
 from journal.limits import Limits
 from journal.v1.journal_pb2 import COMMIT, ROLLBACK, Mark, Operation
 from tests.support.build import DictBase, add, commit, marker, prepare, rollback, skipped, wal

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from journal.engine import Fold
 from journal.errors import FrameError
+from journal.fold.engine import Fold
+from journal.fold.sorted_frame import Ids, Run, SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.limits import ID_MAX
-from journal.runs import Ids, Run, SortedFrame
-from journal.sorted_frames import sort_frame
 from journal.v1.journal_pb2 import Frame, Mark, Operation, OperationType, Record, Update
 from journal.wire.frames import decode_frame
 from journal.wire.keys import record_key, updates_key

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.engine import Base
 from journal.errors import LocalDamageError, LocalStorageError
+from journal.fold.rows import Base
 from journal.local.rocks import RocksStore, open_copy
 from journal.wire.keys import record_key, transaction_key
 from tests.support.damaged import flip

@@ -14,8 +14,8 @@ from journal.cli.operations.outcomes import decision_word
 from journal.cli.operations.queue_lines import age_s, shown_values
 from journal.cli.operations.views import QueuesView
 from journal.cli.text import duration, printable
-from journal.engine import Base
 from journal.errors import RowError
+from journal.fold.rows import Base
 from journal.loading import LoadedUpdate, one_record
 from journal.process.progress import Progress
 from journal.store.model import ReferenceInfo, ReferenceState

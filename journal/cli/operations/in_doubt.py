@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from journal.cli.text import printable
-from journal.engine import Base
 from journal.errors import RowError, TransactionUnknownError
+from journal.fold.rows import Base
 from journal.loading import LoadedPart, prepared_transactions
 from journal.script import encode_data
 from journal.store.records import decode_queue

@@ -15,8 +15,8 @@ from journal.cli.operations.views import Browsed, LoadedQueues, QueuesView, Stor
 from journal.cli.reading import loaded_snapshot, loaded_state, opened_journal
 from journal.cli.store import tell_queues
 from journal.config import Settings
-from journal.engine import Base
 from journal.errors import QueueMissingError, RecordMissingError
+from journal.fold.rows import Base
 from journal.process.progress import Progress, no_progress
 from journal.runtime import wall_ms
 from journal.script import operation_line

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from journal.cli.operations.in_doubt import xid_line
 from journal.cli.operations.ports import Json
-from journal.engine import Base
 from journal.errors import RowError, XidError
+from journal.fold.rows import Base
 from journal.process.progress import Progress, no_progress
 from journal.script import encode_data
 from journal.v1.journal_pb2 import Record

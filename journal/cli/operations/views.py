@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from journal.cli.operations.ports import Json
 from journal.cli.operations.queue_lines import depth_of, queue_line
-from journal.engine import Base
 from journal.errors import InvalidOperationError, MessageMissingError, QueueMissingError, RowError, StoreError
+from journal.fold.rows import Base
 from journal.store.loaded import LoadedStore
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo, ReferenceState

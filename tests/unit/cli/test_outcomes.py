@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from journal.cli.operations.outcomes import forget, kept_outcomes, outcome_line, outcomes_among
-from journal.engine import Fold
 from journal.errors import XidError
+from journal.fold.engine import Fold
 from journal.process.progress import no_progress
 from journal.v1.journal_pb2 import Mark
 from journal.v1.store_pb2 import OUTCOME, Outcome

@@ -21,8 +21,8 @@ from journal.cli.repair import record_facts
 from journal.cli.status import JournalStatus, ShardStatus, notes, print_status, to_json
 from journal.cli.status_rows import ShardRows
 from journal.cli.text import duration, printable
-from journal.engine import Fold
 from journal.errors import QueueMissingError
+from journal.fold.engine import Fold
 from journal.kafka.ports import GroupMember, LogRecord
 from journal.liveness import LastActive
 from journal.stops import Stop

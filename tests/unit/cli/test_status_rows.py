@@ -8,8 +8,8 @@ import pytest
 
 from journal.cli.status_rows import UNASKED_OFFSETS_MAX, CountedRows, ShardRows, count_rows, counted_rows
 from journal.config import Settings, load_settings
-from journal.engine import Fold
 from journal.errors import RowError, TopicError
+from journal.fold.engine import Fold
 from journal.process.progress import no_progress
 from journal.topics.control_rows import ControlRows
 from journal.topics.names import table_topic

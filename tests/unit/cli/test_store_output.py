@@ -12,8 +12,8 @@ from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.operations.queue_lines import message_line
 from journal.cli.operations.views import LoadedQueues, queue_lines
 from journal.cli.trying import parse_properties
-from journal.engine import Fold
 from journal.errors import ConfigError, QueueMissingError
+from journal.fold.engine import Fold
 from journal.loading import load
 from journal.process.progress import no_progress
 from journal.store.loaded import LoadedStore

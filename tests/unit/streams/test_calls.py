@@ -28,8 +28,8 @@ from journal.errors import (
     KafkaRefusedError,
     RouteStopError,
 )
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame
 from streams.agents import in_daemon_thread
 from streams.calls import BUSY_TICK_S, POSTED_MAX, Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.engine import Fold
 from journal.errors import InvalidOperationError
+from journal.fold.engine import Fold
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.keys import record_key
 from streams.changes import STATE_PREFIX, AgentState, Changes, LiveRecord, all_records

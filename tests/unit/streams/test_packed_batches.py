@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from journal.engine import Change
 from journal.errors import RouteStopError
+from journal.fold.rows import Change
 from journal.topics.names import table_topic, wal_topic
 from streams.shard import ShardState, ShardWorker
 from tests.simulation.broker import SimulatedBroker

@@ -27,8 +27,8 @@ from journal.cli.reader import reader_command
 from journal.config import Settings
 from journal.embedded.process import wait_until
 from journal.errors import CorruptionError, KafkaRefusedError, KafkaUnavailableError, OperatingError
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Identity
 from streams import reader as module
 from streams.agents import in_daemon_thread

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import pytest
 
 from journal.errors import CorruptionError, FrameError, GapError
-from journal.runs import SortedFrame
-from journal.sorted_frames import sort_frame
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.sorting import sort_frame
 from journal.topics.control_rows import control_row, skip_key
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Operation, SkipRequest

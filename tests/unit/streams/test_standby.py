@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.engine import Change
 from journal.errors import LocalDamageError, LocalStorageError
+from journal.fold.rows import Change
 from journal.local.ports import LocalStore
 from journal.local.rocks import RocksStore
 from journal.replica import Replica

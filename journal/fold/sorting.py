@@ -1,4 +1,4 @@
-"""A frame of the WAL, decoded, checked and sorted (`journal.runs`). Pure.
+"""A frame of the WAL, decoded, checked and sorted (`journal.fold.sorted_frame`). Pure.
 
 None of it needs to know what is in the tables: it can be done by another process than the one that folds. What is left
 for the fold is to look ids up and to keep what changed.
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 
 from google.protobuf.message import DecodeError
 
-from journal.plain_frames import plain_runs
-from journal.runs import Run, SortedFrame, empty_run
+from journal.fold.plain_frames import plain_runs
+from journal.fold.sorted_frame import Run, SortedFrame, empty_run
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame, FrameHead, Operation
 from journal.wire.frames import decode_frame, header_fault, nonce_of
 from journal.wire.rows import position_in_frame

@@ -13,14 +13,14 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import repeat
-from typing import Protocol
 
 from journal.errors import FrameError, GapError
+from journal.fold.known_records import Presence
+from journal.fold.rows import Added, Base, Change, Happened
+from journal.fold.sorted_frame import SortedFrame
+from journal.fold.staged import Part, PartTable
+from journal.fold.updates import RECENT_BYTES_MAX, UpdateTable
 from journal.limits import ID_MAX, OPERATION_OVERHEAD_BYTES
-from journal.presence import Presence
-from journal.runs import SortedFrame
-from journal.transactions import Part, PartTable
-from journal.updates import RECENT_BYTES_MAX, UpdateTable
 from journal.v1.journal_pb2 import (
     ADD,
     COMMIT,
@@ -36,28 +36,6 @@ from journal.v1.journal_pb2 import (
 from journal.wire.frames import nonce_of
 from journal.wire.keys import mark_key, record_key, skipped_key
 from journal.wire.rows import mark_name, position_bytes
-
-
-class Base(Protocol):
-    """Rows as of the last mark: a local RocksDB, a snapshot of one, or a dictionary."""
-
-    def get(self, key: bytes) -> bytes | None:
-        """The row's value, None where there is no row."""
-
-    def scan(self, prefix: bytes) -> Iterable[tuple[bytes, bytes]]:
-        """Rows whose key starts with `prefix`, in key order."""
-
-
-Change = tuple[bytes, bytes | None]
-"""A row's key and its new value; None is a tombstone."""
-
-
-Happened = tuple[Operation, int, int, int]
-"""An operation that took effect and its position (offset, index, ordinal). Staged ones happen when they commit."""
-
-
-Added = tuple[int, int, bytes, int]
-"""A record that was added: id, kind, data, and the WAL offset of the frame with which it took effect."""
 
 
 class Fold:

@@ -17,7 +17,7 @@ from journal.wire.operations import varint
 from journal.wire.rows import position_of
 
 if TYPE_CHECKING:
-    from journal.engine import Base, Change
+    from journal.fold.rows import Base, Change
 
 _ROW_ID_TAG = 1 << 3 | 1
 _pack_row_id = struct.Struct("<Bq").pack

@@ -18,7 +18,7 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 
-from journal.runs import Run, empty_run
+from journal.fold.sorted_frame import Run, empty_run
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.wire.ids import SHARD_MASK
 from journal.wire.operations import two_byte_varint, varint

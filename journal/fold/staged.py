@@ -14,7 +14,7 @@ from journal.wire.keys import staged_key, staged_prefix, transaction_key
 from journal.wire.rows import position_bytes, unstaged, unstaged_row
 
 if TYPE_CHECKING:
-    from journal.engine import Base, Change
+    from journal.fold.rows import Base, Change
 
 
 class Part:

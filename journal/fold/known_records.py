@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 from pyroaring import BitMap64
 
-from journal.update_counts import UpdateCounts
+from journal.fold.update_counts import UpdateCounts
 
 PRESENT_MAX = 16_000_000
 """Records known at most (about four bytes each); then all is forgotten, and learned again from then on."""

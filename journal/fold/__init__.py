@@ -1,0 +1,1 @@
+"""How frames become rows: the fold that workers, loads and checks share. Pure."""
