@@ -18,7 +18,7 @@ from bench import limits
 from bench.rounds import Comparison, Outcome, Series, alternate, quantile, say
 from bench.scene import TIMEOUT_S, Memory, Scene, worker
 from bench.workload import RECORD_KIND, append_patiently, bodies
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.config import Settings
 from journal.errors import FullError
 from journal.journal import BlockingJournal

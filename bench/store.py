@@ -26,8 +26,8 @@ import psutil
 from bench.rounds import Comparison, Figures, Outcome, alternate, say
 from bench.scene import TIMEOUT_S, Memory, Scene, rss_mb, worker
 from bench.workload import bodies
-from journal.acceptance import DeletedRecords, NewRecords
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import DeletedRecords, NewRecords
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.loading import LoadCounts, LoadedUpdate, NullLoader

@@ -17,11 +17,11 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka import Message as Delivered
 
 from bench.scene import JOURNAL_UUID, RUN_TIMEOUT_S, TIMEOUT_S
-from journal.acceptance import Append
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.operations import Append
 from journal.config import Settings
 from journal.errors import FullError
-from journal.group import FrameNumbers, Group, Origin
 from journal.journal import BlockingJournal
 from journal.limits import VIRTUAL_SHARDS, Limits
 from journal.store.model import Message

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from journal.acceptance import Acceptance, Append
+from journal.append.acceptance import Acceptance
+from journal.append.operations import Append
 from journal.fold.rows import Base
 from journal.limits import Limits
 from journal.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, prepared_transactions

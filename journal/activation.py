@@ -23,10 +23,11 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Protocol
 
-from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
+from journal.append.acceptance import Acceptance
+from journal.append.group import Group
+from journal.append.writing import Activated, Claim
 from journal.claiming import Claiming
 from journal.errors import (
     CorruptionError,
@@ -36,21 +37,20 @@ from journal.errors import (
     OperatingError,
     OutcomeUnknownError,
 )
-from journal.fencing import Claim, Fence, Recoveries, RequireOpen, Standing, always_open, standing_of
 from journal.following import Following
 from journal.gate import AtGate, Gate, wait_on
-from journal.group import FrameNumbers, Group
 from journal.kafka.ports import Kafka
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
 from journal.local.ports import LocalStore
 from journal.process.background import InBackground, at_once
-from journal.process.clocks import Moment, Timing
+from journal.process.clocks import Timing
 from journal.process.progress import Progress
 from journal.replica import Replica
 from journal.topics.control_rows import control_lost
-from journal.wal import WalReader
-from journal.writer import READY_SHARD, Joining, Writer, WriterConfig
+from journal.wal.fencing import Fence, RequireOpen, Standing, always_open, standing_of
+from journal.wal.reading import WalReader
+from journal.wal.writer import READY_SHARD, Writer, WriterConfig
 
 log = logging.getLogger(__name__)
 
@@ -72,34 +72,6 @@ class ActivationReport:
     """Whether the state had been followed, so that only what it lacked was loaded."""
     counts: LoadCounts | None = None
     in_doubt: list[int] = field(default_factory=list)
-
-
-class GroupWriter(Protocol):
-    """What appends need of an activation's writer."""
-
-    claim: Claim
-    numbers: FrameNumbers
-    committed_at: Moment
-    """When the last successful commit began."""
-
-    @property
-    def recoveries(self) -> Recoveries:
-        """What it had to do over so far."""
-
-    def write(self, group: Group, joining: Joining) -> None:
-        """Commit a group, and one that joins it; tell their completions. Raises after telling them."""
-
-    def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Activated:
-    """What an activation gives: all that appending needs."""
-
-    writer: GroupWriter
-    acceptance: Acceptance
-    issued: int
-    report: ActivationReport
 
 
 class Activation:
@@ -188,7 +160,7 @@ class Activation:
         parts = [later - earlier for earlier, later in pairwise(times)]
         report.fence_s, report.claim_s, report.gate_s, report.load_s, report.ready_s = parts
         issued = max(mark.issued for mark in self._replica.marks().values())
-        return Activated(writer, acceptance, issued, report)
+        return Activated(writer, acceptance, issued)
 
     def _progress(self, step: str, done: int, total: int) -> None:
         """Whoever closes the journal meanwhile waits for this: no step is begun, and none goes on."""

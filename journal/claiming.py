@@ -16,9 +16,9 @@ from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, NamedTuple
 
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.writing import Claim
 from journal.errors import DeadlineError, OperatingError, StaleReadError, StateError
-from journal.fencing import RETRY_PAUSE_S, Claim, Fence, RequireOpen, Standing
-from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.process.background import InBackground
@@ -27,8 +27,9 @@ from journal.topics.control_rows import EPOCH_KEY, ControlRows, control_lost, co
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import MARKER, Epoch, Mark
-from journal.wal import Tail, read_tails, require_nothing_between, wal_lost
-from journal.writer import Writer, WriterConfig, last_numbers
+from journal.wal.fencing import RETRY_PAUSE_S, Fence, RequireOpen, Standing
+from journal.wal.reading import Tail, read_tails, require_nothing_between, wal_lost
+from journal.wal.writer import Writer, WriterConfig, last_numbers
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import MarkReader
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import Epoch, FrameHead, Identity, Released
-from journal.wal import read_tails
+from journal.wal.reading import read_tails
 from journal.wire.frames import FORMAT, MAGIC
 
 _NODE = "repair control"

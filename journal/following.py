@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from journal.acceptance import Acceptance
 from journal.accepted_load import accept_prepared, load_stored
+from journal.append.acceptance import Acceptance
 from journal.errors import CountError, RowError
 from journal.fold.rows import Change
 from journal.limits import Limits

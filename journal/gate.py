@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from journal.append.writing import Claim
 from journal.errors import FencedError
-from journal.fencing import Claim, Standing, standing_of
 from journal.v1.journal_pb2 import Mark
+from journal.wal.fencing import Standing, standing_of
 
 AtGate = Callable[[Mapping[int, Mark]], None]
 """Told while a gate is shut, again and again, the marks of the shards that it waits for. What it raises ends the

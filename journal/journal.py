@@ -15,7 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 
 from journal.activation import ActivationReport
-from journal.appends import Appends
+from journal.append.appends import Appends
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import JournalError

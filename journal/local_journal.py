@@ -20,13 +20,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from journal.acceptance import AnyOperation
 from journal.accepted_load import load_with_acceptance
-from journal.activation import Activated, ActivationReport
-from journal.appends import Appends
-from journal.callbacks import require_no_callback
-from journal.completion import Completion
-from journal.core import Core
+from journal.activation import ActivationReport
+from journal.append.appends import Appends
+from journal.append.callbacks import require_no_callback
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.operations import AnyOperation
+from journal.append.state import JournalState, refusal
+from journal.append.writing import Activated, Claim
 from journal.errors import (
     ClosedError,
     ConfigError,
@@ -36,7 +38,6 @@ from journal.errors import (
     LocalStorageError,
     StateError,
 )
-from journal.fencing import Claim
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.loading import Loader, NullLoader
@@ -45,7 +46,6 @@ from journal.local_lookup import LocalLookup
 from journal.local_writer import LocalWriter, marks_of
 from journal.process.clocks import Timing
 from journal.process.progress import Progress
-from journal.state import JournalState, refusal
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 
@@ -204,20 +204,22 @@ class LocalJournal(Appends):
     def _activate(self, core: Core, store: RocksStore, identity: Identity, loader: Loader | None) -> ActivationReport:
         core.become(JournalState.LOADING)
         try:
-            writer, activated = self._activated(store, identity, loader or NullLoader())
+            writer, activated, report = self._activated(store, identity, loader or NullLoader())
         except BaseException:
             core.become(JournalState.STARTED)
             raise
         self._lookup = LocalLookup(store, writer)
-        self.report = activated.report
+        self.report = report
         core.activate(activated)
         self._thread = threading.Thread(target=self._write, args=(core,), name="local-journal-writer", daemon=True)
         self._thread.start()
-        if activated.report.in_doubt:
-            log.warning("%d transactions are in doubt", len(activated.report.in_doubt))
-        return activated.report
+        if report.in_doubt:
+            log.warning("%d transactions are in doubt", len(report.in_doubt))
+        return report
 
-    def _activated(self, store: RocksStore, identity: Identity, loader: Loader) -> tuple[LocalWriter, Activated]:
+    def _activated(
+        self, store: RocksStore, identity: Identity, loader: Loader
+    ) -> tuple[LocalWriter, Activated, ActivationReport]:
         """The marker first: what it drops is not loaded."""
         clock = self._timing.clock
         began = clock()
@@ -242,7 +244,7 @@ class LocalJournal(Appends):
             epoch, claim_s=claimed - began, load_s=clock() - claimed, counts=counts, in_doubt=acceptance.prepared()
         )
         issued = max(mark.issued for mark in marks.values())
-        return writer, Activated(writer, acceptance, issued, report)
+        return writer, Activated(writer, acceptance, issued), report
 
     def _show(self, step: str, done: int, total: int) -> None:
         if self._closing:

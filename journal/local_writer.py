@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import chain
 
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.writing import Claim, Joining, Recoveries, nothing_joins
 from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
-from journal.fencing import Claim, Recoveries
 from journal.fold.engine import Fold
-from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.local.rocks import RocksStore
 from journal.process.clocks import Moment
 from journal.v1.journal_pb2 import MARKER, Identity, Mark
 from journal.wire.frames import decode_frame
 from journal.wire.keys import mark_key
-from journal.writer import Joining, nothing_joins
 
 
 def marks_of(store: RocksStore, shards: int) -> dict[int, Mark]:

@@ -10,7 +10,7 @@ from journal.errors import ClosedError, DeadlineError, GapError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import ADD, Identity, Record
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 from journal.wire.ids import shard_of
 from journal.wire.keys import record_key
 

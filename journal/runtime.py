@@ -11,14 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from journal.activation import Activated, Activation, ActivationReport
-from journal.callbacks import require_no_callback
+from journal.activation import Activation, ActivationReport
+from journal.append.callbacks import require_no_callback
+from journal.append.core import Core
+from journal.append.state import JournalState, refusal
+from journal.append.writing import Activated, Claim
 from journal.config import Settings
 from journal.connecting import kafka_of, open_replica
 from journal.copy import TableCopy
-from journal.core import Core
 from journal.errors import ClosedError, FencedError, JournalError, StateError
-from journal.fencing import Claim, Standing, standing_of
 from journal.following import Following
 from journal.gate import AtGate, wait_on
 from journal.kafka.ports import Kafka
@@ -29,11 +30,11 @@ from journal.lookup import Lookup
 from journal.process.background import in_thread
 from journal.process.clocks import Timing, wall_ms
 from journal.process.progress import Progress, no_progress
-from journal.state import JournalState, refusal
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, Mark
-from journal.writer import WriterConfig
+from journal.wal.fencing import Standing, standing_of
+from journal.wal.writer import WriterConfig
 
 __all__ = ["JournalRuntime", "kafka_of", "no_progress", "open_replica", "wall_ms"]
 
@@ -161,23 +162,23 @@ class JournalRuntime:
     def _run_activation(self, core: Core, identity: Identity, loader: Loader | None) -> ActivationReport:
         core.become(JournalState.LOADING)
         try:
-            activated = self._activate_with(identity, loader)
+            activated, report = self._activate_with(identity, loader)
         except BaseException as error:
             if isinstance(error, FencedError):
                 core.step_down(error)
             else:
                 core.become(JournalState.STARTED)
             raise
-        self.report, self._claim = activated.report, activated.writer.claim
+        self.report, self._claim = report, activated.writer.claim
         core.activate(activated)
         self._writer_thread = threading.Thread(target=self._write, name="kafka-journal-writer", daemon=True)
         self._writer_thread.start()
         self._copy.keep_lent(self)
-        if activated.report.in_doubt:
-            log.warning("%d transactions are in doubt: kafka-journal tx list", len(activated.report.in_doubt))
-        return activated.report
+        if report.in_doubt:
+            log.warning("%d transactions are in doubt: kafka-journal tx list", len(report.in_doubt))
+        return report
 
-    def _activate_with(self, identity: Identity, loader: Loader | None) -> Activated:
+    def _activate_with(self, identity: Identity, loader: Loader | None) -> tuple[Activated, ActivationReport]:
         tables, following = self._copy.lend()
         self._has_copy = True
         activation = self._activation(identity, tables)
@@ -194,7 +195,7 @@ class JournalRuntime:
                 say_left(self._kafka, self._settings, identity, epoch, to="")
             raise
         self.loader = state.loader if isinstance(state, Following) else state
-        return activated
+        return activated, activation.report
 
     def _give_back(self, error: BaseException | None = None) -> None:
         if self._has_copy:

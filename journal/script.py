@@ -13,7 +13,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import CallerError, FullError, QueueFullError, ScriptError
 from journal.journal import BlockingJournal
 from journal.loading import LoadedUpdate

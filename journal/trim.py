@@ -37,7 +37,7 @@ from journal.verify.differences import Differences
 from journal.verify.report import ShardReport
 from journal.verify.state import ShardState
 from journal.verify.table_state import read_table
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 
 _NO_FAULT_OF_THE_TABLES = frozenset({"skipped", "rejected"})
 """Differences that the WAL itself is to blame for, and the tables show as they should."""

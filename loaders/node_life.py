@@ -2,7 +2,8 @@
 
 It activates a new `Journal` over the one local copy each time, so that whoever still holds the journal of an earlier
 epoch appends nothing through it. A node that was fenced, handed over or failed to activate is a standby again by
-itself. What makes all this safe is fencing alone (`journal.fencing`): the group, the rows and the clocks are advice.
+itself. What makes all this safe is fencing alone (`journal.wal.fencing`): the group, the rows and the clocks are
+advice.
 """
 
 from __future__ import annotations

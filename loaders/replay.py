@@ -19,9 +19,9 @@ from itertools import groupby
 from google.protobuf.message import DecodeError
 from pyroaring import BitMap64
 
-from journal.acceptance import PlainOperation
-from journal.appends import Appends
-from journal.completion import Completion
+from journal.append.appends import Appends
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import LockedError, RecordExistsError, RowError, TransactionPreparedError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, OperationType, Replay

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 from pyroaring import BitMap64
 
-from journal.acceptance import PlainOperation
+from journal.append.operations import PlainOperation
 from journal.errors import ConfigError, RowError
 from journal.limits import SEQUENCE_MAX
 from journal.loading import LoadCounts, LoadedUpdate

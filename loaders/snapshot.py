@@ -27,7 +27,7 @@ from journal.process.clocks import Clock
 from journal.replica import Replica
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity, Mark
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 from loaders.overlay import Overlay
 
 OVERLAY_BYTES_MAX = 512 * 1024 * 1024

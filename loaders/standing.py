@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from journal.activation import ActivationReport
+from journal.append.writing import Recoveries
 from journal.config import Settings
 from journal.errors import DeadlineError, JournalError
-from journal.fencing import Recoveries
 from journal.follower import Fitness
 from journal.journal import BlockingJournal
 from journal.loading import Loader

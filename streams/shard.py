@@ -31,11 +31,11 @@ from journal.fold.sorting import sort_frame
 from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.local.ports import LocalStore
-from journal.portion import Portion
 from journal.process.clocks import Clock
 from journal.table_age import note_checkpoint
 from journal.topics.names import table_topic, wal_topic, worker_id
 from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
+from journal.wal.portion import Portion
 from journal.wire.frames import decode_frame, nonce_of
 from journal.words import shortened
 from streams.agents import AGENT_RETRY_S, FrameFacts

@@ -39,7 +39,7 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import node_group, table_topic, wal_topic, worker_group
 from journal.v1.journal_pb2 import Identity, Mark
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import (
     AddressMissingError,
     DeadlineError,

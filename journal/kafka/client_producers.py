@@ -11,7 +11,7 @@ Facts of librdkafka (2.16) against Kafka 4 that shaped this file:
   takes less than a millisecond, an open transaction or a dead broker notwithstanding. So `close` here only drops.
 - The first init, or plain send, of a cold instance takes half a second, that of a connected one 4 ms; so they connect
   first. An init that settles an open transaction meets CONCURRENT_TRANSACTIONS and takes half a second all the same;
-  given up after a tenth, the next instance's finds it settled (`journal.fencing`).
+  given up after a tenth, the next instance's finds it settled (`journal.wal.fencing`).
 - `send_offsets_to_transaction` never returns, whatever its time-out, when the broker that coordinates the group leaves
   the cluster while a request waits for it; not even when that broker is back. So it is called where it can be left.
 """

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from journal.acceptance import AnyOperation, DeletedRecords, PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import AnyOperation, DeletedRecords, PlainOperation
 from journal.errors import JournalError, StoreError
 from journal.store.holding import Holding
 from journal.store.pending import COMPLETED, Pending, PendingAll

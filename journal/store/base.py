@@ -16,9 +16,9 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from journal.acceptance import PlainOperation
-from journal.callbacks import require_no_callback, telling
-from journal.completion import Completion
+from journal.append.callbacks import require_no_callback, telling
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import (
     FullError,
     InvalidOperationError,

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import compress
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import LocalStorageError
 from journal.store.ports import StoreJournal
 from journal.wire.ids import shard_of

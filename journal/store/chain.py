@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from types import TracebackType
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import MessageHeldError
 from journal.store.chain_streaming import ChainStreaming
 from journal.store.chained import ChainedStore

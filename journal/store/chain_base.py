@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from journal.callbacks import CallersLock
-from journal.completion import Completion
+from journal.append.callbacks import CallersLock
+from journal.append.completion import Completion
 from journal.errors import ConfigError
 from journal.store.chain_looking import ChainLooking
 from journal.store.chained import ChainedStore, ChainError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from journal.acceptance import PlainOperation
+from journal.append.operations import PlainOperation
 from journal.errors import FullError, JournalError, TransactionUnknownError
 from journal.store.chain_base import ChainBase
 from journal.store.lockstep import chained_id

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import TypeVar
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import FullError, JournalError, LocalStorageError
 from journal.store.chain_settling import ChainSettling
 from journal.store.lockstep import chained_id

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable, Iterator, Sequence
 from typing import Protocol
 
-from journal.acceptance import PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import JournalError, OutcomeUnknownError
 from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo

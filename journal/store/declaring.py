@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 
-from journal.acceptance import PlainOperation
+from journal.append.operations import PlainOperation
 from journal.errors import (
     AddressExistsError,
     AddressInUseError,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import islice
 
-from journal.acceptance import PlainOperation
+from journal.append.operations import PlainOperation
 from journal.errors import FullError, MessageMissingError, QueueMissingError
 from journal.store.changing import Changing
 from journal.store.model import ReferenceState

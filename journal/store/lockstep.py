@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import CallerError, DeadlineError, FullError, JournalError, MessageHeldError, RolledBackError
 from journal.store.chained import ChainedStore, ChainError
 from journal.store.pending import Accepted

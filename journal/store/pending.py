@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
-from journal.completion import Completion, completed
+from journal.append.completion import Completion, completed
 from journal.errors import JournalError
 
 COMPLETED = completed()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.acceptance import AnyOperation, PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import AnyOperation, PlainOperation
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
 

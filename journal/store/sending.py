@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 
-from journal.acceptance import PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import (
     DuplicateMessageError,
     FullError,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from journal.acceptance import NewRecords, PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import NewRecords, PlainOperation
 from journal.errors import StoreError
 from journal.store.model import Message
 from journal.store.pending import PendingAll

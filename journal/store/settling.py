@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from journal.acceptance import PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import InvalidOperationError, JournalError, StateError, TransactionUnknownError
 from journal.store.base import StoreBase
 from journal.store.declared import bring_back, carry_out, queue_name

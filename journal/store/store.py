@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import ClosedError, JournalError, StateError
 from journal.process.clocks import monotonic_ms
 from journal.store.base import ClockMs

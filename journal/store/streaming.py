@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterable, Iterable, Sequence
 from dataclasses import replace
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import (
     DeadlineError,
     InvalidOperationError,

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from journal.acceptance import AnyOperation, NewRecords
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import AnyOperation, NewRecords
 from journal.errors import DuplicateMessageError, QueueMissingError
 from journal.kafka.ports import Consumed, Sent
 from journal.store.base import Effect

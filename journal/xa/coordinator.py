@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from journal.callbacks import CallersLock
+from journal.append.callbacks import CallersLock
 from journal.errors import CallerError, ConfigError, JournalError, StateError, XidError
 from journal.v1.store_pb2 import Outcome
 from journal.xa.codes import XaCode

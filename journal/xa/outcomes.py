@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from journal.acceptance import PlainOperation
+from journal.append.operations import PlainOperation
 from journal.errors import RowError, XidError
 from journal.limits import VIRTUAL_SHARDS
 from journal.v1.journal_pb2 import ADD

@@ -18,8 +18,8 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 
-from journal.callbacks import CallersLock
-from journal.completion import completed
+from journal.append.callbacks import CallersLock
+from journal.append.completion import completed
 from journal.errors import (
     CallerError,
     ClosedError,

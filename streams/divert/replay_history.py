@@ -22,7 +22,7 @@ from journal.topics.marks import records_between
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Frame, Identity, Mark, Skipped, Trim
 from journal.v1.store_pb2 import CHUNK, MESSAGE
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 from journal.wire.frames import decode_frame
 from journal.wire.ids import sequence_of
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 
-from journal import fencing
 from journal.fold.rows import Change
 from journal.kafka import clients
 from journal.kafka.client_producers import KafkaTransactionalProducer
@@ -14,6 +13,7 @@ from journal.kafka.ports import Kafka, Sent, nothing
 from journal.local import rocks
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
+from journal.wal import fencing
 from streams.source import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints
 

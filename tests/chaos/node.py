@@ -17,8 +17,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from journal.append.completion import Completion
 from journal.cli.stopping import stopped_by_signals
-from journal.completion import Completion
 from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
 from journal.journal import BlockingJournal

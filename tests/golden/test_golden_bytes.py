@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from journal.acceptance import Append
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.operations import Append
 from journal.errors import RowError
-from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import FORMAT, decode_frame

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from journal.append.state import JournalState
 from journal.config import Settings
 from journal.errors import (
     ClosedError,
@@ -24,7 +25,6 @@ from journal.errors import (
 )
 from journal.journal import BlockingJournal, Journal
 from journal.limits import Limits
-from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD, DELETE
 from tests.support.in_process import Collected, made_journal, running_worker
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError
 from journal.journal import BlockingJournal

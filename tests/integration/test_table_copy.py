@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from journal.append.state import JournalState
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, GateTimeoutError, JournalError, LocalStorageError, StateError
 from journal.journal import BlockingJournal
-from journal.state import JournalState
 from tests.support.followed import KeptState
 from tests.support.in_process import made_journal, running_worker
 

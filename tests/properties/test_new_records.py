@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.acceptance import Acceptance, AnyOperation, Append, DeletedRecords, NewRecords, PlainOperation
+from journal.append.acceptance import Acceptance
+from journal.append.consumed_groups import TakingIn
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.operations import AnyOperation, Append, DeletedRecords, NewRecords, PlainOperation
 from journal.errors import JournalError
-from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
-from journal.taking_in import TakingIn
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.wire.ids import make_id
 from tests.support.cores import Committing, active_core

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from journal.completion import Completion
-from journal.core import Core
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.group import Group, Origin
+from journal.append.writing import Joining
 from journal.errors import JournalError, LockedError, QueueFullError
-from journal.group import Group, Origin
 from journal.limits import Limits
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame
 from journal.wire.frames import decode_frame
 from journal.wire.ids import make_id
-from journal.writer import Joining
 from tests.support.cores import SHARDS, Committing, active_core
 
 JOURNAL = b"j" * 16

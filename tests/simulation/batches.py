@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from random import Random
 
-from journal.acceptance import AnyOperation, DeletedRecords, NewRecords
+from journal.append.operations import AnyOperation, DeletedRecords, NewRecords
 from journal.errors import CallerError
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from tests.simulation.reference import Call, Reference

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import CorruptionError
 from journal.loading import LoadCounts, LoadedUpdate
 from journal.topics.names import table_topic, wal_topic

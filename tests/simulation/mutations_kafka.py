@@ -12,14 +12,14 @@ from typing import Any
 
 import journal.gate
 import journal.replica
-import journal.writer
+import journal.wal.writer
 from journal.claiming import Claiming
 from journal.errors import CorruptionError, DeadlineError
-from journal.fencing import Standing
 from journal.kafka.ports import AbortableProducerError
 from journal.topics.names import table_topic
 from journal.trim import Trimming
-from journal.writer import Writer
+from journal.wal.fencing import Standing
+from journal.wal.writer import Writer
 from streams.divert.counts import Checkpointed
 from streams.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
@@ -123,13 +123,13 @@ def counter_and_gate_know_no_nonce() -> list[Patch]:
 @mutation
 def unreadable_wal_is_failed() -> list[Patch]:
     """A group whose fate cannot be read, as a batch is damaged or was trimmed, is called failed."""
-    unknown = journal.writer._unknown
+    unknown = journal.wal.writer._unknown
 
     def told(transaction: Any, met: str) -> Any:
         error = sys.exception()
         return error if isinstance(error, CorruptionError) else unknown(transaction, met)
 
-    return [(journal.writer, "_unknown", told)]
+    return [(journal.wal.writer, "_unknown", told)]
 
 
 @mutation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from journal.core import Core
+from journal.append.core import Core
 from journal.errors import OperatingError
 from journal.liveness import LastActive
 from loaders.duty import Duty

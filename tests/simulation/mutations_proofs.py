@@ -10,8 +10,8 @@ from journal.fold.engine import Fold
 from journal.kafka.ports import AbortableProducerError
 from journal.process.clocks import Moment
 from journal.table_age import TableAge
-from journal.wal import require_nothing_between
-from journal.writer import Writer
+from journal.wal.reading import require_nothing_between
+from journal.wal.writer import Writer
 from streams.shard_table import ShardTable
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.mutations_tables import UNCOUNTED

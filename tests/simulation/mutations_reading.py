@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import journal.claiming
-import journal.wal
-import journal.writer
+import journal.wal.reading
+import journal.wal.writer
 import loaders.snapshot
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 from tests.simulation.mutations import Patch, mutation
 
 
@@ -26,13 +26,19 @@ def _anywhere(*_: object) -> None:
 @mutation
 def tails_end_at_the_last_stable_offset() -> list[Patch]:
     """An activation goes on from the last frame that is visible already, wherever its markers then lie."""
-    return [(journal.wal, "WalReader", _StableWalReader), (journal.claiming, "require_nothing_between", _anywhere)]
+    return [
+        (journal.wal.reading, "WalReader", _StableWalReader),
+        (journal.claiming, "require_nothing_between", _anywhere),
+    ]
 
 
 @mutation
 def read_back_ends_at_the_last_stable_offset() -> list[Patch]:
     """A group that is not visible yet is taken for missing, and sent again, wherever it then lies."""
-    return [(journal.writer, "WalReader", _StableWalReader), (journal.writer, "require_nothing_between", _anywhere)]
+    return [
+        (journal.wal.writer, "WalReader", _StableWalReader),
+        (journal.wal.writer, "require_nothing_between", _anywhere),
+    ]
 
 
 @mutation

@@ -6,25 +6,25 @@ import dataclasses
 from typing import Any
 
 import journal.claiming
-import journal.fencing
 import journal.gate
-import journal.writer
-from journal.acceptance import Acceptance, OpenTransaction
+import journal.wal.fencing
+import journal.wal.writer
 from journal.activation import Activation
+from journal.append.acceptance import Acceptance, OpenTransaction
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.group import Origin
 from journal.claiming import Claiming
-from journal.completion import Completion
-from journal.core import Core
 from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUnknownError
-from journal.fencing import Fence, Standing
 from journal.gate import Gate
-from journal.group import Origin
 from journal.kafka.ports import FatalProducerError, Kafka, Reader
 from journal.process.clocks import Moment
 from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import COMMIT
-from journal.wal import Tail, WalReader
+from journal.wal.fencing import Fence, Standing
+from journal.wal.reading import Tail, WalReader
+from journal.wal.writer import Writer, _ReadBack, _Transaction
 from journal.wire.ids import home_shard_of
-from journal.writer import Writer, _ReadBack, _Transaction
 from tests.simulation.mutations import Patch, applied, mutation
 
 # ---- the writer --------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def no_check_after_init() -> list[Patch]:
     """Whoever has checked before its init takes the journal for its own after it, whatever the WAL shows."""
 
     def checking(self: Any, claim: Any, until: float, *arguments: Any, claimed: bool) -> Any:
-        if journal.fencing.standing_of(claim, self.counter()) is Standing.NEWER:
+        if journal.wal.fencing.standing_of(claim, self.counter()) is Standing.NEWER:
             raise FencedError("another node took over")
         return self.initialise(until), Standing.OWN
 
@@ -255,9 +255,9 @@ def nonce_is_ignored() -> list[Patch]:
         return Standing.OLDER if counter.epoch < claim.epoch else Standing.NEWER
 
     return [
-        (journal.fencing, "standing_of", standing),
+        (journal.wal.fencing, "standing_of", standing),
         (journal.gate, "standing_of", standing),
-        (journal.writer, "nonce_of", lambda frame: b""),
+        (journal.wal.writer, "nonce_of", lambda frame: b""),
     ]
 
 
@@ -276,7 +276,7 @@ def control_is_read_to_the_last_stable_offset() -> list[Patch]:
         return read_control(Proxy(kafka), *arguments)  # type: ignore[arg-type]
 
     return [
-        (journal.fencing, "read_control", reading),
+        (journal.wal.fencing, "read_control", reading),
         (Claiming, "_newest", lambda self, rows, tails, marks: rows.epoch),
         _newer_markers_are_ignored(),
     ]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from journal.append.writing import Claim
 from journal.errors import CorruptionError, JournalError, LocalDamageError, LocalStorageError, OperatingError
-from journal.fencing import Claim, Standing, standing_of
 from journal.follower import Fitness
 from journal.following import Following
 from journal.kafka.ports import Kafka
@@ -14,6 +14,7 @@ from journal.loading import Loader
 from journal.replica import Replica, copy_identity
 from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity
+from journal.wal.fencing import Standing, standing_of
 from tests.simulation.disk import SimulatedStore
 from tests.simulation.setting import JOURNAL, LIMITS, REQUEST_S, RETENTION_S, UUID, Setting
 

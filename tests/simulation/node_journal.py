@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from journal.activation import Activated, Activation, ActivationReport
-from journal.core import Core
+from journal.activation import Activation, ActivationReport
+from journal.append.core import Core
+from journal.append.state import JournalState
+from journal.append.writing import Activated, Claim
 from journal.errors import ClosedError, CorruptionError, FencedError, JournalError, TopicError
-from journal.fencing import Claim
 from journal.following import Following
 from journal.leaving import say_left
 from journal.loading import Loader
 from journal.process.progress import Progress, no_progress
-from journal.state import JournalState
 from tests.simulation.history import CapturedLoad, Tenure
 from tests.simulation.node_copy import NodeCopy, identity_of_copy
 from tests.simulation.node_process import NodeProcess
@@ -75,7 +75,7 @@ class NodeJournal:
         core.activate(activated)
         self._copy.keep_lent(activated.writer.claim, self._see_newer)
         self._told_active()
-        return activated.report
+        return self.report
 
     def _activated(self) -> Activated:
         copy = self._copy
@@ -94,7 +94,7 @@ class NodeJournal:
             self._note_load(copy.following, activation.report)
             raise
         self._note_load(copy.following, activation.report)
-        self.loader, self.report = copy.following.loader, activated.report
+        self.loader, self.report = copy.following.loader, activation.report
         return activated
 
     def _activation(self) -> Activation:

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from random import Random
 
-from journal.completion import Completion
-from journal.core import Core
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.state import JournalState
 from journal.errors import CorruptionError, OperatingError, OutcomeUnknownError
-from journal.state import JournalState
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import CapturedLoad, History, Tenure
 from tests.simulation.node_copy import NodeCopy

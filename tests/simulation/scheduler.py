@@ -210,7 +210,7 @@ class Scheduler(Timeline):
         return task.answer
 
     def pause(self, seconds: float) -> None:
-        """Let time pass: the `pause` of `journal.fencing.Timing`."""
+        """Let time pass: the `pause` of `journal.wal.fencing.Timing`."""
         self.wait(seconds, never)
 
 

@@ -14,8 +14,8 @@ from journal.process.clocks import Timing
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
+from journal.wal.writer import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC
-from journal.writer import WriterConfig
 from streams.shard_config import ShardConfig
 from tests.simulation.clocks import Clocks
 from tests.simulation.kafka import SimulatedKafka

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from random import Random
 
-from journal.core import Core
+from journal.append.core import Core
+from journal.append.state import JournalState
 from journal.errors import CallerError, NotTakenInError, OperatingError
 from journal.kafka.ports import Consumed, Kafka
 from journal.limits import VIRTUAL_SHARDS
-from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD
 from tests.simulation.history import Tenure, Unit
 from tests.simulation.reference import Call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import FencedError, OutcomeUnknownError
 from journal.topics.names import wal_topic
 from tests.simulation.broker import Instance

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from journal.append.state import JournalState
 from journal.errors import FencedError
-from journal.state import JournalState
 from journal.topics.names import control_topic
 from tests.simulation.broker import Instance
 from tests.simulation.checker import Checker

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from journal.completion import Completion
-from journal.core import Core
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.state import JournalState
 from journal.errors import CallerError, FullError, JournalError, StateError
-from journal.state import JournalState
 from tests.simulation.batches import Batch, Batches, refusal_of
 from tests.simulation.history import History, Tenure
 from tests.simulation.reference import Call, Reference, Verb

@@ -7,9 +7,9 @@ from itertools import count
 
 import pytest
 
-from journal.activation import Activated, Activation
+from journal.activation import Activation
+from journal.append.writing import Activated, Claim
 from journal.errors import JournalError
-from journal.fencing import Claim
 from journal.kafka.ports import LogRecord
 from journal.limits import Limits
 from journal.loading import NullLoader
@@ -18,10 +18,10 @@ from journal.replica import Replica
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
+from journal.wal.writer import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC, decode_frame, nonce_of
 from journal.wire.keys import mark_key
 from journal.wire.rows import mark_name
-from journal.writer import WriterConfig
 from tests.simulation.broker import Answer, Instance, SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from journal.acceptance import Acceptance
-from journal.activation import Activated, ActivationReport
-from journal.core import Core
-from journal.fencing import Claim
-from journal.group import FrameNumbers, Group
+from journal.append.acceptance import Acceptance
+from journal.append.core import Core
+from journal.append.group import FrameNumbers, Group
+from journal.append.state import JournalState
+from journal.append.writing import Activated, Claim, Joining
 from journal.limits import Limits
 from journal.process.clocks import Moment, Timing
-from journal.state import JournalState
-from journal.writer import Joining
 
 SHARDS = 2
 
@@ -55,5 +53,5 @@ def active_core(
     core = Core(shards, limits, timing or quick_timing())
     core.become(JournalState.STARTED)
     core.become(JournalState.LOADING)
-    core.activate(Activated(writer, acceptance, 100, ActivationReport(3)))
+    core.activate(Activated(writer, acceptance, 100))
     return core

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from journal.acceptance import Acceptance
 from journal.accepted_load import load_stored
+from journal.append.acceptance import Acceptance
 from journal.errors import CallerError, FrameError
 from journal.fold.engine import Fold
 from journal.following import Following

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from pathlib import Path
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import CallerError
 from journal.local_journal import LocalJournal
 from journal.script import apply_operation

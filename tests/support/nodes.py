@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.config import load_settings
 from journal.errors import CallerError, FencedError, JournalError
 from journal.journal import BlockingJournal

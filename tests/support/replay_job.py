@@ -13,7 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
-from journal.appends import Appends
+from journal.append.appends import Appends
 from journal.cli.activating import activated_journal
 from journal.config import load_settings
 from journal.limits import Limits

@@ -19,7 +19,7 @@ from journal.store.store import MessageStore
 from journal.topics.control_rows import read_control
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 from journal.xa.xid import encode_xid, make_xid
 from loaders.spark.source import JournalSource
 from tests.support.in_process import Collected, made_journal, running_worker

@@ -6,10 +6,10 @@ import pickle
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from journal.acceptance import PlainOperation
-from journal.appends import Appends, Records
-from journal.completion import Completion
-from journal.core import Core
+from journal.append.appends import Appends, Records
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.operations import PlainOperation
 from loaders.replay_state import ReplaySource, Selected
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from journal.acceptance import PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import PlainOperation
 from journal.errors import DeadlineError, FencedError, FullError, OutcomeUnknownError, TransactionUnknownError
 from journal.v1.journal_pb2 import ADD
 from journal.v1.store_pb2 import OUTCOME

@@ -19,8 +19,8 @@ from typing import Any
 
 import transaction  # type: ignore[import-untyped]
 
-from journal.acceptance import PlainOperation
-from journal.appends import Appends
+from journal.append.appends import Appends
+from journal.append.operations import PlainOperation
 from journal.config import load_settings
 from journal.journal import BlockingJournal
 from journal.local_journal import LocalJournal

@@ -11,8 +11,8 @@ from itertools import repeat
 from pathlib import Path
 from typing import Any, cast
 
-from journal.acceptance import NewRecords, PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import NewRecords, PlainOperation
 from journal.config import Settings
 from journal.errors import JournalError, KafkaRefusedError, KafkaUnavailableError, NotTakenInError, TopicError
 from journal.ingress.batch import Converter

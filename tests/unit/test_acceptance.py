@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.acceptance import Acceptance, Append
+from journal.append.acceptance import Acceptance
+from journal.append.operations import Append
 from journal.errors import (
     FullError,
     InvalidOperationError,

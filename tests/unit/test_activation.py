@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from journal.activation import Activation
+from journal.append.writing import Claim
 from journal.errors import OperatingError, StateError, TopicError
-from journal.fencing import Claim
 from journal.kafka.ports import FatalProducerError
 from journal.limits import Limits
 from journal.loading import NullLoader
@@ -22,8 +22,8 @@ from journal.replica import Replica
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
+from journal.wal.writer import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC
-from journal.writer import WriterConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from journal.acceptance import AnyOperation, DeletedRecords, NewRecords, PlainOperation
-from journal.arguments import check_data
-from journal.core import Core
+from journal.append.arguments import check_data
+from journal.append.core import Core
+from journal.append.group import Group, Origin
+from journal.append.operations import AnyOperation, DeletedRecords, NewRecords, PlainOperation
+from journal.append.writing import Joining
 from journal.errors import InvalidOperationError, RecordExistsError, RecordMissingError
-from journal.group import Group, Origin
 from journal.kafka.ports import Consumed
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, UPDATE, Operation
 from journal.wire.frames import decode_frame
-from journal.writer import Joining
 from tests.support.cores import SHARDS, Committing, active_core
 
 JOURNAL = b"j" * 16

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from journal.activation import FENCE_STEP, ActivationReport
+from journal.append.state import JournalState
 from journal.cli.activating import activated_journal
 from journal.config import Settings
 from journal.copy import TableCopy
@@ -24,7 +25,6 @@ from journal.loading import NullLoader
 from journal.local.slots import hold
 from journal.local_journal import LocalJournal
 from journal.process.progress import no_progress
-from journal.state import JournalState
 from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from journal.completion import Completion, completed
+from journal.append.completion import Completion, completed
 from journal.errors import DeadlineError, FencedError
 
 

@@ -46,7 +46,7 @@ def test_the_next_activation_takes_the_epoch_behind_the_newest_that_was(epoch: i
     rows = read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S)
     identity = rows.require_identity("j")
     assert (identity.journal, identity.shards, rows.epoch.epoch) == (JOURNAL, SHARDS, 3)
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
     with pytest.raises(RepairError, match="nothing to mend"):
         repairer(scene).plan()
 
@@ -65,7 +65,7 @@ def test_a_row_that_cannot_be_read_is_lost_and_the_repair_says_so(key: bytes, by
         read_control(scene.kafka, "j", scene.broker.timeline.now, LIMIT_S)
     assert list(repairer(scene).plan().found.unreadable) == [key]
     repair(scene)
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
 
 
 def test_a_row_that_cannot_be_read_and_came_since_is_not_agreed_to() -> None:
@@ -81,7 +81,7 @@ def test_a_control_topic_that_is_gone_is_made_anew() -> None:
     scene = lost(None)
     scene.broker.delete_topic(CONTROL)
     repair(scene)
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
 
 
 def test_an_identity_that_somebody_wrote_beside_the_frames_of_another_gives_way_to_theirs() -> None:
@@ -91,7 +91,7 @@ def test_an_identity_that_somebody_wrote_beside_the_frames_of_another_gives_way_
     row = Epoch(journal=b"x" * 16, epoch=9, nonce=b"n" * 16)
     scene.broker.write(CONTROL, 0, [(EPOCH_KEY, row.SerializeToString())])
     repair(scene)
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
 
 
 def test_an_active_node_of_the_epoch_that_is_written_is_fenced() -> None:
@@ -104,7 +104,7 @@ def test_an_active_node_of_the_epoch_that_is_written_is_fenced() -> None:
     found = last_active(rows)
     assert found is not None
     assert found.released  # a standby takes over at once
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
 
 
 def test_a_wal_that_lost_the_newest_marker_goes_on_with_what_is_left() -> None:
@@ -116,7 +116,7 @@ def test_a_wal_that_lost_the_newest_marker_goes_on_with_what_is_left() -> None:
     assert isinstance(fails(scene), CorruptionError)
     repair(scene)
     scene.follows = True
-    assert scene.activate().report.epoch == 3
+    assert scene.activate().writer.claim.epoch == 3
 
 
 def test_without_a_frame_the_journal_has_to_be_said() -> None:
@@ -126,7 +126,7 @@ def test_without_a_frame_the_journal_has_to_be_said() -> None:
     with pytest.raises(RepairError, match="--uuid"):
         repairer(scene).plan()
     repair(scene, uuid=JOURNAL)
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
 
 
 def test_frames_of_more_than_one_journal_are_nobodys() -> None:
@@ -177,7 +177,7 @@ def test_a_repair_that_is_killed_at_any_request_is_completed_by_the_next_or_done
             repair(scene, kafka=SimulatedKafka(scene.broker, "repair"))
         scene.broker.timeline.wait(30.0, lambda: False)
         try:
-            assert scene.activate().report.epoch == 4
+            assert scene.activate().writer.claim.epoch == 4
         except ControlLostError:
             repair(scene)
-            assert scene.activate().report.epoch == 4
+            assert scene.activate().writer.claim.epoch == 4

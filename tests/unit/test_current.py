@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from journal.group import Group
+from journal.append.group import Group
+from journal.append.writing import Joining
 from journal.process.clocks import Timing
-from journal.writer import Joining
 from tests.support.cores import Committing, active_core
 
 FENCE_CHECK_S = 3.0

@@ -7,6 +7,8 @@ from typing import NoReturn
 
 import pytest
 
+from journal.append.group import Group, Origin
+from journal.append.writing import Claim
 from journal.config import Settings
 from journal.errors import (
     ControlLostError,
@@ -18,18 +20,17 @@ from journal.errors import (
     OutcomeUnknownError,
     StaleReadError,
 )
-from journal.fencing import Claim, Fence, always_open
-from journal.group import Group, Origin
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.process.clocks import Timing
 from journal.replica import Replica
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
-from journal.wal import read_tails
+from journal.wal.fencing import Fence, always_open
+from journal.wal.reading import read_tails
+from journal.wal.writer import Writer, WriterConfig, last_numbers
 from journal.wire.frames import decode_frame, nonce_of
 from journal.wire.keys import mark_key
-from journal.writer import Writer, WriterConfig, last_numbers
 from loaders.snapshot import SnapshotState, read_snapshot
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

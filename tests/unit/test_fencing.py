@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import OperatingError
-from journal.fencing import FIRST_TRIES_S, Fence
 from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
 from journal.topics.names import wal_topic, writer_id
+from journal.wal.fencing import FIRST_TRIES_S, Fence
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

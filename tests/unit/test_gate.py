@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from journal.append.writing import Claim
 from journal.errors import FencedError
-from journal.fencing import Claim
 from journal.gate import Gate
 from journal.v1.journal_pb2 import Mark
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from journal.acceptance import Append
-from journal.group import FrameNumbers, Group, Origin
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.operations import Append
 from journal.limits import OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, Frame
 from journal.wire.frames import decode_frame

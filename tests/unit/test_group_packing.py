@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from journal.core import Core
+from journal.append.core import Core
+from journal.append.group import Group
+from journal.append.writing import Joining
 from journal.errors import InvalidOperationError, QueueFullError
-from journal.group import Group
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from journal.v1.journal_pb2 import ADD
-from journal.writer import Joining
 from tests.support.cores import Committing, active_core
 
 DATA = b"x" * 36

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from journal.append.group import FrameNumbers, Group
+from journal.append.writing import Claim
 from journal.errors import NotTakenInError
-from journal.fencing import Claim, Fence
-from journal.group import FrameNumbers, Group
 from journal.kafka.ports import Consumed
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch
-from journal.wal import WalReader
-from journal.writer import Writer, WriterConfig
+from journal.wal.fencing import Fence
+from journal.wal.reading import WalReader
+from journal.wal.writer import Writer, WriterConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from journal.append.group import FrameNumbers, Group
+from journal.append.writing import Claim
 from journal.errors import NotTakenInError
-from journal.fencing import Claim, Fence
-from journal.group import FrameNumbers, Group
 from journal.ingress.taking import refused_topic
 from journal.kafka.ports import Consumed, FatalProducerError, Sent, nothing
 from journal.process.clocks import Timing
@@ -16,7 +16,8 @@ from journal.store.model import QueueConfig
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch
-from journal.writer import Writer, WriterConfig
+from journal.wal.fencing import Fence
+from journal.wal.writer import Writer, WriterConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline

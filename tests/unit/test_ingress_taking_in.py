@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from journal.acceptance import NewRecords
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.group import Group
+from journal.append.operations import NewRecords
+from journal.append.writing import Joining
 from journal.errors import FencedError, FullError, JournalError, NotTakenInError, RecordMissingError, StateError
-from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
 from journal.local_journal import LocalJournal
 from journal.v1.journal_pb2 import ADD
 from journal.wire.ids import make_id
-from journal.writer import Joining
 from tests.support.cores import Committing, active_core
 
 LIMITS = Limits(queue_operations_max=10, transaction_buffer_operations_max=5)

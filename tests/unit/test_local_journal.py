@@ -14,8 +14,11 @@ from typing import Any
 
 import pytest
 
-from journal.acceptance import Append
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.operations import Append
+from journal.append.state import JournalState
+from journal.append.writing import Claim
 from journal.errors import (
     ClosedError,
     ConfigError,
@@ -32,16 +35,13 @@ from journal.errors import (
     StateError,
     TransactionUnknownError,
 )
-from journal.fencing import Claim
 from journal.fold.rows import Change
-from journal.group import FrameNumbers, Group, Origin
 from journal.limits import Limits
 from journal.loading import NullLoader
 from journal.local.rocks import RocksStore
 from journal.local_journal import LocalJournal
 from journal.local_writer import LocalWriter, marks_of
 from journal.script import apply_operation, parse_line
-from journal.state import JournalState
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Identity, Mark, Record
 from journal.wire.ids import is_volatile, shard_of
 from journal.wire.keys import record_id_of, record_key

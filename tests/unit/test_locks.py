@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from journal.append.locks import Locks
 from journal.errors import LockedError
-from journal.locks import Locks
 
 
 def test_a_record_locked_by_one_transaction_refuses_every_other():

@@ -18,7 +18,7 @@ from tests.support.deposed import write_anew
 def scene() -> Activations:
     scene = Activations()
     for epoch in (1, 2, 3):
-        assert scene.activate().report.epoch == epoch
+        assert scene.activate().writer.claim.epoch == epoch
     return scene
 
 
@@ -52,9 +52,9 @@ def test_a_counter_below_what_only_the_tables_say_is_told_as_lost(scene: Activat
 def test_a_counter_that_only_a_deposed_leader_does_not_show_is_asked_for_again(scene: Activations) -> None:
     scene.kafka.depose(CONTROL, reads=2)
     scene.kafka.reads_left[CONTROL] = 0
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
     scene.kafka.reads_left[CONTROL] = 2  # those of one look, which still stands at epoch 3
-    assert scene.activate().report.epoch == 5
+    assert scene.activate().writer.claim.epoch == 5
 
 
 def test_an_identity_that_only_a_deposed_leader_does_not_show_is_asked_for_again() -> None:
@@ -62,7 +62,7 @@ def test_an_identity_that_only_a_deposed_leader_does_not_show_is_asked_for_again
     write_anew(scene.broker, CONTROL, [])
     scene.kafka.depose(CONTROL, reads=2)
     scene.write_identity()
-    assert scene.activate().report.epoch == 1
+    assert scene.activate().writer.claim.epoch == 1
 
 
 # ---- the WAL -----------------------------------------------------------------------------------------------------
@@ -71,9 +71,9 @@ def test_an_identity_that_only_a_deposed_leader_does_not_show_is_asked_for_again
 def test_markers_do_not_follow_a_tail_that_only_a_deposed_leader_shows(scene: Activations) -> None:
     scene.kafka.depose(WAL, reads=2)
     scene.kafka.reads_left[WAL] = 0
-    assert scene.activate().report.epoch == 4
+    assert scene.activate().writer.claim.epoch == 4
     scene.kafka.reads_left[WAL] = 2
-    assert scene.activate().report.epoch == 5
+    assert scene.activate().writer.claim.epoch == 5
     frames = [decode_frame(record.value, JOURNAL, 0, SHARDS) for record in scene.records(0)]
     assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
 
@@ -104,7 +104,7 @@ def test_a_wal_that_lost_the_newest_epochs_marker_is_told_until_an_operator_goes
     scene.follows = True
     row = control_row("j", EPOCH_KEY, Epoch(journal=JOURNAL, epoch=2))  # as the repair writes it
     scene.broker.write(CONTROL, 0, [(row.key, row.value)])
-    assert scene.activate().report.epoch == 3
+    assert scene.activate().writer.claim.epoch == 3
 
 
 def test_a_shard_that_was_trimmed_to_its_mark_is_numbered_on(scene: Activations) -> None:

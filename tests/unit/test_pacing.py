@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.pacing import Pace
+from journal.wal.pacing import Pace
 
 
 def test_the_first_transaction_waits_for_nothing_and_the_next_until_the_pause_is_over() -> None:

@@ -7,16 +7,17 @@ from collections.abc import Iterable
 
 import pytest
 
+from journal.append.group import FrameNumbers, Group
+from journal.append.writing import Claim
 from journal.errors import FencedError, OutcomeUnknownError
-from journal.fencing import Claim, Fence
-from journal.group import FrameNumbers, Group
 from journal.kafka.ports import FatalProducerError, Sent
-from journal.portion import Portion
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch, Frame, Operation
-from journal.writer import Writer, WriterConfig
+from journal.wal.fencing import Fence
+from journal.wal.portion import Portion
+from journal.wal.writer import Writer, WriterConfig
 from streams.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from journal.completion import Completion
-from journal.core import Core
+from journal.append.completion import Completion
+from journal.append.core import Core
 from journal.errors import RolledBackError
 from journal.limits import OPERATION_OVERHEAD_BYTES, Limits
 from tests.support.cores import Committing, active_core

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journal.acceptance import Acceptance
 from journal.accepted_load import load_with_acceptance
+from journal.append.acceptance import Acceptance
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.errors import LockedError, RowError
 from journal.fold.engine import Fold

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from journal.append.state import JournalState, require_transition, valid_transition
 from journal.errors import StateError
-from journal.state import JournalState, require_transition, valid_transition
 
 ALLOWED = {
     ("created", "started"),

@@ -7,19 +7,20 @@ from collections.abc import Callable
 
 import pytest
 
+from journal.append.group import FrameNumbers, Group
+from journal.append.writing import Claim
 from journal.config import load_settings
 from journal.errors import FencedError, OutcomeUnknownError
-from journal.fencing import Claim, Fence
-from journal.group import FrameNumbers, Group
 from journal.kafka.ports import FatalProducerError, Sent
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, archive_key, control_row, read_control
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Archive, Epoch, Identity, Mark
+from journal.wal.fencing import Fence
+from journal.wal.writer import Writer, WriterConfig
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key
-from journal.writer import Writer, WriterConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.producers import SimulatedTransactionalProducer

@@ -9,7 +9,7 @@ import pytest
 from journal.errors import HangingTransactionError
 from journal.kafka.ports import Sent, TransactionalProducer
 from journal.topics.names import wal_topic
-from journal.wal import Tail, WalReader
+from journal.wal.reading import Tail, WalReader
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

@@ -11,7 +11,7 @@ from journal.kafka.ports import Kafka, LogRecord
 from journal.topics.marks import FoundMark, MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
-from journal.wal import WalReader
+from journal.wal.reading import WalReader
 
 _LOOK_S = 0.05
 

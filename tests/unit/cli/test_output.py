@@ -105,7 +105,7 @@ def test_logs_have_nothing_that_a_terminal_obeys(capsys: pytest.CaptureFixture[s
 
 
 def test_what_a_client_has_named_cannot_pass_for_a_log_line() -> None:
-    name = "q\n2026-11-27 00:00:00,000 ERROR journal.writer: fenced"
+    name = "q\n2026-11-27 00:00:00,000 ERROR journal.wal.writer: fenced"
     record = logging.LogRecord("journal", logging.WARNING, "", 0, "queue %s is full", (name,), None)
     first, *more = Lines("%(asctime)s %(levelname)s %(name)s: %(message)s").format(record).split("\n")
     assert first.endswith("WARNING journal: queue q")

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import pytest
 
-from journal.acceptance import PlainOperation
-from journal.completion import Completion, completed
+from journal.append.completion import Completion, completed
+from journal.append.operations import PlainOperation
 from journal.errors import (
     ConfigError,
     DeadlineError,

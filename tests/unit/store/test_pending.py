@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import DeadlineError, FencedError, JournalError
 from journal.store.pending import Pending
 

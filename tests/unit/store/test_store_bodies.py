@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from journal.completion import Completion, completed
+from journal.append.completion import Completion, completed
 from journal.errors import LocalStorageError
 from journal.store.bodies import BodyCache, read_stored
 from journal.store.model import Message

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import CallbackError, FullError, JournalError
 from journal.limits import Limits
 from journal.store.chain import MessageStoreChain

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import (
     AddressMissingError,
     ClosedError,

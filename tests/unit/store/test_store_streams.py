@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import StateError, TransactionPreparedError, TransactionUnknownError
 from journal.limits import Limits
 from journal.store.model import Message

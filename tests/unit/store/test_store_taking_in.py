@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.acceptance import NewRecords, PlainOperation
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import NewRecords, PlainOperation
 from journal.errors import (
     AddressInUseError,
     AddressMissingError,

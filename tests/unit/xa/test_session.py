@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal.completion import Completion
+from journal.append.completion import Completion
 from journal.errors import DeadlineError, FullError, TransactionUnknownError, XidError
 from journal.xa.branch import BranchState, Vote
 from journal.xa.codes import XaCode

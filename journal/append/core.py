@@ -13,11 +13,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from journal.acceptance import NOTHING_STAGED, Acceptance, AnyOperation, Append, PlainOperation, Staged
-from journal.activation import Activated
-from journal.callbacks import is_callback
-from journal.columns import count_and_size, one_by_one
-from journal.completion import Completion, completed
+from journal.append.acceptance import Acceptance
+from journal.append.callbacks import is_callback
+from journal.append.completion import Completion, completed
+from journal.append.consumed_groups import TakingIn
+from journal.append.count_operations import count_and_size, one_by_one
+from journal.append.group import Group
+from journal.append.operations import NOTHING_STAGED, AnyOperation, Append, PlainOperation, Staged
+from journal.append.state import JournalState, refusal, require_transition
+from journal.append.writing import Activated, Recoveries
 from journal.errors import (
     ClosedError,
     FencedError,
@@ -27,13 +31,9 @@ from journal.errors import (
     QueueFullError,
     RolledBackError,
 )
-from journal.fencing import Recoveries
-from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import OPERATION_OVERHEAD_BYTES, VIRTUAL_SHARDS, Limits
 from journal.process.clocks import Timing
-from journal.state import JournalState, refusal, require_transition
-from journal.taking_in import TakingIn
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.wire.ids import make_id, make_ids, make_volatile_id, shard_of
 

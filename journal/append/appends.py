@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol
 
-from journal.acceptance import AnyOperation, PlainOperation
-from journal.callbacks import require_no_callback
-from journal.completion import Completion
-from journal.core import Core
+from journal.append.callbacks import require_no_callback
+from journal.append.completion import Completion
+from journal.append.core import Core
+from journal.append.operations import AnyOperation, PlainOperation
 from journal.errors import RecordMissingError
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
@@ -136,7 +136,7 @@ class Appends(ABC):
         or the transaction `tx`. Without `wait` a full queue refuses them at once, also where appends wait for room.
 
         Runs of records that are alike may be in columns: `NewRecords` (with ids of `new_ids`, say) and
-        `DeletedRecords`, of `journal.acceptance`, are `add_with_update` and `delete_with_update` for many, at a
+        `DeletedRecords`, of `journal.append.acceptance`, are `add_with_update` and `delete_with_update` for many, at a
         fraction of the cost.
 
         Raises what refuses the first of them that is refused, and InvalidOperationError for more than a group takes

@@ -5,8 +5,8 @@ own successor. Whoever would initialise again therefore checks the epoch counter
 A check reads the counter to the control partition's high watermark, asked for after that init has returned; one that
 cannot be made in time has not been made, and everything starts over.
 
-What a check says is proven by what is sent behind it (`journal.writer`): a leader that was deposed may have answered. A
-counter that says less than is known is read again behind an acknowledged write before it counts as lost.
+What a check says is proven by what is sent behind it (`journal.wal.writer`): a leader that was deposed may have
+answered. A counter that says less than is known is read again behind an acknowledged write before it counts as lost.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import logging
 from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import chain, repeat
-from typing import NamedTuple
 
+from journal.append.writing import Claim
 from journal.errors import DeadlineError, FencedError, OperatingError
 from journal.kafka.ports import Kafka, RetriableProducerError, TransactionalProducer
 from journal.process.clocks import Timing
@@ -40,25 +40,6 @@ RequireOpen = Callable[[], None]
 
 def always_open() -> None:
     """For whoever brings what it has begun to an end, also while it is closed."""
-
-
-class Claim(NamedTuple):
-    """One activation: its epoch, its node, and a nonce that no other activation has."""
-
-    epoch: int
-    node: str
-    nonce: bytes
-
-
-class Recoveries(NamedTuple):
-    """What an activation had to do over, since it began."""
-
-    times: int = 0
-    """That check, init, check followed a commit."""
-    checks: int = 0
-    """Times that the epoch counter was read."""
-    inits: int = 0
-    """Producers that were initialised: all but the newest are lost."""
 
 
 class Standing(Enum):

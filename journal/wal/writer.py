@@ -2,7 +2,7 @@
 
 A group is told done only when it is known to be in the committed WAL, failed only when it is known not to be, and
 otherwise unknown. Nothing is appended behind a newer epoch's marker: the broker fences this node's transactional id,
-and after every error check-init-check (`journal.fencing`) decides by the epoch counter, not by the error.
+and after every error check-init-check (`journal.wal.fencing`) decides by the epoch counter, not by the error.
 
 A group that takes in what was consumed has a transaction of its own, with the consumed offsets in it. It is sent once:
 if an error met it and it is not in the WAL, neither are its offsets committed, and whoever consumes begins again there.
@@ -14,8 +14,10 @@ import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
+from journal.append.group import FrameNumbers, Group, Origin
+from journal.append.writing import Claim, Joining, Recoveries, nothing_joins
 from journal.errors import (
     CorruptionError,
     DeadlineError,
@@ -27,15 +29,14 @@ from journal.errors import (
     OutcomeUnknownError,
     StaleReadError,
 )
-from journal.fencing import RETRY_PAUSE_S, Claim, Fence, Recoveries, RequireOpen, always_open
-from journal.group import FrameNumbers, Group, Origin
 from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
-from journal.pacing import Pace
-from journal.portion import Portion
 from journal.process.clocks import Timing
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Passed, Trim
-from journal.wal import Tail, WalReader, require_nothing_between, wal_lost
+from journal.wal.fencing import RETRY_PAUSE_S, Fence, RequireOpen, always_open
+from journal.wal.pacing import Pace
+from journal.wal.portion import Portion
+from journal.wal.reading import Tail, WalReader, require_nothing_between, wal_lost
 from journal.wire.frames import nonce_of
 
 log = logging.getLogger(__name__)
@@ -74,19 +75,6 @@ class Place(NamedTuple):
 
     shard: int
     number: int
-
-
-class Joining(Protocol):
-    """Gives the next group that has gathered, if it may join a transaction."""
-
-    def __call__(self, operations: int, size: int, *, complete: bool) -> Group | None:
-        """With the `operations` of the transaction, and of no more than `size` bytes. With `complete` only one into
-        which nothing more goes."""
-
-
-def nothing_joins(operations: int, size: int, *, complete: bool) -> Group | None:
-    """For a group that is written alone."""
-    return None
 
 
 class _Part(NamedTuple):

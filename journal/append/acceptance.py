@@ -11,17 +11,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from pyroaring import BitMap64
 
-from journal.arguments import (
+from journal.append.arguments import (
     check_data,
     check_deleted_records,
     check_new_records,
     check_operation,
     check_tx,
     require_type,
+)
+from journal.append.locks import Locks
+from journal.append.operations import (
+    NOTHING_STAGED,
+    AnyOperation,
+    Append,
+    DeletedRecords,
+    NewRecords,
+    PlainOperation,
+    Staged,
 )
 from journal.errors import (
     FullError,
@@ -33,70 +42,8 @@ from journal.errors import (
     TransactionUnknownError,
 )
 from journal.limits import ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
-from journal.locks import Locks
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, PREPARE, ROLLBACK, UPDATE, OperationType
 from journal.wire.ids import home_shard_of, shard_of
-
-
-class Append(NamedTuple):
-    """An operation on its way into a frame of `shard`."""
-
-    shard: int
-    type: OperationType.ValueType
-    id: int = 0
-    kind: int = 0
-    data: bytes = b""
-    replaceable: bool = False
-    subject: int = 0
-    tx: int = 0
-    covers: int = 0
-    shards: int = 0
-
-    @property
-    def size(self) -> int:
-        """An upper bound of its bytes in a frame."""
-        return len(self.data) + OPERATION_OVERHEAD_BYTES
-
-
-class Staged(NamedTuple):
-    """How much is staged in the WAL: operations, and an upper bound of their bytes there."""
-
-    operations: int
-    bytes: int
-
-
-NOTHING_STAGED = Staged(0, 0)
-
-PlainOperation = tuple[OperationType.ValueType, int, int, bytes, bool, int]
-"""An add, update or delete outside of transactions: type, id, kind, data, replaceable, subject."""
-
-
-class NewRecords(NamedTuple):
-    """Adds of records of one virtual shard, each with an update behind it that has no data: messages, and the queue
-    that they are in. As so many operations they cost three times as much.
-    """
-
-    kind: int
-    ids: Sequence[int]
-    data: Sequence[bytes]
-    update_kind: int
-    subject: int
-    """Of the updates."""
-
-
-class DeletedRecords(NamedTuple):
-    """Deletes of records of one virtual shard, each with an update before it: of one kind, data and subject, as those
-    are that acknowledge the messages of a queue. As so many operations they cost three times as much.
-    """
-
-    ids: Sequence[int]
-    kind: int
-    """Of the updates, as the data and the subject."""
-    data: bytes
-    subject: int
-
-
-AnyOperation = PlainOperation | NewRecords | DeletedRecords
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 
-from journal.callbacks import in_callback, require_no_callback
+from journal.append.callbacks import in_callback, require_no_callback
 from journal.errors import DeadlineError, JournalError
 
 log = logging.getLogger(__name__)

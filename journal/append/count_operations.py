@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from journal.acceptance import AnyOperation, DeletedRecords, NewRecords, PlainOperation
-from journal.arguments import check_deleted_records, check_new_records
+from journal.append.arguments import check_deleted_records, check_new_records
+from journal.append.operations import AnyOperation, DeletedRecords, NewRecords, PlainOperation
 from journal.limits import OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 
-from journal.acceptance import Acceptance, AnyOperation, DeletedRecords, NewRecords
-from journal.completion import completed
+from journal.append.acceptance import Acceptance
+from journal.append.completion import completed
+from journal.append.group import Group
+from journal.append.operations import AnyOperation, DeletedRecords, NewRecords
 from journal.errors import JournalError, StateError
-from journal.group import Group
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
 from journal.v1.journal_pb2 import ADD

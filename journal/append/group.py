@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from journal.acceptance import NOTHING_STAGED, AnyOperation, Append, DeletedRecords, NewRecords, Staged
-from journal.completion import Completion
+from journal.append.completion import Completion
+from journal.append.operations import NOTHING_STAGED, AnyOperation, Append, DeletedRecords, NewRecords, Staged
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import FRAME_OVERHEAD_BYTES, OPERATION_OVERHEAD_BYTES
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Frame, Operation, OperationType

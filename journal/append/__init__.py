@@ -1,0 +1,1 @@
+"""Appends: what is accepted, and how it gathers into groups."""

@@ -1,0 +1,1 @@
+"""The write-ahead log: fencing, the writer of groups, and readers."""
