@@ -19,9 +19,9 @@ from bench.rounds import Comparison, Figures, Outcome, alternate, say
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, rss_mb, worker
 from bench.workload import append_live
 from journal.config import Settings
+from journal.disk.rocks import RocksStore
 from journal.journal import BlockingJournal
 from journal.loading import LoadCounts, LoadedUpdate, load
-from journal.local.rocks import RocksStore
 from journal.replica import Replica
 from journal.runtime import kafka_of, open_replica
 from journal.topics.made_and_checked import open_journal

@@ -29,6 +29,7 @@ from journal.append.acceptance import Acceptance
 from journal.append.group import Group
 from journal.append.writing import Activated, Claim
 from journal.claiming import Claiming
+from journal.disk.ports import LocalStore
 from journal.errors import (
     CorruptionError,
     DeadlineError,
@@ -42,7 +43,6 @@ from journal.gate import AtGate, Gate, wait_on
 from journal.kafka.ports import Kafka
 from journal.limits import Limits
 from journal.loading import LoadCounts, Loader
-from journal.local.ports import LocalStore
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
 from journal.process.progress import Progress

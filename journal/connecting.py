@@ -9,10 +9,10 @@ from contextlib import closing
 from typing import TypeVar
 
 from journal.config import Settings
+from journal.disk.ports import LocalStore
 from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
 from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Cluster, Kafka
-from journal.local.ports import LocalStore
 from journal.process.clocks import wall_ms
 from journal.replica import Replica, copy_identity
 from journal.topics.names import table_topic

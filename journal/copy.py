@@ -14,12 +14,12 @@ from rocksdict import DbClosedError
 
 from journal.config import Settings
 from journal.connecting import kafka_of
+from journal.disk.slots import Slot
 from journal.errors import LocalDamageError, LocalStorageError, StateError
 from journal.follower import Fitness, Follower, Watch
 from journal.following import Following
 from journal.kafka.ports import Kafka
 from journal.loading import Loader
-from journal.local.slots import Slot
 from journal.local_tables import LocalTables
 from journal.readiness import Readiness
 from journal.topics.control_rows import ControlRows

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from journal.accepted_load import accept_prepared, load_stored
 from journal.append.acceptance import Acceptance
+from journal.disk.ports import LocalStore
 from journal.errors import CountError, RowError
 from journal.fold.rows import Change
 from journal.limits import Limits
@@ -27,7 +28,6 @@ from journal.loading import (
     one_record,
     prepared_transactions,
 )
-from journal.local.ports import LocalStore
 from journal.replica import Replica
 from journal.v1.journal_pb2 import Mark, Updates
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key

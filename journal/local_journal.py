@@ -29,6 +29,7 @@ from journal.append.core import Core
 from journal.append.operations import AnyOperation
 from journal.append.state import JournalState, refusal
 from journal.append.writing import Activated, Claim
+from journal.disk.rocks import RocksStore
 from journal.errors import (
     ClosedError,
     ConfigError,
@@ -41,7 +42,6 @@ from journal.errors import (
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.loading import Loader, NullLoader
-from journal.local.rocks import RocksStore
 from journal.local_lookup import LocalLookup
 from journal.local_writer import LocalWriter, marks_of
 from journal.process.clocks import Timing

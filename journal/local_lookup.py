@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from journal.disk.rocks import RocksStore
 from journal.errors import ClosedError, LocalStorageError
-from journal.local.rocks import RocksStore
 from journal.local_writer import LocalWriter
 from journal.v1.journal_pb2 import Record
 from journal.wire.keys import record_key

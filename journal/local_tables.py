@@ -14,10 +14,10 @@ from pathlib import Path
 
 from journal.config import Settings
 from journal.connecting import identity_of_copy, open_replica
+from journal.disk.rocks import open_copy
+from journal.disk.slots import Slot, hold
 from journal.errors import LocalDamageError, LocalStorageError, TopicError
 from journal.kafka.ports import Kafka
-from journal.local.rocks import open_copy
-from journal.local.slots import Slot, hold
 from journal.process.clocks import Moment
 from journal.replica import CopyListener, Replica
 from journal.topics.control_rows import ControlRows

@@ -12,10 +12,10 @@ from itertools import chain
 
 from journal.append.group import FrameNumbers, Group, Origin
 from journal.append.writing import Claim, Joining, Recoveries, nothing_joins
+from journal.disk.rocks import RocksStore
 from journal.errors import JournalError, LocalStorageError, OutcomeUnknownError
 from journal.fold.engine import Fold
 from journal.limits import Limits
-from journal.local.rocks import RocksStore
 from journal.process.clocks import Moment
 from journal.v1.journal_pb2 import MARKER, Identity, Mark
 from journal.wire.frames import decode_frame

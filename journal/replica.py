@@ -32,11 +32,11 @@ from enum import Enum
 from itertools import chain
 from typing import Protocol, cast
 
+from journal.disk.ports import LocalStore
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
 from journal.fold.rows import Change
 from journal.kafka.ports import Kafka, LogRecord, RecordRun
 from journal.loading import require_counted
-from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.table_age import (
     NO_EPOCH,

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from journal.disk.ports import LocalStore
 from journal.kafka.broker_time import BrokerTime
 from journal.kafka.ports import LogRecord
-from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 
 NO_EPOCH = -1

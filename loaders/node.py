@@ -18,9 +18,9 @@ from types import TracebackType
 from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.copy import TableCopy
+from journal.disk.slots import take_slot
 from journal.errors import ConfigError, DeadlineError, JournalError, StateError
 from journal.loading import Loader
-from journal.local.slots import take_slot
 from journal.process.progress import Progress, no_progress
 from journal.roles import Role
 from journal.runtime import wall_ms

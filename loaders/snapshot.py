@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from journal.config import Settings
+from journal.disk.ports import LocalStore, Snapshot
 from journal.errors import FullError, GapError, StaleReadError
 from journal.fold.engine import Fold
 from journal.fold.rows import Change
 from journal.kafka.ports import Kafka
 from journal.loading import LoadCounts, Loader, load
-from journal.local.ports import LocalStore, Snapshot
 from journal.process.clocks import Clock
 from journal.replica import Replica
 from journal.topics.names import wal_topic

@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 
+from journal.disk.ports import LocalStore
 from journal.errors import AgentError, CorruptionError, LocalDamageError, OperatingError
 from journal.kafka.ports import FatalProducerError
-from journal.local.ports import LocalStore
 from journal.words import shortened
 from streams.agents import AGENTS_END_S, Agent
 from streams.change_session import ChangeSession, ReopenError

@@ -10,10 +10,10 @@ import logging
 import struct
 from dataclasses import dataclass
 
+from journal.disk.ports import LocalStore
 from journal.errors import RowError
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.loading import require_counted
-from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.table_age import NO_EPOCH, CutOffError, Place, TableAge, note_checkpoint, place_behind, stored_place
 from journal.topics.marks import FoundMark, MarkReader, records_between

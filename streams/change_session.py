@@ -16,10 +16,10 @@ import logging
 import struct
 from collections.abc import Callable, Mapping
 
+from journal.disk.ports import LocalStore
 from journal.errors import CountError, DeadlineError, GapError, OperatingError, RowError
 from journal.kafka.ports import Kafka, LogRecord, Sent, TransactionalProducer
 from journal.loading import require_counted
-from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.table_age import CutOffError, Place, place_behind
 from journal.topics.marks import mark_of

@@ -16,12 +16,12 @@ from mode import Service
 
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
+from journal.disk.ports import LocalStore
+from journal.disk.rocks import open_copy
+from journal.disk.rocks_options import SHARD_FILES
+from journal.disk.slots import Slot, take_slot
 from journal.errors import ConfigError, CorruptionError, TopicError
 from journal.kafka.ports import Kafka
-from journal.local.ports import LocalStore
-from journal.local.rocks import open_copy
-from journal.local.rocks_options import SHARD_FILES
-from journal.local.slots import Slot, take_slot
 from journal.process.descriptors import require_descriptors
 from journal.runtime import kafka_of, wall_ms
 from journal.topics.made_and_checked import open_journal

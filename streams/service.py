@@ -11,11 +11,11 @@ from contextlib import AbstractContextManager, closing, nullcontext
 
 from journal.config import Settings
 from journal.connecting import identity_of_copy, patiently
+from journal.disk.ports import LocalStore
+from journal.disk.rocks import open_copy
+from journal.disk.rocks_options import SHARD_FILES
+from journal.disk.slots import Slot, take_slot
 from journal.kafka.ports import Kafka
-from journal.local.ports import LocalStore
-from journal.local.rocks import open_copy
-from journal.local.rocks_options import SHARD_FILES
-from journal.local.slots import Slot, take_slot
 from journal.process.background import InBackground
 from journal.process.descriptors import require_descriptors
 from journal.replica import Replica

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cache, partial
 from itertools import chain
 
+from journal.disk.ports import LocalStore
 from journal.errors import (
     AgentError,
     CorruptionError,
@@ -30,7 +31,6 @@ from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
-from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.table_age import note_checkpoint
 from journal.topics.names import table_topic, wal_topic, worker_id

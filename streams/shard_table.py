@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from journal.disk.ports import LocalStore
 from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError, StaleReadError
 from journal.kafka.ports import Kafka
-from journal.local.ports import LocalStore
 from journal.process.clocks import Clock
 from journal.replica import Replica
 from journal.topics.names import table_topic, wal_topic

@@ -10,8 +10,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection
 
+from journal.disk.ports import LocalStore
 from journal.errors import CorruptionError, LocalDamageError, LocalStorageError, OperatingError
-from journal.local.ports import LocalStore
 from journal.replica import Replica
 from journal.words import shortened
 

@@ -19,12 +19,12 @@ from typing import Any, Protocol, TypeVar
 from journal.config import Settings
 from journal.connecting import kafka_of
 from journal.copy import FIT_LAG_MS
+from journal.disk.slots import Slot
 from journal.errors import DeadlineError, StateError
 from journal.follower import Fitness, Follower
 from journal.following import Following
 from journal.kafka.ports import Kafka
 from journal.loading import FollowingLoader
-from journal.local.slots import Slot
 from journal.local_tables import LocalTables
 from journal.process.clocks import wall_ms
 from journal.store.loaded import LoadedStore

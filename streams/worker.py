@@ -20,9 +20,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
 
+from journal.disk.ports import LocalStore
 from journal.errors import ClosedError, CorruptionError, JournalError, OperatingError
 from journal.kafka.ports import Kafka
-from journal.local.ports import LocalStore
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import DivertStatus

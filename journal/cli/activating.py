@@ -12,11 +12,11 @@ from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, shown_if_long
 from journal.cli.gate_stops import GateStops
 from journal.cli.shard_stops import lines_of_stops, stops_now
 from journal.config import Settings
+from journal.disk.slots import take_slot
 from journal.errors import GateTimeoutError, OperatingError
 from journal.journal import BlockingJournal
 from journal.liveness import require_no_active_node
 from journal.loading import Loader
-from journal.local.slots import take_slot
 from journal.process.background import in_thread
 from journal.process.progress import Progress
 from journal.runtime import kafka_of

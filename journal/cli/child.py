@@ -10,7 +10,7 @@ import threading
 import time
 
 from journal.cli.main import main
-from journal.local.slots import ENDING_WAIT_S, announce_end
+from journal.disk.slots import ENDING_WAIT_S, announce_end
 
 IN_ORDER_S = 10.0
 """A worker whose node was killed checkpoints and leaves its group, for its shards are what the next node waits for at

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
+from journal.disk.ports import LocalStore
+from journal.disk.rocks import open_copy
+from journal.disk.slots import take_slot
 from journal.errors import DeadlineError, LocalStorageError
 from journal.kafka.ports import Kafka
 from journal.loading import LoadedUpdate, Loader
-from journal.local.ports import LocalStore
-from journal.local.rocks import open_copy
-from journal.local.slots import take_slot
 from journal.process.directories import CACHE, user_directory
 from journal.process.progress import Progress, no_progress
 from journal.replica import Replica

@@ -23,9 +23,9 @@ from journal.cli.common import (
     shown_if_long,
 )
 from journal.cli.reading import opened_journal
+from journal.disk.rocks import open_copy
 from journal.errors import RowError
 from journal.limits import ID_MAX
-from journal.local.rocks import open_copy
 from journal.table_repair import TableRepair, TableRepairer
 from journal.topics.names import table_topic
 from journal.wire.keys import record_key, row_type

@@ -22,11 +22,11 @@ from typing import TypeVar
 
 from rocksdict import Rdict, ReadOptions, WriteBatch, WriteOptions
 
+from journal.disk.rocks_options import STORE_FILES, store_options
+from journal.disk.room import Room
+from journal.disk.scanning import check_cursor
+from journal.disk.trouble import local_error
 from journal.errors import LocalStorageError
-from journal.local.rocks_options import STORE_FILES, store_options
-from journal.local.room import Room
-from journal.local.scanning import check_cursor
-from journal.local.trouble import local_error
 from journal.store.references import Paged
 
 log = logging.getLogger(__name__)

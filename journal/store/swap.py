@@ -16,8 +16,8 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from journal.disk.slots import take_slot
 from journal.errors import FullError, LocalStorageError
-from journal.local.slots import take_slot
 
 log = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import ModuleType
 
+from journal.disk import rocks
 from journal.fold.rows import Change
 from journal.kafka import clients
 from journal.kafka.client_producers import KafkaTransactionalProducer
 from journal.kafka.ports import Kafka, Sent, nothing
-from journal.local import rocks
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
 from journal.wal import fencing

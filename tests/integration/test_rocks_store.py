@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from journal.disk.rocks import RocksStore
 from journal.errors import LocalDamageError, LocalStorageError
-from journal.local.rocks import RocksStore
 from journal.wire.keys import (
     mark_key,
     record_key,
@@ -25,7 +25,7 @@ from journal.wire.keys import (
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from journal.local.rocks import RocksStore
+from journal.disk.rocks import RocksStore
 from journal.wire.keys import record_key
 store = RocksStore(Path(sys.argv[1]))
 store.write([(record_key(1), b"durable")], {b"position": b"1"})
@@ -228,7 +228,7 @@ def test_a_cleared_store_is_filled_in_any_order_and_gives_the_last_of_every_key_
 FILLING = """
 import os, signal, sys
 from pathlib import Path
-from journal.local.rocks import RocksStore
+from journal.disk.rocks import RocksStore
 from journal.wire.keys import record_key
 store = RocksStore(Path(sys.argv[1]))
 store.clear()

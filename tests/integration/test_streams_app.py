@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from journal.config import load_settings
+from journal.disk.slots import hold
 from journal.errors import ConfigError, KafkaUnavailableError, QueueMissingError, TopicError, WebPortError
 from journal.journal import BlockingJournal
-from journal.local.slots import hold
 from journal.store.model import Message, QueueConfig
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from loaders.queues import QueueLoader

@@ -85,7 +85,7 @@ class Disk:
 
 
 class MemorySnapshot:
-    """`journal.local.ports.Snapshot` of a dictionary."""
+    """`journal.disk.ports.Snapshot` of a dictionary."""
 
     def __init__(self, rows: dict[bytes, bytes], read: Callable[[], None] = _no_reason) -> None:
         """`read` is called before each read, and raises what that meets."""
@@ -106,7 +106,7 @@ class MemorySnapshot:
 
 
 class SimulatedStore:
-    """`journal.local.ports.LocalStore` on a simulated disk, as one process has it open."""
+    """`journal.disk.ports.LocalStore` on a simulated disk, as one process has it open."""
 
     def __init__(self, disk: Disk, faults: Faults, node: str, timeline: Timeline | None = None) -> None:
         """With a `timeline` the disk may stall, and its machine run out of descriptors. Raises LocalStorageError if the

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from journal.config import Settings, load_settings
+from journal.disk.slots import take_slot
 from journal.loading import LoadCounts, LoadedUpdate
-from journal.local.slots import take_slot
 from journal.runtime import kafka_of, wall_ms
 from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation

@@ -17,7 +17,7 @@ from journal.cli.control_socket.server import ControlSocketServer
 from journal.cli.control_socket.serving import ServedNode, control_socket
 from journal.cli.operations.acting import Served
 from journal.config import Settings, load_settings
-from journal.local.rocks import RocksStore
+from journal.disk.rocks import RocksStore
 from journal.local_writer import marks_of
 from journal.roles import Role
 from journal.v1.journal_pb2 import Mark

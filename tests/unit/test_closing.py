@@ -18,11 +18,11 @@ from journal.append.state import JournalState
 from journal.cli.activating import activated_journal
 from journal.config import Settings
 from journal.copy import TableCopy
+from journal.disk.slots import hold
 from journal.errors import ClosedError, FencedError, StateError
 from journal.journal import BlockingJournal, Journal
 from journal.kafka.ports import Sent
 from journal.loading import NullLoader
-from journal.local.slots import hold
 from journal.local_journal import LocalJournal
 from journal.process.progress import no_progress
 from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control

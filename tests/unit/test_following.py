@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rocksdict import DbClosedError
 
+from journal.disk.rocks import RocksStore
 from journal.errors import CountError, LocalDamageError
 from journal.loading import LoadCounts, LoadedUpdate
-from journal.local.rocks import RocksStore
 from journal.v1.journal_pb2 import (
     ADD,
     DELETE,

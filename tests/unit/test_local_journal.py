@@ -19,6 +19,7 @@ from journal.append.group import FrameNumbers, Group, Origin
 from journal.append.operations import Append
 from journal.append.state import JournalState
 from journal.append.writing import Claim
+from journal.disk.rocks import RocksStore
 from journal.errors import (
     ClosedError,
     ConfigError,
@@ -38,7 +39,6 @@ from journal.errors import (
 from journal.fold.rows import Change
 from journal.limits import Limits
 from journal.loading import NullLoader
-from journal.local.rocks import RocksStore
 from journal.local_journal import LocalJournal
 from journal.local_writer import LocalWriter, marks_of
 from journal.script import apply_operation, parse_line

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.local.rocks import RocksStore
-from journal.local.rocks_options import BUFFERS_BYTES, SHARD_FILES, write_buffers
+from journal.disk.rocks import RocksStore
+from journal.disk.rocks_options import BUFFERS_BYTES, SHARD_FILES, write_buffers
 from journal.wire.keys import record_key
 
 STORES = 24
@@ -23,7 +23,7 @@ STALLED = """
 import os, sys, threading, time
 from pathlib import Path
 from journal.errors import LocalStorageError
-from journal.local.rocks import RocksStore
+from journal.disk.rocks import RocksStore
 from journal.wire.keys import record_key
 
 directory, act = Path(sys.argv[1]), sys.argv[2]

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from journal.disk.slots import announce_end, take_slot
 from journal.errors import LocalStorageError
-from journal.local.slots import announce_end, take_slot
 
 LONG_S = 60.0
 
@@ -21,7 +21,7 @@ _HOLDER = """
 import logging, sys
 from pathlib import Path
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
-from journal.local.slots import announce_end, take_slot
+from journal.disk.slots import announce_end, take_slot
 slot = take_slot(Path(sys.argv[1]), "worker")
 print(slot.path.name, flush=True)
 for line in sys.stdin:

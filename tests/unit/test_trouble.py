@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from journal.disk.rocks import RocksStore, open_copy
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.fold.rows import Base
-from journal.local.rocks import RocksStore, open_copy
 from journal.wire.keys import record_key, transaction_key
 from tests.support.damaged import flip
 
@@ -152,7 +152,7 @@ KILLED = """
 import os, shutil, signal, sys
 from itertools import count
 from pathlib import Path
-from journal.local.rocks import RocksStore, open_copy
+from journal.disk.rocks import RocksStore, open_copy
 
 sample, act = Path(sys.argv[1]), sys.argv[2]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from journal.config import Settings
+from journal.disk.slots import is_at, lock_file
 from journal.errors import NodeSocketError
-from journal.local.slots import is_at, lock_file
 
 ADDRESS_BYTES_MAX = 107
 """Linux' sun_path, with its final zero."""

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import pytest
 
+from journal.disk.ports import LocalStore
+from journal.disk.slots import take_slot
 from journal.errors import ClosedError, LocalStorageError
-from journal.local.ports import LocalStore
-from journal.local.slots import take_slot
 from journal.topics.names import control_topic, table_topic, wal_topic
 from streams.shard import ShardState
 from streams.worker import Worker

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from journal.disk.ports import LocalStore
+from journal.disk.rocks import RocksStore
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.fold.rows import Change
-from journal.local.ports import LocalStore
-from journal.local.rocks import RocksStore
 from journal.replica import Replica
 from journal.v1.journal_pb2 import ADD, Mark, Record
 from journal.wire.keys import RECORD_TAG, mark_key, record_id_of, record_key

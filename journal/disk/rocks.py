@@ -15,12 +15,12 @@ from pathlib import Path
 
 from rocksdict import DbClosedError, Rdict, WriteBatch, WriteOptions
 
+from journal.disk.rocks_options import STORE_FILES, store_options
+from journal.disk.room import Room
+from journal.disk.scanning import RocksSnapshotStore, check_cursor, scan_records, scan_rows
+from journal.disk.trouble import local_error
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.fold.rows import Change
-from journal.local.rocks_options import STORE_FILES, store_options
-from journal.local.room import Room
-from journal.local.scanning import RocksSnapshotStore, check_cursor, scan_records, scan_rows
-from journal.local.trouble import local_error
 from journal.wire.keys import BEHIND_RECORDS, RECORD_KEY_BYTES, RECORD_TAG, XA_TAGS, is_xa
 
 log = logging.getLogger(__name__)

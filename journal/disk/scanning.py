@@ -9,7 +9,7 @@ from typing import Any
 
 from rocksdict import Rdict, RdictIter, ReadOptions
 
-from journal.local.trouble import local_error
+from journal.disk.trouble import local_error
 from journal.wire.keys import BEHIND_RECORDS, RECORD_TAG, is_xa
 
 Row = tuple[bytes, bytes]

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from rocksdict import Rdict
 
+from journal.disk.rocks_options import BUFFERS_BYTES, BUFFERS_WAITING_MAX, LEVEL_ZERO_FILES_MAX, write_buffers
 from journal.errors import LocalStorageError
-from journal.local.rocks_options import BUFFERS_BYTES, BUFFERS_WAITING_MAX, LEVEL_ZERO_FILES_MAX, write_buffers
 
 log = logging.getLogger(__name__)
 
