@@ -13,7 +13,7 @@ from bench import limits
 from bench.rounds import Comparison, Figures, Outcome, Series, alternate, say
 from bench.scene import Memory, Scene, worker
 from bench.workload import append_live
-from journal.activation import ActivationReport
+from journal.activate.activation import ActivationReport
 from journal.config import Settings
 from journal.journal import BlockingJournal
 

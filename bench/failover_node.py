@@ -27,7 +27,7 @@ from journal.cli.stopping import stopped_by_signals
 from journal.cli.worker_children import running_workers, worker_command
 from journal.config import load_settings
 from journal.errors import DeadlineError, FullError, JournalError, StateError
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.roles import Role
 from journal.store.model import Message, QueueConfig
 from journal.store.pending import Pending

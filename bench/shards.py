@@ -20,7 +20,7 @@ from bench.scene import RUN_TIMEOUT_S, Memory, Scene, worker
 from journal.config import Settings, load_settings
 from journal.journal import BlockingJournal
 from journal.limits import VIRTUAL_SHARDS
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 
 SHARDS = 256
 QUICK_SHARDS = 64

@@ -30,7 +30,7 @@ from journal.append.completion import Completion
 from journal.append.operations import DeletedRecords, NewRecords
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.loading import LoadCounts, LoadedUpdate, NullLoader
+from journal.load.loading import LoadCounts, LoadedUpdate, NullLoader
 from journal.local.references import RocksReferenceIndex
 from journal.store.model import Message, QueueConfig
 from journal.store.pending import Pending, PendingAll

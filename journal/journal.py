@@ -14,15 +14,15 @@ import asyncio
 from collections.abc import Callable
 from types import TracebackType
 
-from journal.activation import ActivationReport
+from journal.activate.activation import ActivationReport
+from journal.activate.copy import TableCopy
+from journal.activate.gate import AtGate, wait_on
+from journal.activate.runtime import JournalRuntime
 from journal.append.appends import Appends
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.errors import JournalError
-from journal.gate import AtGate, wait_on
-from journal.loading import Loader
+from journal.load.loading import Loader
 from journal.process.progress import Progress, no_progress
-from journal.runtime import JournalRuntime
 
 
 class BlockingJournal(JournalRuntime, Appends):

@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from journal.accepted_load import load_with_acceptance
-from journal.activation import ActivationReport
+from journal.activate.activation import ActivationReport
 from journal.append.appends import Appends
 from journal.append.callbacks import require_no_callback
 from journal.append.completion import Completion
@@ -41,7 +40,8 @@ from journal.errors import (
 )
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
-from journal.loading import Loader, NullLoader
+from journal.load.accepted_load import load_with_acceptance
+from journal.load.loading import Loader, NullLoader
 from journal.local_lookup import LocalLookup
 from journal.local_writer import LocalWriter, marks_of
 from journal.process.clocks import Timing

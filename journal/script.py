@@ -16,7 +16,7 @@ from typing import Any
 from journal.append.completion import Completion
 from journal.errors import CallerError, FullError, QueueFullError, ScriptError
 from journal.journal import BlockingJournal
-from journal.loading import LoadedUpdate
+from journal.load.loading import LoadedUpdate
 from journal.v1.journal_pb2 import ADD, DELETE, Operation
 
 _FIELDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from journal.counts import Numbers
 from journal.disk.ports import LocalStore
 from journal.errors import RepairError, RowError, StaleReadError
 from journal.kafka.ports import LOOK_MS, Kafka, LogRecord, Sent
-from journal.loading import counted
+from journal.load.counts import Numbers
+from journal.load.loading import counted
 from journal.process.clocks import Clock
 from journal.topics.marks import FoundMark, MarkReader, records_between
 from journal.topics.names import table_topic, wal_topic, worker_group, worker_id

@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
+from journal.activate.copy import TableCopy
+from journal.activate.runtime import wall_ms
 from journal.config import Settings
-from journal.connecting import kafka_of
-from journal.copy import TableCopy
 from journal.disk.slots import take_slot
 from journal.errors import ConfigError, DeadlineError, JournalError, StateError
-from journal.loading import Loader
+from journal.kafka.clients import kafka_of
+from journal.load.loading import Loader
 from journal.process.progress import Progress, no_progress
 from journal.roles import Role
-from journal.runtime import wall_ms
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.asked import Asked
 from loaders.duty import nobody_fit

@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from journal.activation import FENCE_STEP
+from journal.activate.activation import FENCE_STEP
+from journal.activate.copy import TableCopy
+from journal.activate.copy_thread import Fitness
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError
-from journal.follower import Fitness
 from journal.journal import BlockingJournal
 from journal.kafka.membership import Membership
 from journal.roles import Role

@@ -1,5 +1,5 @@
 """QueueLoader: a message store's state, rebuilt from what a load tells, and kept as records change
-(`journal.loading.FollowingLoader`).
+(`journal.load.loading.FollowingLoader`).
 
 A load's records come in order of ids, so addresses and queues mostly before their messages; what follows comes in no
 order. A message's updates say which of its references live. Transactions in doubt are laid over the state last: what
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from journal.errors import RowError, StoreError
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.store.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared, LoadedStore
 from journal.store.queue_loading import LoadedReference, place_of
 from journal.store.queue_state import QueueState

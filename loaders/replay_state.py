@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from journal.append.operations import PlainOperation
 from journal.errors import ConfigError, RowError
 from journal.limits import SEQUENCE_MAX
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.v1.journal_pb2 import ADD, Mark, Operation, ReplayProgress
 from journal.v1.store_pb2 import RecordKind, UpdateKind
 from journal.wire.ids import make_id

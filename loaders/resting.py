@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from journal.follower import Fitness
+from journal.activate.copy_thread import Fitness
 from journal.process.clocks import Clock
 
 _REST_DOUBLINGS_MAX = 5

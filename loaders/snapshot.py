@@ -22,9 +22,9 @@ from journal.errors import FullError, GapError, StaleReadError
 from journal.fold.engine import Fold
 from journal.fold.rows import Change
 from journal.kafka.ports import Kafka
-from journal.loading import LoadCounts, Loader, load
+from journal.load.loading import LoadCounts, Loader, load
 from journal.process.clocks import Clock
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.reading import WalReader

@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from journal.activation import ActivationReport
+from journal.activate.activation import ActivationReport
+from journal.activate.copy_thread import Fitness
 from journal.append.writing import Recoveries
 from journal.config import Settings
 from journal.errors import DeadlineError, JournalError
-from journal.follower import Fitness
 from journal.journal import BlockingJournal
-from journal.loading import Loader
+from journal.load.loading import Loader
 from journal.process.clocks import Clock
 from journal.process.progress import Progress
 from journal.roles import Role, require_role_transition

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from google.protobuf.message import Message
 
+from journal.activate.copy import TableCopy
+from journal.activate.runtime import wall_ms
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.errors import JournalError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
@@ -21,7 +22,6 @@ from journal.kafka.membership import Membership
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.process.progress import Progress
-from journal.runtime import wall_ms
 from journal.topics.names import control_topic, node_group
 from loaders.outlook import Present
 from loaders.reporting import Reporter

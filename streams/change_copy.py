@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from journal.disk.ports import LocalStore
 from journal.errors import RowError
 from journal.kafka.ports import Kafka, LogRecord, Reader
-from journal.loading import require_counted
+from journal.load.loading import require_counted
 from journal.process.clocks import Clock
-from journal.table_age import NO_EPOCH, CutOffError, Place, TableAge, note_checkpoint, place_behind, stored_place
+from journal.table.age import NO_EPOCH, CutOffError, Place, TableAge, note_checkpoint, place_behind, stored_place
 from journal.topics.marks import FoundMark, MarkReader, records_between
 from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark

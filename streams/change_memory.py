@@ -19,7 +19,7 @@ from journal.config import Settings
 from journal.errors import RowError, TopicError
 from journal.kafka.ports import Cluster, Kafka, LogRecord, Sent
 from journal.process.clocks import Clock
-from journal.table_age import NO_EPOCH, Place
+from journal.table.age import NO_EPOCH, Place
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import records_between
 from journal.topics.names import memory_topic, table_topic

@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping
 from journal.disk.ports import LocalStore
 from journal.errors import CountError, DeadlineError, GapError, OperatingError, RowError
 from journal.kafka.ports import Kafka, LogRecord, Sent, TransactionalProducer
-from journal.loading import require_counted
+from journal.load.loading import require_counted
 from journal.process.clocks import Clock
-from journal.table_age import CutOffError, Place, place_behind
+from journal.table.age import CutOffError, Place, place_behind
 from journal.topics.marks import mark_of
 from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark

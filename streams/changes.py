@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from journal.errors import InvalidOperationError
 from journal.fold.rows import Base
-from journal.loading import LoadedUpdate, one_record
+from journal.load.loading import LoadedUpdate, one_record
 from journal.v1.journal_pb2 import Mark, Updates
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key
 from journal.wire.rows import only_update

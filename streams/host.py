@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from mode import Service
 
+from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings
-from journal.connecting import identity_of_copy, patiently
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy
 from journal.disk.rocks_options import SHARD_FILES
@@ -23,7 +23,7 @@ from journal.disk.slots import Slot, take_slot
 from journal.errors import ConfigError, CorruptionError, TopicError
 from journal.kafka.ports import Kafka
 from journal.process.descriptors import require_descriptors
-from journal.runtime import kafka_of, wall_ms
+from journal.table.opening import identity_of_copy, patiently
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeStatus
 from streams.agents import Agent, AgentCalls, OperationAgents

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 
+from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings
-from journal.connecting import identity_of_copy, patiently
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy
 from journal.disk.rocks_options import SHARD_FILES
@@ -18,8 +18,8 @@ from journal.disk.slots import Slot, take_slot
 from journal.kafka.ports import Kafka
 from journal.process.background import InBackground
 from journal.process.descriptors import require_descriptors
-from journal.replica import Replica
-from journal.runtime import kafka_of, wall_ms
+from journal.table.opening import identity_of_copy, patiently
+from journal.table.replica import Replica
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity
 from streams.agents import OperationAgents, in_daemon_thread

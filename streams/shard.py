@@ -32,7 +32,7 @@ from journal.fold.sorting import sort_frame
 from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.process.clocks import Clock
-from journal.table_age import note_checkpoint
+from journal.table.age import note_checkpoint
 from journal.topics.names import table_topic, wal_topic, worker_id
 from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
 from journal.wal.portion import Portion

@@ -8,7 +8,7 @@ from journal.disk.ports import LocalStore
 from journal.errors import ClosedError, DeadlineError, GapError, HangingTransactionError, StaleReadError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from streams.shard_config import ShardConfig

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 
 from journal.disk.ports import LocalStore
 from journal.errors import CorruptionError, LocalDamageError, LocalStorageError, OperatingError
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.words import shortened
 
 log = logging.getLogger(__name__)

@@ -16,21 +16,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from journal.activate.copy import FIT_LAG_MS
+from journal.activate.copy_thread import Fitness, Follower
+from journal.activate.warm_state import Following
 from journal.config import Settings
-from journal.connecting import kafka_of
-from journal.copy import FIT_LAG_MS
 from journal.disk.slots import Slot
 from journal.errors import DeadlineError, StateError
-from journal.follower import Fitness, Follower
-from journal.following import Following
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
-from journal.loading import FollowingLoader
-from journal.local_tables import LocalTables
+from journal.load.loading import FollowingLoader
 from journal.process.clocks import wall_ms
 from journal.store.loaded import LoadedStore
 from journal.store.model import QueueConfig, ReferenceInfo
 from journal.store.queue_entry import MessageEntry, QueueEntry
 from journal.store.queue_state import QueueState
+from journal.table.open_copy import LocalTables
 from journal.v1.journal_pb2 import Mark, Transaction
 from streams.changes import LiveRecord, all_records, record_in
 

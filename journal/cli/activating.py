@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from journal.activation import ActivationReport
+from journal.activate.activation import ActivationReport
+from journal.activate.runtime import kafka_of
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, shown_if_long
 from journal.cli.gate_stops import GateStops
 from journal.cli.shard_stops import lines_of_stops, stops_now
@@ -16,10 +17,9 @@ from journal.disk.slots import take_slot
 from journal.errors import GateTimeoutError, OperatingError
 from journal.journal import BlockingJournal
 from journal.liveness import require_no_active_node
-from journal.loading import Loader
+from journal.load.loading import Loader
 from journal.process.background import in_thread
 from journal.process.progress import Progress
-from journal.runtime import kafka_of
 
 _LOOK_S = 5.0
 """What a command waits for each answer that tells whether a shard is stopped, while its gate may still open."""

@@ -108,8 +108,8 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
 
 def _started(serving: Node, stop: threading.Event) -> bool:
     """Starts it, and waits for Kafka; False if it was told to stop meanwhile."""
-    from journal.connecting import patiently
     from journal.errors import OperatingError
+    from journal.table.opening import patiently
 
     try:
         patiently(serving.start, given_up=stop.is_set)

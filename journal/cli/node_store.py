@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
+from journal.activate.runtime import wall_ms
 from journal.cli.operations.acting import Served
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
 from journal.ingress.service import IngressService, ingress_of
 from journal.local.references import RocksReferenceIndex
-from journal.runtime import wall_ms
 from journal.store.store import MessageStore
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -27,7 +28,6 @@ from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
 from journal.kafka.ports import Kafka, LogRecord
-from journal.runtime import wall_ms
 from journal.stops import Stop, look_ahead
 from journal.topics.control_rows import ControlRows, control_row, skip_key
 from journal.topics.marks import MarkReader

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from journal.activate.runtime import kafka_of, wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -22,7 +23,6 @@ from journal.cli.common import (
 )
 from journal.cli.text import printable
 from journal.control_repair import ControlRepair, ControlRepairer
-from journal.runtime import kafka_of, wall_ms
 from journal.topics.names import control_topic
 
 

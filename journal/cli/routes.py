@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from journal.activate.runtime import wall_ms
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_table
 from journal.cli.operations.places import NodeOption
 from journal.cli.optional_value import OptionalValueCommand
@@ -26,7 +27,6 @@ from journal.routing.ingress import Ingress
 from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
 from journal.routing.router import Body, Router, Verdict
 from journal.routing.templates import text_of
-from journal.runtime import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, Message, Value
 from journal.store.records import encode_message
 from journal.topics.names import OwnTopics

@@ -8,18 +8,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from journal.activate.runtime import wall_ms
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress
 from journal.cli.control_socket.client import find_node
 from journal.cli.operations.message import missing_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.errors import InvalidOperationError, RouteStopError
 from journal.fold.rows import Base
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.routing.outcomes import Outgoing, Refusal
 from journal.routing.router import Body, Router
-from journal.runtime import wall_ms
 from journal.store.records import decode_message, encode_message
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE

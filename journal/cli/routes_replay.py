@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from journal.activate.runtime import kafka_of
 from journal.cli.common import (
     PROGRESS_AFTER_S,
     Chosen,
@@ -22,7 +23,6 @@ from journal.cli.reading import opened_journal
 from journal.errors import InvalidOperationError
 from journal.kafka.ports import Kafka
 from journal.routing.config import start_ms
-from journal.runtime import kafka_of
 from streams.divert.replay import RouteReplay, ShardReplayed
 from streams.divert.replay_range import ReplayRange, range_of_ids, range_of_time
 from streams.divert.targets import Sizes

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     PROGRESS_AFTER_S,
     Chosen,
@@ -33,7 +34,6 @@ from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.ports import GroupMember, Kafka
 from journal.liveness import LastActive, last_active
-from journal.runtime import wall_ms
 from journal.stops import Stop, look_ahead
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     PROGRESS_AFTER_S,
     Chosen,
@@ -23,7 +24,6 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.reading import opened_journal
-from journal.runtime import wall_ms
 from journal.trim import ShardTrim, Trimming
 
 _COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "held by")

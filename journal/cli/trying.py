@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -31,7 +32,6 @@ from journal.cli.operations.places import NodeOption, acting
 from journal.cli.operations.ports import Json, SendOrder
 from journal.cli.text import printable
 from journal.errors import ConfigError
-from journal.runtime import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message
 
 # ---- send --------------------------------------------------------------------------------------------------

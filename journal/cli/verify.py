@@ -46,7 +46,7 @@ from journal.errors import (
     StaleReadError,
 )
 from journal.kafka.ports import Kafka
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
 from journal.shard_reading import ShardReading
 from journal.stops import look_ahead

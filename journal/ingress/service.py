@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from journal.activate.runtime import wall_ms
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
 from journal.ingress.batch import Converter
 from journal.ingress.beginnings import ControlBeginnings
@@ -30,8 +30,8 @@ from journal.ingress.reporting import Reporter
 from journal.ingress.requests import Waiting
 from journal.ingress.status import IngressStatus, SourceStatus
 from journal.ingress.stops import Stops
+from journal.kafka.clients import kafka_of
 from journal.routing.ingress import Ingress, Replies, nobody_waits
-from journal.runtime import wall_ms
 from journal.store.store import MessageStore
 from journal.topics.names import OwnTopics, ingress_group
 from journal.words import shortened

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from journal.activate.runtime import wall_ms
 from journal.routing.outcomes import Reason
-from journal.runtime import wall_ms
 
 PEAK_MS = 5 * 60 * 1000
 """The highest latency is that of this window and the one before."""

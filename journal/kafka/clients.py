@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 
+from journal.config import Settings
 from journal.kafka.client_cluster import KafkaCluster
 from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
 from journal.kafka.client_readers import KafkaReader
@@ -107,3 +108,13 @@ class KafkaClients:
             session_timeout_ms=session_timeout_ms,
             heartbeat_ms=heartbeat_ms,
         )
+
+
+def kafka_of(settings: Settings) -> KafkaClients:
+    """The Kafka clients of a process."""
+    return KafkaClients(
+        settings.bootstrap_servers,
+        settings.client_properties,
+        limits=settings.limits,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+    )

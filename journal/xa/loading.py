@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.loading import LoadCounts, LoadedUpdate, Loader, NullLoader
+from journal.load.loading import LoadCounts, LoadedUpdate, Loader, NullLoader
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.v1.store_pb2 import OUTCOME
 

@@ -22,7 +22,7 @@ from journal.cli.stopping import stopped_by_signals
 from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
 from journal.journal import BlockingJournal
-from journal.loading import LoadCounts
+from journal.load.loading import LoadCounts
 from journal.roles import Role
 from journal.script import apply_operation
 from loaders.node import ActiveNode, Node

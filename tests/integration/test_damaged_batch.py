@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.runtime import kafka_of
 from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, GapError
 from journal.kafka.ports import Kafka, LogRecord, Reader, Sent
-from journal.runtime import kafka_of
 from streams.app import BackgroundWorker
 from tests.integration.test_faust_glue import DEADLINE_S, RecordingShell, Wal
 from tests.support.brokers import JVM_OPTIONS

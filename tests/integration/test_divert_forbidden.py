@@ -19,10 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 )
 
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.errors import JournalError, TopicError
 from journal.kafka.client_readers import GROUP_OF_READERS
-from journal.kafka.clients import KafkaClients
+from journal.kafka.clients import KafkaClients, kafka_of
 from journal.kafka.ports import Sent
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig

@@ -13,11 +13,11 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Produc
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # it re-exports them
 
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.errors import FullError, InvalidOperationError
 from journal.ingress.consumer import SourceConsumer
 from journal.kafka.client_groups import metadata_of
 from journal.kafka.client_settings import ClientSettings
+from journal.kafka.clients import kafka_of
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig, Routing

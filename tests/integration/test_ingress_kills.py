@@ -21,9 +21,9 @@ import pytest
 from confluent_kafka import Producer
 
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import OperatingError
+from journal.kafka.clients import kafka_of
 from journal.routing.config import RoutingConfig
 from journal.store.model import QueueConfig
 from journal.topics.names import ingress_group

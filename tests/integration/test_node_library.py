@@ -15,7 +15,7 @@ from journal.errors import DeadlineError, JournalError, StateError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
 from journal.kafka.membership import Membership
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 from journal.roles import Role
 from loaders.node import ActiveNode, Node
 from tests.support.in_process import made_journal, running_worker

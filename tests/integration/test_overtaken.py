@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.runtime import kafka_of
 from journal.append.state import JournalState
 from journal.journal import BlockingJournal
 from journal.roles import Role
-from journal.runtime import kafka_of
 from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import Mark
 from loaders.node import ActiveNode, Node

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.copy import TableCopy
 from journal.append.state import JournalState
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, GateTimeoutError, JournalError, LocalStorageError, StateError
 from journal.journal import BlockingJournal
 from tests.support.followed import KeptState

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.errors import LocalStorageError, OperatingError
-from journal.live_records import LiveRecords
+from journal.load.live_records import LiveRecords
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.support.followed import COMPACTION_LAG_S, RETENTION_S, FollowedTable

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from journal.append.completion import Completion
 from journal.errors import CorruptionError
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE, Mark, Operation
 from journal.verify.state import ShardState, fingerprint, pack_record, pack_update, shard_of

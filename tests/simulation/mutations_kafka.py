@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import journal.gate
-import journal.replica
+import journal.activate.gate
+import journal.table.replica
 import journal.wal.writer
-from journal.claiming import Claiming
+from journal.activate.claiming import Claiming
 from journal.errors import CorruptionError, DeadlineError
 from journal.kafka.ports import AbortableProducerError
 from journal.topics.names import table_topic
@@ -114,7 +114,7 @@ def counter_and_gate_know_no_nonce() -> list[Patch]:
             return Standing.OWN
         return Standing.OLDER if found.epoch < claim.epoch else Standing.NEWER
 
-    return [_counter_alone(), (journal.gate, "standing_of", standing)]
+    return [_counter_alone(), (journal.activate.gate, "standing_of", standing)]
 
 
 # ---- batches that are damaged ------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import journal.claiming
-from journal.claiming import Claiming
+import journal.activate.claiming
+from journal.activate.claiming import Claiming
 from journal.fold.engine import Fold
 from journal.kafka.ports import AbortableProducerError
 from journal.process.clocks import Moment
-from journal.table_age import TableAge
+from journal.table.age import TableAge
 from journal.wal.reading import require_nothing_between
 from journal.wal.writer import Writer
 from streams.shard_table import ShardTable
@@ -27,7 +27,7 @@ def _anything(*_: object) -> None:
 @mutation
 def claim_is_not_proven() -> list[Patch]:
     """A claim follows the frames that a leader showed, wherever its markers then lie."""
-    return [(journal.claiming, "require_nothing_between", _anything)]
+    return [(journal.activate.claiming, "require_nothing_between", _anything)]
 
 
 @mutation

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import journal.claiming
+import journal.activate.claiming
 import journal.wal.reading
 import journal.wal.writer
 import loaders.snapshot
@@ -28,7 +28,7 @@ def tails_end_at_the_last_stable_offset() -> list[Patch]:
     """An activation goes on from the last frame that is visible already, wherever its markers then lie."""
     return [
         (journal.wal.reading, "WalReader", _StableWalReader),
-        (journal.claiming, "require_nothing_between", _anywhere),
+        (journal.activate.claiming, "require_nothing_between", _anywhere),
     ]
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-import journal.replica
+import journal.table.replica
 import loaders.snapshot
 import tests.simulation.node_copy
-from journal.counts import Counts
+from journal.activate.warm_state import Following
 from journal.errors import FrameError
 from journal.fold.engine import Fold
 from journal.fold.staged import PartTable
 from journal.fold.updates import Head, UpdateTable
-from journal.following import Following
-from journal.replica import CopyState, Replica
-from journal.table_age import TableAge, note_checkpoint
+from journal.load.counts import Counts
+from journal.table.age import TableAge, note_checkpoint
+from journal.table.replica import CopyState, Replica
 from journal.topics.names import wal_topic, worker_id
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.wire.keys import RECORD_KEY_BYTES
@@ -280,7 +280,7 @@ def copy_of_another_topic_is_kept() -> list[Patch]:
     def identity(cluster_id: str, topic_id: str, partitions: int, uuid: bytes) -> bytes:
         return f"{cluster_id}/{partitions}/{uuid.hex()}".encode()
 
-    copied = [(module, "copy_identity", identity) for module in (journal.replica, tests.simulation.node_copy)]
+    copied = [(module, "copy_identity", identity) for module in (journal.table.replica, tests.simulation.node_copy)]
     return [*copied, *_believing(), UNCOUNTED]
 
 

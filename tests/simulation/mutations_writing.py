@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import journal.claiming
-import journal.gate
+import journal.activate.claiming
+import journal.activate.gate
 import journal.wal.fencing
 import journal.wal.writer
-from journal.activation import Activation
+from journal.activate.activation import Activation
+from journal.activate.claiming import Claiming
+from journal.activate.gate import Gate
 from journal.append.acceptance import Acceptance, OpenTransaction
 from journal.append.completion import Completion
 from journal.append.core import Core
 from journal.append.group import Origin
-from journal.claiming import Claiming
 from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUnknownError
-from journal.gate import Gate
 from journal.kafka.ports import FatalProducerError, Kafka, Reader
 from journal.process.clocks import Moment
 from journal.topics.control_rows import read_control
@@ -256,7 +256,7 @@ def nonce_is_ignored() -> list[Patch]:
 
     return [
         (journal.wal.fencing, "standing_of", standing),
-        (journal.gate, "standing_of", standing),
+        (journal.activate.gate, "standing_of", standing),
         (journal.wal.writer, "nonce_of", lambda frame: b""),
     ]
 
@@ -312,7 +312,7 @@ def tails_before_init() -> list[Patch]:
     return [
         (Activation, "run", running),
         (Claiming, "_read", reading),
-        (journal.claiming, "require_nothing_between", lambda *_: None),
+        (journal.activate.claiming, "require_nothing_between", lambda *_: None),
     ]
 
 

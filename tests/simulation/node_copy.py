@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from journal.activate.copy_thread import Fitness
+from journal.activate.warm_state import Following
 from journal.append.writing import Claim
 from journal.errors import CorruptionError, JournalError, LocalDamageError, LocalStorageError, OperatingError
-from journal.follower import Fitness
-from journal.following import Following
 from journal.kafka.ports import Kafka
-from journal.loading import Loader
-from journal.replica import Replica, copy_identity
+from journal.load.loading import Loader
+from journal.table.replica import Replica, copy_identity
 from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wal.fencing import Standing, standing_of

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from journal.activation import Activation, ActivationReport
+from journal.activate.activation import Activation, ActivationReport
+from journal.activate.released import say_left
+from journal.activate.warm_state import Following
 from journal.append.core import Core
 from journal.append.state import JournalState
 from journal.append.writing import Activated, Claim
 from journal.errors import ClosedError, CorruptionError, FencedError, JournalError, TopicError
-from journal.following import Following
-from journal.leaving import say_left
-from journal.loading import Loader
+from journal.load.loading import Loader
 from journal.process.progress import Progress, no_progress
 from tests.simulation.history import CapturedLoad, Tenure
 from tests.simulation.node_copy import NodeCopy, identity_of_copy

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from journal.errors import CountError
-from journal.replica import Replica
-from journal.table_age import note_checkpoint
+from journal.table.age import note_checkpoint
+from journal.table.replica import Replica
 from journal.v1.journal_pb2 import ADD, Mark, Record
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import mark_name

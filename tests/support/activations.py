@@ -7,14 +7,14 @@ from itertools import count
 
 import pytest
 
-from journal.activation import Activation
+from journal.activate.activation import Activation
 from journal.append.writing import Activated, Claim
 from journal.errors import JournalError
 from journal.kafka.ports import LogRecord
 from journal.limits import Limits
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 from journal.process.clocks import Timing
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark

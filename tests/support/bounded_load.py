@@ -9,10 +9,10 @@ import resource
 import sys
 from pathlib import Path
 
-from journal.accepted_load import load_with_acceptance
 from journal.disk.rocks import RocksStore
 from journal.limits import Limits
-from journal.loading import NullLoader
+from journal.load.accepted_load import load_with_acceptance
+from journal.load.loading import NullLoader
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import position_bytes

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from journal.accepted_load import load_stored
+from journal.activate.warm_state import Following
 from journal.append.acceptance import Acceptance
 from journal.disk.ports import LocalStore
 from journal.errors import CallerError, FrameError
 from journal.fold.engine import Fold
-from journal.following import Following
 from journal.limits import Limits
-from journal.loading import LoadCounts, LoadedUpdate, Loader
-from journal.replica import Replica
+from journal.load.accepted_load import load_stored
+from journal.load.loading import LoadCounts, LoadedUpdate, Loader
+from journal.table.replica import Replica
 from journal.v1.journal_pb2 import Frame, Mark, Operation, Skipped
 from journal.wire.frames import decode_frame
 from tests.simulation.broker import SimulatedBroker

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings, load_settings
 from journal.disk.slots import take_slot
-from journal.loading import LoadCounts, LoadedUpdate
-from journal.runtime import kafka_of, wall_ms
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation
 from streams.app import BackgroundWorker

@@ -19,7 +19,7 @@ from journal.cli.stopping import stopped_by_signals
 from journal.config import load_settings
 from journal.errors import JournalError, RowError
 from journal.journal import BlockingJournal
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.v1.journal_pb2 import Mark, Operation
 from loaders.node import ActiveNode, Node
 

@@ -26,7 +26,7 @@ from journal.append.completion import Completion
 from journal.config import load_settings
 from journal.errors import CallerError, FencedError, JournalError
 from journal.journal import BlockingJournal
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.script import apply_operation, prepared_line, record_line
 from journal.v1.journal_pb2 import Mark, Operation
 from tests.support.history_files import open_history

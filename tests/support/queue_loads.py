@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.store.loaded import LoadedStore
 from journal.store.model import Message, QueueConfig
 from journal.store.records import (

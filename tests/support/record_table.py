@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from journal.loading import LoadedUpdate
+from journal.load.loading import LoadedUpdate
 from journal.store.model import Message, QueueConfig
 from journal.store.records import (
     encode_acknowledgement,

@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]  # it re-exports them
 
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.errors import JournalError
 from journal.ingress.service import IngressService
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

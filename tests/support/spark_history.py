@@ -10,10 +10,10 @@ from pathlib import Path
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it re-exports them without saying so
 
+from journal.activate.runtime import kafka_of
 from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.limits import Limits
-from journal.runtime import kafka_of
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.topics.control_rows import read_control

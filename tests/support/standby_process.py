@@ -12,8 +12,8 @@ import sys
 import threading
 from contextlib import closing
 
+from journal.activate.copy import TableCopy
 from journal.config import load_settings
-from journal.copy import TableCopy
 from journal.errors import OperatingError
 from journal.journal import BlockingJournal
 from tests.support.followed import KeptState

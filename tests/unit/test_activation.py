@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from journal.activation import Activation
+from journal.activate.activation import Activation
 from journal.append.writing import Claim
 from journal.errors import OperatingError, StateError, TopicError
 from journal.kafka.ports import FatalProducerError
 from journal.limits import Limits
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity

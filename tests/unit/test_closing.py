@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from journal.activation import FENCE_STEP, ActivationReport
+from journal.activate.activation import FENCE_STEP, ActivationReport
+from journal.activate.copy import TableCopy
 from journal.append.state import JournalState
 from journal.cli.activating import activated_journal
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.disk.slots import hold
 from journal.errors import ClosedError, FencedError, StateError
 from journal.journal import BlockingJournal, Journal
 from journal.kafka.ports import Sent
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 from journal.local_journal import LocalJournal
 from journal.process.progress import no_progress
 from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
@@ -283,7 +283,7 @@ def test_a_second_activation_is_refused_while_one_is_under_way(scene: Scene) -> 
 
 def own_copy(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Journals that are given no copy open one of their own, of the scene's table; where it is."""
-    monkeypatch.setattr("journal.runtime.kafka_of", lambda settings: scene.kafka)
+    monkeypatch.setattr("journal.activate.runtime.kafka_of", lambda settings: scene.kafka)
     return scene.settings.directory / "j" / "own"
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from journal.activate.readiness import Readiness
 from journal.config import Settings
-from journal.connecting import open_replica
-from journal.readiness import Readiness
+from journal.table.opening import open_replica
 from journal.topics.made_and_checked import init_journal, open_journal
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from journal.connecting import START_ATTEMPTS, patiently
 from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
+from journal.table.opening import START_ATTEMPTS, patiently
 
 
 class Starting:

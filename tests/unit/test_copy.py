@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.copy import TableCopy
+from journal.activate.warm_state import CHUNK
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.disk.slots import take_slot
 from journal.errors import LocalStorageError, OperatingError
-from journal.following import CHUNK
-from journal.loading import LoadedUpdate, NullLoader
+from journal.load.loading import LoadedUpdate, NullLoader
 from journal.process.clocks import LONG_AGO
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.topics.made_and_checked import topic_configs

@@ -22,7 +22,7 @@ from journal.errors import (
 )
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.process.clocks import Timing
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.copy import FIT_LAG_MS
+from journal.activate.copy_thread import Fitness, Follower
+from journal.activate.warm_state import Following
 from journal.config import Settings
-from journal.copy import FIT_LAG_MS
 from journal.errors import RowError
-from journal.follower import Fitness, Follower
-from journal.following import Following
-from journal.loading import Loader
-from journal.local_tables import LocalTables
+from journal.load.loading import Loader
+from journal.table.open_copy import LocalTables
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic

@@ -10,7 +10,7 @@ from rocksdict import DbClosedError
 
 from journal.disk.rocks import RocksStore
 from journal.errors import CountError, LocalDamageError
-from journal.loading import LoadCounts, LoadedUpdate
+from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.v1.journal_pb2 import (
     ADD,
     DELETE,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from journal.activate.gate import Gate
 from journal.append.writing import Claim
 from journal.errors import FencedError
-from journal.gate import Gate
 from journal.v1.journal_pb2 import Mark
 
 

@@ -38,7 +38,7 @@ from journal.errors import (
 )
 from journal.fold.rows import Change
 from journal.limits import Limits
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 from journal.local_journal import LocalJournal
 from journal.local_writer import LocalWriter, marks_of
 from journal.script import apply_operation, parse_line

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.copy import TableCopy
+from journal.activate.lookup import Lookup
 from journal.config import load_settings
-from journal.copy import TableCopy
 from journal.errors import DeadlineError
-from journal.loading import NullLoader
-from journal.lookup import Lookup
+from journal.load.loading import NullLoader
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic, wal_topic

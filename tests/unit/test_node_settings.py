@@ -10,7 +10,7 @@ import pytest
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError
 from journal.kafka.clients import KafkaClients
-from journal.loading import NullLoader
+from journal.load.loading import NullLoader
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
 from loaders.node import Node
 

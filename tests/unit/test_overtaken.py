@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from journal.activate.copy import TableCopy
+from journal.activate.runtime import JournalRuntime
 from journal.append.state import JournalState
 from journal.config import Settings
-from journal.copy import TableCopy
 from journal.errors import FencedError, JournalError
-from journal.runtime import JournalRuntime
 from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journal.accepted_load import load_with_acceptance
 from journal.append.acceptance import Acceptance
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.errors import LockedError, RowError
 from journal.fold.engine import Fold
 from journal.limits import Limits
+from journal.load.accepted_load import load_with_acceptance
 from journal.v1.journal_pb2 import COMMIT, ROLLBACK, Mark, Operation
 from tests.support.build import DictBase, add, commit, marker, prepare, rollback, skipped, wal
 from tests.support.in_process import Collected

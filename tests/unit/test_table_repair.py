@@ -9,8 +9,8 @@ import pytest
 
 from journal.errors import CountError, RepairError, StaleReadError
 from journal.kafka.ports import FatalProducerError, GroupMember, Kafka
-from journal.loading import require_counted
-from journal.replica import Replica
+from journal.load.loading import require_counted
+from journal.table.replica import Replica
 from journal.table_repair import TableRepairer
 from journal.topics.names import table_topic, wal_topic, worker_group, worker_id
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record

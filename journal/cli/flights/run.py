@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from journal.activate.runtime import kafka_of
 from journal.cli.flights.catch_up import catch_up_seconds
 from journal.cli.flights.corrections import (
     Corrected,
@@ -38,7 +39,6 @@ from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import DeadlineError, DemoError
 from journal.process.progress import Progress
-from journal.runtime import kafka_of
 from journal.store.model import ReferenceInfo
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import Identity

@@ -8,7 +8,8 @@ import uuid
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from journal.activation import ActivationReport
+from journal.activate.activation import ActivationReport
+from journal.activate.runtime import wall_ms
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
@@ -25,7 +26,6 @@ from journal.errors import (
 )
 from journal.journal import BlockingJournal
 from journal.process.progress import Progress, no_progress
-from journal.runtime import wall_ms
 from journal.script import encode_data
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState, Routing

@@ -16,7 +16,7 @@ from journal.cli.operations.views import QueuesView
 from journal.cli.text import duration, printable
 from journal.errors import RowError
 from journal.fold.rows import Base
-from journal.loading import LoadedUpdate, one_record
+from journal.load.loading import LoadedUpdate, one_record
 from journal.process.progress import Progress
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.records import decode_address, decode_binding, decode_message, decode_queue, message_facts

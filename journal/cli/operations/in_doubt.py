@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from journal.cli.text import printable
 from journal.errors import RowError, TransactionUnknownError
 from journal.fold.rows import Base
-from journal.loading import LoadedPart, prepared_transactions
+from journal.load.loading import LoadedPart, prepared_transactions
 from journal.script import encode_data
 from journal.store.records import decode_queue
 from journal.v1.journal_pb2 import DELETE, UPDATE, Operation, Record, Transaction

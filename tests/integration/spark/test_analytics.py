@@ -18,10 +18,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
+from journal.activate.runtime import kafka_of
 from journal.cli.main import app
 from journal.cli.spark_analytics import to_json
 from journal.errors import ArchiveError, ConfigError, TopicError
-from journal.runtime import kafka_of
 from journal.topics.marks import records_between
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind

@@ -10,7 +10,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from journal.errors import JournalError, StateError
-from journal.loading import LoadCounts
+from journal.load.loading import LoadCounts
 from journal.store.loaded import LoadedStore
 from journal.store.queue_state import QueueState
 from journal.v1.journal_pb2 import Operation

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from journal.errors import ScriptError
-from journal.loading import LoadedUpdate
+from journal.load.loading import LoadedUpdate
 from journal.script import operation_line, parse_line, prepared_line, record_line
 from tests.support.build import add, delete, replace, update
 

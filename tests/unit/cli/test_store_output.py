@@ -14,7 +14,7 @@ from journal.cli.operations.views import LoadedQueues, queue_lines
 from journal.cli.trying import parse_properties
 from journal.errors import ConfigError, QueueMissingError
 from journal.fold.engine import Fold
-from journal.loading import load
+from journal.load.loading import load
 from journal.process.progress import no_progress
 from journal.store.loaded import LoadedStore
 from journal.store.looking import QueueInfo

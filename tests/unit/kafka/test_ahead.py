@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from journal.activate.connected_clients import AheadClients
 from journal.errors import KafkaUnavailableError
-from journal.kafka.ahead import AheadClients
 from journal.kafka.ports import LOOK_MS, READ_MS, Sent
 from journal.topics.names import control_topic, wal_topic, writer_id
 from tests.simulation.broker import SimulatedBroker

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import RowError
-from journal.loading import LoadedUpdate
+from journal.load.loading import LoadedUpdate
 from journal.store.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.records import (

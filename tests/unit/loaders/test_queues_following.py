@@ -7,7 +7,7 @@ import random
 import pytest
 
 from journal.errors import RowError, StateError
-from journal.loading import FollowingLoader, LoadCounts, LoadedUpdate
+from journal.load.loading import FollowingLoader, LoadCounts, LoadedUpdate
 from journal.store.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.records import (

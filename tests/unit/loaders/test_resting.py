@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.follower import Fitness
+from journal.activate.copy_thread import Fitness
 from loaders.resting import Resting
 
 REST_S, ASK_S = 1.0, 10.0

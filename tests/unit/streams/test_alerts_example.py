@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from journal.loading import LoadedUpdate
+from journal.load.loading import LoadedUpdate
 from journal.store.model import Message
 from journal.store.records import encode_message
 from journal.v1.store_pb2 import MESSAGE, ROUTE

@@ -13,7 +13,7 @@ from journal.disk.ports import LocalStore
 from journal.disk.rocks import RocksStore
 from journal.errors import LocalDamageError, LocalStorageError
 from journal.fold.rows import Change
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.v1.journal_pb2 import ADD, Mark, Record
 from journal.wire.keys import RECORD_TAG, mark_key, record_id_of, record_key
 from journal.wire.rows import mark_name

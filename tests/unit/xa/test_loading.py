@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.loading import LoadCounts
+from journal.load.loading import LoadCounts
 from journal.v1.store_pb2 import MESSAGE, OUTCOME
 from journal.xa.loading import OutcomeFound, PreparedFound, XaLoader
 from tests.support.in_process import Collected

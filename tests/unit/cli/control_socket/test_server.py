@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from journal.activate.runtime import wall_ms
 from journal.cli.control_socket.client import NodeClient
 from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.control_socket.requests import order_params
@@ -27,7 +28,6 @@ from journal.errors import (
     XidError,
 )
 from journal.roles import Role
-from journal.runtime import wall_ms
 from journal.store.looking import QueueInfo
 from journal.store.model import Message
 from journal.store.store import MessageStore

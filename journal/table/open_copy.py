@@ -13,13 +13,13 @@ from enum import Enum
 from pathlib import Path
 
 from journal.config import Settings
-from journal.connecting import identity_of_copy, open_replica
 from journal.disk.rocks import open_copy
 from journal.disk.slots import Slot, hold
 from journal.errors import LocalDamageError, LocalStorageError, TopicError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Moment
-from journal.replica import CopyListener, Replica
+from journal.table.opening import identity_of_copy, open_replica
+from journal.table.replica import CopyListener, Replica
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, Mark

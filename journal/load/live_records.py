@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pyroaring import BitMap64
 
-from journal.counts import Counts
 from journal.fold.update_counts import UpdateCounts
+from journal.load.counts import Counts
 from journal.wire.ids import SHARD_MASK
 
 

@@ -10,7 +10,7 @@ from journal.append.operations import Append
 from journal.disk.ports import LocalStore
 from journal.fold.rows import Base
 from journal.limits import Limits
-from journal.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, prepared_transactions
+from journal.load.loading import LoadCounts, LoadedPart, LoadedUpdate, Loader, load, prepared_transactions
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.ids import shard_of
 

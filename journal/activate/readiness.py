@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 
+from journal.activate.connected_clients import AheadClients
 from journal.config import Settings
 from journal.errors import JournalError, TopicError
-from journal.kafka.ahead import AheadClients
 from journal.kafka.ports import Kafka
 from journal.topics.made_and_checked import check_journal
 from journal.v1.journal_pb2 import Identity

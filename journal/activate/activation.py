@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 
-from journal.accepted_load import load_stored
+from journal.activate.claiming import Claiming
+from journal.activate.gate import AtGate, Gate, wait_on
+from journal.activate.warm_state import Following
 from journal.append.acceptance import Acceptance
 from journal.append.group import Group
 from journal.append.writing import Activated, Claim
-from journal.claiming import Claiming
 from journal.disk.ports import LocalStore
 from journal.errors import (
     CorruptionError,
@@ -38,15 +39,14 @@ from journal.errors import (
     OperatingError,
     OutcomeUnknownError,
 )
-from journal.following import Following
-from journal.gate import AtGate, Gate, wait_on
 from journal.kafka.ports import Kafka
 from journal.limits import Limits
-from journal.loading import LoadCounts, Loader
+from journal.load.accepted_load import load_stored
+from journal.load.loading import LoadCounts, Loader
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
 from journal.process.progress import Progress
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.topics.control_rows import control_lost
 from journal.wal.fencing import Fence, RequireOpen, Standing, always_open, standing_of
 from journal.wal.reading import WalReader

@@ -11,10 +11,9 @@ from typing import TypeVar
 from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
-from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Cluster, Kafka
 from journal.process.clocks import wall_ms
-from journal.replica import Replica, copy_identity
+from journal.table.replica import Replica, copy_identity
 from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity
 
@@ -25,16 +24,6 @@ T = TypeVar("T")
 START_ATTEMPTS = 4
 """How often a service that starts asks Kafka, each time for `request_timeout_ms`: a minute in all. Machines start
 together, and where the controller died another has to be elected, and to count the dead one out, before all answer."""
-
-
-def kafka_of(settings: Settings) -> KafkaClients:
-    """The Kafka clients of a process."""
-    return KafkaClients(
-        settings.bootstrap_servers,
-        settings.client_properties,
-        limits=settings.limits,
-        transaction_timeout_ms=settings.transaction_timeout_ms,
-    )
 
 
 def identity_of_copy(cluster: Cluster, settings: Settings, identity: Identity, timeout_s: float) -> bytes:

@@ -69,7 +69,7 @@ class Claiming:
         beside: InBackground,
         require_open: RequireOpen,
     ) -> None:
-        """As `journal.activation.Activation` has them."""
+        """As `journal.activate.activation.Activation` has them."""
         self._kafka = kafka
         self._config = config
         self._limits = limits

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from journal.activate.warm_state import Following
 from journal.errors import CorruptionError, LocalDamageError, OperatingError, TopicError
-from journal.following import Following
-from journal.local_tables import Condition, LocalTables
 from journal.process.clocks import LONG_AGO, Moment
+from journal.table.open_copy import Condition, LocalTables
 from journal.v1.journal_pb2 import Mark
 
 log = logging.getLogger(__name__)

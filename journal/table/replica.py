@@ -36,9 +36,9 @@ from journal.disk.ports import LocalStore
 from journal.errors import CountError, DeadlineError, GapError, LocalDamageError, RowError
 from journal.fold.rows import Change
 from journal.kafka.ports import Kafka, LogRecord, RecordRun
-from journal.loading import require_counted
+from journal.load.loading import require_counted
 from journal.process.clocks import Clock
-from journal.table_age import (
+from journal.table.age import (
     NO_EPOCH,
     Clocks,
     CutOffError,

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from google.protobuf.message import DecodeError
 
-from journal.counts import Counts, Numbers
 from journal.errors import RowError
 from journal.fold.rows import Base
+from journal.load.counts import Counts, Numbers
 from journal.v1.journal_pb2 import Mark, Operation, Position, Record, Transaction, Update, Updates
 from journal.wire.ids import SHARD_MASK
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, SKIPPED_PREFIX, TRANSACTION_PREFIX, staged_prefix

@@ -12,16 +12,16 @@ from collections.abc import Callable
 
 from rocksdict import DbClosedError
 
+from journal.activate.copy_thread import Fitness, Follower, Watch
+from journal.activate.readiness import Readiness
+from journal.activate.warm_state import Following
 from journal.config import Settings
-from journal.connecting import kafka_of
 from journal.disk.slots import Slot
 from journal.errors import LocalDamageError, LocalStorageError, StateError
-from journal.follower import Fitness, Follower, Watch
-from journal.following import Following
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
-from journal.loading import Loader
-from journal.local_tables import LocalTables
-from journal.readiness import Readiness
+from journal.load.loading import Loader
+from journal.table.open_copy import LocalTables
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Identity, Mark
 

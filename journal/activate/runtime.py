@@ -11,25 +11,26 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from journal.activation import Activation, ActivationReport
+from journal.activate.activation import Activation, ActivationReport
+from journal.activate.copy import TableCopy
+from journal.activate.gate import AtGate, wait_on
+from journal.activate.lookup import Lookup
+from journal.activate.released import say_left
+from journal.activate.warm_state import Following
 from journal.append.callbacks import require_no_callback
 from journal.append.core import Core
 from journal.append.state import JournalState, refusal
 from journal.append.writing import Activated, Claim
 from journal.config import Settings
-from journal.connecting import kafka_of, open_replica
-from journal.copy import TableCopy
 from journal.errors import ClosedError, FencedError, JournalError, StateError
-from journal.following import Following
-from journal.gate import AtGate, wait_on
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
-from journal.leaving import say_left
-from journal.loading import Loader, NullLoader
-from journal.local_tables import LocalTables
-from journal.lookup import Lookup
+from journal.load.loading import Loader, NullLoader
 from journal.process.background import in_thread
 from journal.process.clocks import Timing, wall_ms
 from journal.process.progress import Progress, no_progress
+from journal.table.open_copy import LocalTables
+from journal.table.opening import open_replica
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity, Mark

@@ -12,14 +12,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from journal.accepted_load import accept_prepared, load_stored
 from journal.append.acceptance import Acceptance
 from journal.disk.ports import LocalStore
 from journal.errors import CountError, RowError
 from journal.fold.rows import Change
 from journal.limits import Limits
-from journal.live_records import LiveRecords
-from journal.loading import (
+from journal.load.accepted_load import accept_prepared, load_stored
+from journal.load.live_records import LiveRecords
+from journal.load.loading import (
     FollowingLoader,
     LoadCounts,
     LoadedUpdate,
@@ -28,7 +28,7 @@ from journal.loading import (
     one_record,
     prepared_transactions,
 )
-from journal.replica import Replica
+from journal.table.replica import Replica
 from journal.v1.journal_pb2 import Mark, Updates
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of, record_key, updates_key
 from journal.wire.rows import only_update

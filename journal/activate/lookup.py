@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from journal.copy import TableCopy
+from journal.activate.copy import TableCopy
 from journal.errors import ClosedError, DeadlineError, GapError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock

@@ -1,0 +1,1 @@
+"""Activation: how a node becomes the one that may write."""

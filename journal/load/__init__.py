@@ -1,0 +1,1 @@
+"""Loads: the state of the marks, told to a loader."""

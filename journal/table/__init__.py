@@ -1,0 +1,1 @@
+"""The local copy of a journal's tables: kept, followed and opened."""
