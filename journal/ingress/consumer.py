@@ -25,9 +25,9 @@ from confluent_kafka import (
 
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
 from journal.kafka.access import Request, on_topic
-from journal.kafka.client_errors import error_of, gap_error, is_outside_log, operating_error
-from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.errors import error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.ports import FOLLOW_MS
+from journal.kafka.settings import ClientEvents, ClientSettings, config_error
 from journal.process.clocks import Clock
 from journal.routing.ingress import SourceRecord
 from journal.routing.outcomes import Header

@@ -18,13 +18,13 @@ from copy import copy
 from dataclasses import replace
 
 from journal.config import Settings
-from journal.kafka.client_cluster import KafkaCluster
-from journal.kafka.client_producers import KafkaPlainProducer, KafkaTransactionalProducer
-from journal.kafka.client_readers import KafkaReader
-from journal.kafka.client_settings import SPREAD_LINGER_MS, ClientSettings
+from journal.kafka.cluster import KafkaCluster
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.membership import Membership
 from journal.kafka.ports import READ_MS
+from journal.kafka.producers import KafkaPlainProducer, KafkaTransactionalProducer
+from journal.kafka.readers import KafkaReader
+from journal.kafka.settings import SPREAD_LINGER_MS, ClientSettings
 from journal.limits import Limits
 from journal.process.clocks import Clock
 

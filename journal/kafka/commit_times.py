@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from journal.kafka.client_settings import RETRY_BACKOFF_MS
+from journal.kafka.settings import RETRY_BACKOFF_MS
 
 BACKOFF_MS_MAX = 4000
 """Half of what a record has to be delivered; and who commits so slowly is not an active node for long."""

@@ -18,8 +18,8 @@ import threading
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from journal.kafka.access import on_group, on_topic
-from journal.kafka.client_errors import error_of
-from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.errors import error_of
+from journal.kafka.settings import ClientEvents, ClientSettings, config_error
 
 log = logging.getLogger(__name__)
 

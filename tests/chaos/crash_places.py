@@ -9,8 +9,8 @@ from types import ModuleType
 from journal.disk import rocks
 from journal.fold.rows import Change
 from journal.kafka import clients
-from journal.kafka.client_producers import KafkaTransactionalProducer
 from journal.kafka.ports import Kafka, Sent, nothing
+from journal.kafka.producers import KafkaTransactionalProducer
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
 from journal.wal import fencing

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from journal.config import Settings
 from journal.errors import JournalError, TopicError
-from journal.kafka.client_readers import GROUP_OF_READERS
 from journal.kafka.clients import KafkaClients, kafka_of
 from journal.kafka.ports import Sent
+from journal.kafka.readers import GROUP_OF_READERS
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
 from journal.topics.control_rows import read_control

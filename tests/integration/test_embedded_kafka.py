@@ -24,8 +24,8 @@ from journal.embedded.distribution import KAFKA_VERSION, get_kafka
 from journal.embedded.java import find_java
 from journal.embedded.process import ProcessId, start_time, wait_until
 from journal.errors import EmbeddedKafkaError
-from journal.kafka.client_cluster import KafkaCluster
-from journal.kafka.client_settings import ClientSettings
+from journal.kafka.cluster import KafkaCluster
+from journal.kafka.settings import ClientSettings
 from tests.support.brokers import JVM_OPTIONS
 from tests.support.processes import COMMAND
 

@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from journal.kafka.access import access_of
-from journal.kafka.client_groups import GroupsClient
 from journal.kafka.clients import KafkaClients
+from journal.kafka.groups import GroupsClient
 from journal.kafka.membership import Membership
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(180)]

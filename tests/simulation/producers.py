@@ -15,7 +15,6 @@ from itertools import chain
 from typing import TypeVar
 
 from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaRefusedError, TopicError
-from journal.kafka.client_settings import RETRY_BACKOFF_MS, repeated_after_s
 from journal.kafka.ports import (
     AbortableProducerError,
     Consumed,
@@ -24,6 +23,7 @@ from journal.kafka.ports import (
     Sent,
     nothing,
 )
+from journal.kafka.settings import RETRY_BACKOFF_MS, repeated_after_s
 from tests.simulation.broker import OFFSETS, Answer, Instance
 from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, TransactionRefused, once
 

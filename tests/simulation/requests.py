@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from journal.errors import KafkaUnavailableError
-from journal.kafka.client_settings import RETRY_BACKOFF_MS
+from journal.kafka.settings import RETRY_BACKOFF_MS
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import ABORTABLE_REQUESTS, Fault, SimulatedCrash
 from tests.simulation.timeline import never

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_END, Message, TopicPartition
 
 from journal.ingress import consumer
 from journal.ingress.consumer import SourceConsumer, headers_of
-from journal.kafka.client_settings import ClientSettings
+from journal.kafka.settings import ClientSettings
 from journal.routing.outcomes import Header
 
 

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from journal.kafka.access import access_of, on_cluster, on_group, on_topic, on_transactional_id
-from journal.kafka.client_errors import delivery_error, operating_error, producer_error
+from journal.kafka.errors import delivery_error, operating_error, producer_error
 
 NEEDS = (
     on_topic("t", "Read", "Describe"),

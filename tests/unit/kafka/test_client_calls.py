@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from journal.errors import ClosedError, DeadlineError
-from journal.kafka import client_producers
-from journal.kafka.client_calls import call_within
-from journal.kafka.client_producers import KafkaTransactionalProducer
-from journal.kafka.client_settings import ClientSettings
+from journal.kafka import producers as client_producers
+from journal.kafka.bounded_calls import call_within
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.ports import Consumed, FatalProducerError
+from journal.kafka.producers import KafkaTransactionalProducer
+from journal.kafka.settings import ClientSettings
 
 LIMIT_S = 30.0
 SHORT_S = 0.05

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from journal.errors import ClosedError, KafkaUnavailableError
-from journal.kafka.client_cluster import KafkaCluster
-from journal.kafka.client_settings import ClientSettings
+from journal.kafka.cluster import KafkaCluster
+from journal.kafka.settings import ClientSettings
 
 LIMIT_S = 5.0
 

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from journal.errors import KafkaRefusedError, KafkaUnavailableError, OperatingError, TopicError
-from journal.kafka.client_errors import (
+from journal.kafka.errors import (
     damage_error,
     delivery_error,
     gap_error,

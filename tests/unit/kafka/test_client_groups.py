@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.kafka.client_groups import metadata_of, topic_id_in
+from journal.kafka.groups import metadata_of, topic_id_in
 
 
 @pytest.mark.parametrize("topic_id", ["", "zGx0rC7QQ1SdJp2kqkR6AA"])

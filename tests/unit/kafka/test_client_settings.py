@@ -7,7 +7,8 @@ import logging
 import pytest
 
 from journal.errors import ConfigError
-from journal.kafka.client_settings import (
+from journal.kafka.clients import KafkaClients
+from journal.kafka.settings import (
     LINGER_MS,
     RETRY_BACKOFF_MS,
     SPREAD_LINGER_MS,
@@ -15,7 +16,6 @@ from journal.kafka.client_settings import (
     ClientSettings,
     repeated_after_s,
 )
-from journal.kafka.clients import KafkaClients
 
 NOWHERE = "127.0.0.1:1"
 

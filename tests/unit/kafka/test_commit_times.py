@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.kafka.client_settings import RETRY_BACKOFF_MS, repeated_after_s
 from journal.kafka.commit_times import BACKOFF_MS_MAX, CommitTimes
+from journal.kafka.settings import RETRY_BACKOFF_MS, repeated_after_s
 
 FAST_S, SLOW_S = 0.003, 0.21
 

@@ -28,10 +28,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 
 from journal.errors import ClosedError, DeadlineError, KafkaUnavailableError
 from journal.kafka.access import on_cluster, on_topic
-from journal.kafka.client_errors import error_of, operating_error
-from journal.kafka.client_groups import GroupsClient
-from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.errors import error_of, operating_error
+from journal.kafka.groups import GroupsClient
 from journal.kafka.ports import GroupMember, Position, TopicState
+from journal.kafka.settings import ClientEvents, ClientSettings, config_error
 from journal.process.clocks import Clock
 
 T = TypeVar("T")

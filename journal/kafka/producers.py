@@ -34,12 +34,12 @@ from journal.errors import (
     KafkaUnavailableError,
 )
 from journal.kafka.access import Need, Request, on_cluster, on_group, on_topic, on_transactional_id
-from journal.kafka.client_calls import call_within
-from journal.kafka.client_errors import delivery_error, error_of, operating_error, producer_error
-from journal.kafka.client_groups import metadata_of
-from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error, repeated_after_s
+from journal.kafka.bounded_calls import call_within
 from journal.kafka.commit_times import CommitTimes
+from journal.kafka.errors import delivery_error, error_of, operating_error, producer_error
+from journal.kafka.groups import metadata_of
 from journal.kafka.ports import READ_MS, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
+from journal.kafka.settings import ClientEvents, ClientSettings, config_error, repeated_after_s
 from journal.process.clocks import Clock
 
 T = TypeVar("T")

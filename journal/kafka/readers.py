@@ -18,9 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from journal.errors import ClosedError, JournalError, KafkaUnavailableError, TopicError
 from journal.kafka.access import on_topic
-from journal.kafka.client_errors import damage_error, error_of, gap_error, is_outside_log, operating_error
-from journal.kafka.client_settings import ClientEvents, ClientSettings, config_error
+from journal.kafka.errors import damage_error, error_of, gap_error, is_outside_log, operating_error
 from journal.kafka.ports import READ_MS, LogRecord, RecordRun
+from journal.kafka.settings import ClientEvents, ClientSettings, config_error
 from journal.process.clocks import Clock
 
 RECORDS_PER_POLL = 5000

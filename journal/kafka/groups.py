@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient, ConsumerGroupDescription  # type:
 
 from journal.errors import KafkaUnavailableError, OperatingError
 from journal.kafka.access import Access, on_group, on_topic
-from journal.kafka.client_errors import error_of, operating_error
+from journal.kafka.errors import error_of, operating_error
 from journal.kafka.ports import GroupMember, Position
 
 T = TypeVar("T")
