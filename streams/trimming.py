@@ -20,7 +20,7 @@ from journal.errors import ConfigError, CorruptionError, JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
-from journal.trim import Trimming, archives_of
+from journal.upkeep.trim import Trimming, archives_of
 from streams.records import Prepared
 from streams.shell import WorkerShell
 

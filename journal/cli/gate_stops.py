@@ -16,7 +16,7 @@ from journal.cli.shard_stops import lines_of_stops
 from journal.errors import CorruptionError, GateTimeoutError, OperatingError
 from journal.process.background import InBackground
 from journal.process.clocks import Clock
-from journal.stops import Stop
+from journal.upkeep.stops import Stop
 from journal.v1.journal_pb2 import Mark
 
 STILL_S = 3.0

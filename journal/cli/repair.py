@@ -28,10 +28,10 @@ from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
 from journal.kafka.ports import Kafka, LogRecord
-from journal.stops import Stop, look_ahead
 from journal.topics.control_rows import ControlRows, control_row, skip_key
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
+from journal.upkeep.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Frame, Identity, Mark, SkipRequest
 
 app = typer.Typer(no_args_is_help=True, help="Mend a journal by hand: skip, control, table.")

@@ -22,8 +22,8 @@ from journal.cli.common import (
     shown_if_long,
 )
 from journal.cli.text import printable
-from journal.control_repair import ControlRepair, ControlRepairer
 from journal.topics.names import control_topic
+from journal.upkeep.control_repair import ControlRepair, ControlRepairer
 
 
 @journal_command

@@ -26,8 +26,8 @@ from journal.cli.reading import opened_journal
 from journal.disk.rocks import open_copy
 from journal.errors import RowError
 from journal.limits import ID_MAX
-from journal.table_repair import TableRepair, TableRepairer
 from journal.topics.names import table_topic
+from journal.upkeep.table_repair import TableRepair, TableRepairer
 from journal.wire.keys import record_key, row_type
 
 _SHOWN_KEYS = 20

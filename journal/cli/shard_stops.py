@@ -6,10 +6,10 @@ import time
 from collections.abc import Collection, Mapping
 
 from journal.kafka.ports import Kafka
-from journal.stops import Stop, look_ahead
 from journal.topics.control_rows import read_control
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
+from journal.upkeep.stops import Stop, look_ahead
 
 
 def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:

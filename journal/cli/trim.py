@@ -24,7 +24,7 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.reading import opened_journal
-from journal.trim import ShardTrim, Trimming
+from journal.upkeep.trim import ShardTrim, Trimming
 
 _COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "held by")
 

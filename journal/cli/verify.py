@@ -48,11 +48,11 @@ from journal.errors import (
 from journal.kafka.ports import Kafka
 from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.script import prepared_line, record_line
-from journal.shard_reading import ShardReading
-from journal.stops import look_ahead
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import FoundMark
 from journal.topics.names import wal_topic
+from journal.upkeep.shard_reading import ShardReading
+from journal.upkeep.stops import look_ahead
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.verify import Loaded, Report, ShardReport, verify_shard
 from journal.verify.base import base_of

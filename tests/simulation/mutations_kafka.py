@@ -17,7 +17,7 @@ from journal.activate.claiming import Claiming
 from journal.errors import CorruptionError, DeadlineError
 from journal.kafka.ports import AbortableProducerError
 from journal.topics.names import table_topic
-from journal.trim import Trimming
+from journal.upkeep.trim import Trimming
 from journal.wal.fencing import Standing
 from journal.wal.writer import Writer
 from streams.divert.counts import Checkpointed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.errors import CorruptionError, OperatingError, TrimError
 from journal.topics.control_rows import read_control
-from journal.trim import Trimming
+from journal.upkeep.trim import Trimming
 from tests.simulation.history import History
 from tests.simulation.scheduler import Process
 from tests.simulation.setting import JOURNAL, REQUEST_S, Setting, settings_of

@@ -6,8 +6,8 @@ import pytest
 
 from journal.errors import CorruptionError
 from journal.kafka.ports import LogRecord
-from journal.stops import look_ahead
 from journal.topics.names import wal_topic
+from journal.upkeep.stops import look_ahead
 from journal.v1.journal_pb2 import Identity, Mark
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka

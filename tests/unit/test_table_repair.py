@@ -11,8 +11,8 @@ from journal.errors import CountError, RepairError, StaleReadError
 from journal.kafka.ports import FatalProducerError, GroupMember, Kafka
 from journal.load.loading import require_counted
 from journal.table.replica import Replica
-from journal.table_repair import TableRepairer
 from journal.topics.names import table_topic, wal_topic, worker_group, worker_id
+from journal.upkeep.table_repair import TableRepairer
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record
 from journal.wire.ids import make_id
 from journal.wire.keys import mark_key, record_key

@@ -9,7 +9,7 @@ from journal.config import load_settings
 from journal.errors import OperatingError, TrimError
 from journal.kafka.ports import Sent
 from journal.topics.control_rows import IDENTITY_KEY, ControlRows, archive_key, control_row, read_control
-from journal.trim import ShardTrim, Trimming
+from journal.upkeep.trim import ShardTrim, Trimming
 from journal.v1.journal_pb2 import Archive, Identity, Mark, Trim
 from journal.wire.frames import FORMAT, MAGIC
 from journal.wire.keys import mark_key

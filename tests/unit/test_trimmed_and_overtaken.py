@@ -15,7 +15,7 @@ from journal.kafka.ports import FatalProducerError, Sent
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, archive_key, control_row, read_control
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
-from journal.trim import Trimming
+from journal.upkeep.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Archive, Epoch, Identity, Mark
 from journal.wal.fencing import Fence
 from journal.wal.writer import Writer, WriterConfig

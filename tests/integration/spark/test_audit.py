@@ -22,7 +22,7 @@ from journal.journal import BlockingJournal
 from journal.process.progress import no_progress
 from journal.topics.control_rows import read_control
 from journal.topics.names import table_topic
-from journal.trim import Trimming
+from journal.upkeep.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record
 from journal.verify import Report, ShardReport
 from journal.verify.differences import KEPT_MAX

@@ -12,7 +12,7 @@ from journal.cli.gate_stops import STILL_S, GateStops
 from journal.errors import CorruptionError, DeadlineError, GateTimeoutError
 from journal.kafka.ports import LogRecord
 from journal.process.background import at_once
-from journal.stops import Stop
+from journal.upkeep.stops import Stop
 from journal.v1.journal_pb2 import Mark
 from tests.simulation.timeline import Timeline
 

@@ -8,8 +8,8 @@ import pytest
 
 from journal.errors import DeadlineError, RowError
 from journal.kafka.ports import Sent
-from journal.stops import look_ahead
 from journal.topics.marks import MarkReader
+from journal.upkeep.stops import look_ahead
 from journal.v1.journal_pb2 import Frame, Identity, Mark
 from journal.wire.keys import mark_key, record_key
 from tests.simulation.broker import SimulatedBroker

@@ -26,10 +26,10 @@ from journal.config import Settings
 from journal.errors import TrimError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
-from journal.shard_reading import ShardReading
 from journal.topics.control_rows import ControlRows, control_row, read_control, trim_key
 from journal.topics.marks import FoundMark
 from journal.topics.names import wal_topic
+from journal.upkeep.shard_reading import ShardReading
 from journal.v1.journal_pb2 import MARKER, Archive, Frame, Mark, Passed, Transaction, Trim
 from journal.verify import verify_shard
 from journal.verify.base import base_of, note_transactions, state_digest

@@ -1,0 +1,1 @@
+"""What operators do to topics: trims, repairs and skips."""
