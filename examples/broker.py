@@ -29,7 +29,7 @@ from typing import Any
 from journal import errors
 from journal.config import load_settings
 from journal.journal import BlockingJournal
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader

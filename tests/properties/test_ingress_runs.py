@@ -19,7 +19,7 @@ from journal.ingress.letters import LetterTopics
 from journal.ingress.requests import Waiting
 from journal.kafka.ports import Cluster
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.routing.ingress import Ingress, SourceRecord
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import QueueConfig

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from journal.config import load_settings
 from journal.journal import BlockingJournal
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo

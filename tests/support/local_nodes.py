@@ -14,7 +14,7 @@ from pathlib import Path
 
 from journal.append.completion import Completion
 from journal.errors import CallerError
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.script import apply_operation
 from tests.support.node_workload import Workload
 from tests.support.nodes import History, NotingLoader

@@ -18,7 +18,7 @@ from journal.cli.control_socket.serving import ServedNode, control_socket
 from journal.cli.operations.acting import Served
 from journal.config import Settings, load_settings
 from journal.disk.rocks import RocksStore
-from journal.local_writer import marks_of
+from journal.local.writer import marks_of
 from journal.roles import Role
 from journal.v1.journal_pb2 import Mark
 from journal.xa.resource import XaResource

@@ -15,7 +15,7 @@ import pytest
 
 from journal.errors import JournalError
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.model import Message, QueueConfig, ReferenceInfo
 from journal.store.references import ReferenceIndex
 from journal.store.settings import StoreSettings

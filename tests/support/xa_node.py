@@ -24,7 +24,7 @@ from journal.append.appends import Appends
 from journal.append.operations import PlainOperation
 from journal.config import load_settings
 from journal.journal import BlockingJournal
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.xa.coordinator import Coordinator, Recovery

@@ -26,7 +26,7 @@ from journal.ingress.status import IngressStatus, SourceStatus
 from journal.ingress.stops import Stops
 from journal.kafka.ports import Cluster, Consumed, FatalProducerError, Position, Sent, TopicState
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.routing.config import RoutingConfig
 from journal.routing.ingress import SourceRecord
 from journal.store.model import Message, QueueConfig

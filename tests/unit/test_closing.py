@@ -23,7 +23,7 @@ from journal.errors import ClosedError, FencedError, StateError
 from journal.journal import BlockingJournal, Journal
 from journal.kafka.ports import Sent
 from journal.load.loading import NullLoader
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.process.progress import no_progress
 from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
 from journal.topics.made_and_checked import topic_configs

@@ -13,7 +13,7 @@ from journal.append.writing import Joining
 from journal.errors import FencedError, FullError, JournalError, NotTakenInError, RecordMissingError, StateError
 from journal.kafka.ports import Consumed, Sent
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.v1.journal_pb2 import ADD
 from journal.wire.ids import make_id
 from tests.support.cores import Committing, active_core

@@ -39,8 +39,8 @@ from journal.errors import (
 from journal.fold.rows import Change
 from journal.limits import Limits
 from journal.load.loading import NullLoader
-from journal.local_journal import LocalJournal
-from journal.local_writer import LocalWriter, marks_of
+from journal.local.journal import LocalJournal
+from journal.local.writer import LocalWriter, marks_of
 from journal.script import apply_operation, parse_line
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Identity, Mark, Record
 from journal.wire.ids import is_volatile, shard_of
@@ -391,7 +391,7 @@ def test_a_directory_with_other_rows_than_its_marks_say_is_to_be_restored(tmp_pa
 
 
 def test_another_process_that_has_the_directory_keeps_it(tmp_path: Path) -> None:
-    opening = "import sys; from pathlib import Path; from journal.local_journal import LocalJournal\n"
+    opening = "import sys; from pathlib import Path; from journal.local.journal import LocalJournal\n"
     opening += "LocalJournal(Path(sys.argv[1])).start()"
     with active(tmp_path / "a"):
         ended = subprocess.run([sys.executable, "-c", opening, str(tmp_path / "a")], capture_output=True, text=True)
@@ -399,7 +399,7 @@ def test_another_process_that_has_the_directory_keeps_it(tmp_path: Path) -> None
 
 
 def test_it_needs_no_kafka_client() -> None:
-    asking = "import sys, journal.local_journal; sys.exit('confluent_kafka' in sys.modules)"
+    asking = "import sys, journal.local.journal; sys.exit('confluent_kafka' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", asking], check=False).returncode == 0
 
 
@@ -427,7 +427,7 @@ FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
 from journal.errors import JournalError
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 critical = []

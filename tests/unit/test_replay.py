@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from journal.cli.main import app
 from journal.errors import ConfigError, LockedError, RecordExistsError, RowError, TransactionPreparedError
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.v1.journal_pb2 import Replay, ReplayProgress
 from journal.v1.store_pb2 import Binding, Message, Origin, RecordKind, UpdateKind
 from journal.wire.ids import make_id, sequence_of

@@ -16,7 +16,7 @@ from journal.config import load_settings
 from journal.errors import ConfigError, FullError, LocalStorageError, MessageTooLargeError
 from journal.journal import BlockingJournal
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

@@ -8,7 +8,7 @@ import pytest
 
 from journal.cli.operations.acting import JournalActing, settle_with
 from journal.errors import XidError
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.v1.store_pb2 import OUTCOME
 from journal.xa.loading import XaLoader
 from journal.xa.outcomes import HEURISTIC_ROLLBACK

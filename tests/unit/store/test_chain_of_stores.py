@@ -16,7 +16,7 @@ from journal.errors import (
     MessageTooLargeError,
     StoreError,
 )
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.chain import MessageStoreChain
 from journal.store.lockstep import chained_id
 from journal.store.model import Message, QueueConfig, ReferenceState

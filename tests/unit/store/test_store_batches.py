@@ -27,7 +27,7 @@ from journal.errors import (
     TransactionUnknownError,
 )
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

@@ -24,7 +24,7 @@ from journal.errors import (
     StoreError,
 )
 from journal.limits import Limits
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.model import Delivery, Message, Origin, QueueConfig, ReferenceState
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import ADDRESS, MESSAGE, QUEUE

@@ -22,7 +22,7 @@ from journal.errors import (
     QueueMissingError,
 )
 from journal.kafka.ports import Consumed, Sent
-from journal.local_journal import LocalJournal
+from journal.local.journal import LocalJournal
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.settings import StoreSettings

@@ -42,8 +42,8 @@ from journal.kafka.ports import Consumed, Sent
 from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
 from journal.load.accepted_load import load_with_acceptance
 from journal.load.loading import Loader, NullLoader
-from journal.local_lookup import LocalLookup
-from journal.local_writer import LocalWriter, marks_of
+from journal.local.lookup import LocalLookup
+from journal.local.writer import LocalWriter, marks_of
 from journal.process.clocks import Timing
 from journal.process.progress import Progress
 from journal.v1.journal_pb2 import Identity

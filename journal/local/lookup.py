@@ -6,7 +6,7 @@ import threading
 
 from journal.disk.rocks import RocksStore
 from journal.errors import ClosedError, LocalStorageError
-from journal.local_writer import LocalWriter
+from journal.local.writer import LocalWriter
 from journal.v1.journal_pb2 import Record
 from journal.wire.keys import record_key
 

@@ -1,0 +1,1 @@
+"""A journal in a local file, without Kafka."""
