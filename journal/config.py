@@ -8,12 +8,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import socket
 import tomllib
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, get_origin
+from typing import Any, Literal, Self, get_origin
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
@@ -25,14 +24,10 @@ from pydantic_settings import (
 )
 
 from journal.errors import ConfigError
-from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
-from journal.process.directories import STATE, user_directory
 from journal.routing.config import RoutingConfig
+from journal.settings import PREFIX, JournalSettings
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
 
-_NAME = re.compile(r"[a-z0-9-]{1,100}")
-
-_PREFIX = "KAFKA_JOURNAL_"
 _NO_SETTINGS = re.compile(
     r"CACHE|KAFKA_DIR|ROLE|EPOCH|REASON|TEST_\w+"
     r"|(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
@@ -40,69 +35,15 @@ _NO_SETTINGS = re.compile(
 """Variables of our prefix that others read: the embedded Kafka, commands of roles, tests; and those that Kubernetes
 sets for a service whose name begins like it."""
 
-DAY_MS = 24 * 60 * 60 * 1000
 
-
-class Settings(BaseSettings):
-    """One process' settings. Times are milliseconds, sizes bytes."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=_PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
-    )
-
-    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
-    journal: str = "journal"
-    client_properties: dict[str, str] = Field(default_factory=dict)
-
-    shards: int = Field(default=8, ge=1, le=VIRTUAL_SHARDS)
-    """P, the number of WAL partitions; `init` writes it into the control rows, and it never changes once the journal
-    has been written to."""
-
-    replication: int = Field(default=1, ge=1)
-    """Replication factor of the journal's topics. 3 for anything that must survive a broker."""
-
-    min_insync: int = Field(default=0, ge=0)
-    """`min.insync.replicas` of the topics; 0 means one less than the replication, at least 1."""
-
-    node: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
-    """Name of this node in epochs, frames and status."""
-
-    directory: Path | None = None
-    """Local copies live under it; they may be deleted at any time while no process uses them. None: `kafka-journal` in
-    the user's directory for state."""
+class Settings(JournalSettings):
+    """All that one process may be told. Times are milliseconds, sizes bytes."""
 
     checkpoint_interval_ms: int = Field(default=100, ge=1)
     """How long a worker gathers frames. Longer: fewer rows for short-lived records; shorter: less lag."""
 
     worker_processes: int = Field(default=1, ge=1, le=64)
     """In how many processes a worker runs: they share its shards. More than it has shards, or cores, are of no use."""
-
-    transaction_timeout_ms: int = Field(default=10_000, ge=1000)
-    """How long a crashed producer may block readers of committed records."""
-
-    fence_check_ms: int = Field(default=3000, ge=100)
-    """An active node commits at least this often; one that could not hands out nothing."""
-
-    room_timeout_ms: int = Field(default=30_000, ge=0)
-    """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
-
-    commit_pause_ms: float = Field(default=0.25, ge=0)
-    """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
-
-    commit_pause_max_ms: float = Field(default=4.0, ge=0)
-    """As long as that pause becomes by itself while brokers take longer over their markers."""
-
-    group_join_ms: float = Field(default=1.0, ge=0)
-    """How long a transaction waits for a second group: as long as librdkafka waits before it registers partitions."""
-
-    request_timeout_ms: int = Field(default=15_000, ge=100)
-    """Limit of one Kafka request or transaction."""
-
-    recovery_timeout_ms: int = Field(default=120_000, ge=1000)
-    """How long an active node tries to learn the fate of a group before it gives up."""
-
-    gate_timeout_ms: int = Field(default=60_000, ge=100)
-    """How long activation waits for all shards to stand at its epoch."""
 
     session_timeout_ms: int = Field(default=6000, ge=1000)
     """Consumer-group session of workers: a dead worker's shards move after it. As long as that of nodes, for the same
@@ -151,12 +92,6 @@ class Settings(BaseSettings):
     hook_timeout_ms: int = Field(default=30_000, ge=100)
     """A role's command that takes longer is killed; whether and how it ends decides nothing."""
 
-    delete_retention_ms: int = Field(default=7 * DAY_MS, ge=60_000)
-    """`delete.retention.ms` of the compacted topics; a local copy that was away longer is rebuilt."""
-
-    min_compaction_lag_ms: int = Field(default=10 * 60 * 1000, ge=0)
-    """`min.compaction.lag.ms` of the compacted topics: a replica rebuilds in less, or captures the end again."""
-
     trim_every_ms: int = Field(default=0, ge=0)
     """How often the worker that serves shard 0 trims the WAL, below what the archive has; 0: never by itself."""
 
@@ -183,29 +118,6 @@ class Settings(BaseSettings):
     routing: RoutingConfig = RoutingConfig()
     """Messages to Kafka topics and back: docs/ROUTING.md."""
 
-    limits: Limits = Limits()
-
-    @field_validator("journal")
-    @classmethod
-    def _journal_is_a_name(cls, value: str) -> str:
-        if not _NAME.fullmatch(value):
-            raise ValueError("must be 1 to 100 of a-z, 0-9 and -")
-        return value
-
-    @field_validator("directory", mode="before")
-    @classmethod
-    def _directory_is_named(cls, value: object) -> object:
-        if value == "":
-            raise ValueError("must not be empty: that would be wherever a process was started")
-        return value
-
-    @field_validator("node")
-    @classmethod
-    def _node_fits_a_frame(cls, value: str) -> str:
-        if not value or len(value.encode()) > NODE_BYTES_MAX:
-            raise ValueError(f"must be 1 to {NODE_BYTES_MAX} bytes")
-        return value
-
     @field_validator("on_active_command", "on_standby_command", "on_fenced_command")
     @classmethod
     def _command_is_quoted(cls, value: str) -> str:
@@ -213,16 +125,7 @@ class Settings(BaseSettings):
         return value
 
     @model_validator(mode="after")
-    def _relations_hold(self) -> Settings:
-        if self.min_insync > self.replication:
-            raise ValueError("min_insync is larger than replication: nothing could be written")
-        if self.fence_check_ms >= self.transaction_timeout_ms:
-            raise ValueError("fence_check_ms must be below transaction_timeout_ms")
-        if max(self.commit_pause_ms, self.commit_pause_max_ms) + self.group_join_ms >= self.fence_check_ms:
-            raise ValueError(
-                "commit_pause_ms, or commit_pause_max_ms, and group_join_ms must be below fence_check_ms together: "
-                "an active node commits that often"
-            )
+    def _parts_fit(self) -> Self:
         if self.node_heartbeat_ms * 2 >= self.node_session_timeout_ms:
             raise ValueError("node_heartbeat_ms must be below half of node_session_timeout_ms: one may be lost")
         if self.trim_without_archive and not self.trim_every_ms:
@@ -234,16 +137,6 @@ class Settings(BaseSettings):
         if "message_bytes_max" in self.store.model_fields_set:
             self.store.require_fit(self.limits)
         return self
-
-    @property
-    def journal_directory(self) -> Path:
-        """Where this journal's local copies are. Raises ConfigError if the user has no directory for them."""
-        directory = self.directory or user_directory(STATE, "directory (KAFKA_JOURNAL_DIRECTORY)")
-        return directory / self.journal
-
-    @property
-    def min_insync_replicas(self) -> int:
-        return self.min_insync or max(1, self.replication - 1)
 
     @classmethod
     def settings_customise_sources(
@@ -279,13 +172,13 @@ def load_settings(file: Path | None = None, **flags: Any) -> Settings:
 def _require_known(variables: Iterable[str]) -> None:
     """Raises ConfigError for one that would set something, if there were such a setting."""
     for variable in variables:
-        prefix, name = variable[: len(_PREFIX)].upper(), variable[len(_PREFIX) :]
-        if prefix != _PREFIX or _NO_SETTINGS.fullmatch(name.upper()):
+        prefix, name = variable[: len(PREFIX)].upper(), variable[len(PREFIX) :]
+        if prefix != PREFIX or _NO_SETTINGS.fullmatch(name.upper()):
             continue
         setting, nested, _ = name.lower().partition("__")
         if setting not in Settings.model_fields or (nested and not _has_parts(setting)):
             alike = get_close_matches(name.lower(), Settings.model_fields, n=1)
-            hint = "".join(f"; did you mean {_PREFIX}{known.upper()}?" for known in alike)
+            hint = "".join(f"; did you mean {PREFIX}{known.upper()}?" for known in alike)
             raise ConfigError(f"{variable} in the environment: there is no such setting{hint}")
 
 

@@ -19,10 +19,10 @@ from journal.activate.copy import TableCopy
 from journal.activate.gate import AtGate, wait_on
 from journal.activate.runtime import JournalRuntime
 from journal.append.appends import Appends
-from journal.config import Settings
 from journal.errors import JournalError
 from journal.load.loading import Loader
 from journal.process.progress import Progress, no_progress
+from journal.settings import JournalSettings
 
 
 class BlockingJournal(JournalRuntime, Appends):
@@ -30,7 +30,7 @@ class BlockingJournal(JournalRuntime, Appends):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: JournalSettings,
         *,
         on_critical: Callable[[JournalError], None] | None = None,
         copy: TableCopy | None = None,
@@ -73,7 +73,7 @@ class Journal(JournalRuntime, Appends):
     @classmethod
     def open(
         cls,
-        settings: Settings,
+        settings: JournalSettings,
         *,
         on_critical: Callable[[JournalError], None] | None = None,
         copy: TableCopy | None = None,

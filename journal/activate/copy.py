@@ -15,12 +15,12 @@ from rocksdict import DbClosedError
 from journal.activate.copy_thread import Fitness, Follower, Watch
 from journal.activate.readiness import Readiness
 from journal.activate.warm_state import Following
-from journal.config import Settings
 from journal.disk.slots import Slot
 from journal.errors import LocalDamageError, LocalStorageError, StateError
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.load.loading import Loader
+from journal.settings import JournalSettings
 from journal.table.open_copy import LocalTables
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Identity, Mark
@@ -44,7 +44,7 @@ class TableCopy:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: JournalSettings,
         *,
         copy_name: str = "node",
         slot: Slot | None = None,

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from contextlib import closing
 
 from journal.activate.connected_clients import AheadClients
-from journal.config import Settings
 from journal.errors import JournalError, TopicError
 from journal.kafka.ports import Kafka
+from journal.settings import JournalSettings
 from journal.topics.made_and_checked import check_journal
 from journal.v1.journal_pb2 import Identity
 
@@ -34,7 +34,7 @@ _END_S = 5.0
 class Readiness:
     """Of one copy of the tables; a thread of its own from `start` to `close`."""
 
-    def __init__(self, kafka: Kafka, settings: Settings, identity: Callable[[], Identity]) -> None:
+    def __init__(self, kafka: Kafka, settings: JournalSettings, identity: Callable[[], Identity]) -> None:
         """`identity` raises a JournalError while it is not known."""
         self._kafka = kafka
         self._settings = settings

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from journal.config import Settings
 from journal.errors import JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
+from journal.settings import JournalSettings
 from journal.topics.control_rows import RELEASED_KEY, control_row
 from journal.v1.journal_pb2 import Identity, Released
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 _LIMIT_S = 5.0
 
 
-def say_left(kafka: Kafka, settings: Settings, identity: Identity, epoch: int, to: str) -> None:
+def say_left(kafka: Kafka, settings: JournalSettings, identity: Identity, epoch: int, to: str) -> None:
     """Best effort: a journal that was not released is only found dead later. `to` is the standby that is to follow."""
     row = Released(journal=identity.journal, epoch=epoch, node=settings.node, timestamp=int(wall_ms()), to=to)
     try:

@@ -21,7 +21,6 @@ from journal.append.callbacks import require_no_callback
 from journal.append.core import Core
 from journal.append.state import JournalState, refusal
 from journal.append.writing import Activated, Claim
-from journal.config import Settings
 from journal.errors import ClosedError, FencedError, JournalError, StateError
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
@@ -29,6 +28,7 @@ from journal.load.loading import Loader, NullLoader
 from journal.process.background import in_thread
 from journal.process.clocks import Timing, wall_ms
 from journal.process.progress import Progress, no_progress
+from journal.settings import JournalSettings
 from journal.table.open_copy import LocalTables
 from journal.table.opening import open_replica
 from journal.topics.control_rows import ControlRows
@@ -49,7 +49,7 @@ class JournalRuntime:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: JournalSettings,
         *,
         on_critical: Callable[[JournalError], None] | None = None,
         copy: TableCopy | None = None,

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
 
-from journal.config import Settings
 from journal.kafka.cluster import KafkaCluster
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.membership import Membership
@@ -27,6 +26,7 @@ from journal.kafka.readers import KafkaReader
 from journal.kafka.settings import SPREAD_LINGER_MS, ClientSettings
 from journal.limits import Limits
 from journal.process.clocks import Clock
+from journal.settings import JournalSettings
 
 LOGGER = logging.getLogger("journal.kafka")
 
@@ -110,7 +110,7 @@ class KafkaClients:
         )
 
 
-def kafka_of(settings: Settings) -> KafkaClients:
+def kafka_of(settings: JournalSettings) -> KafkaClients:
     """The Kafka clients of a process."""
     return KafkaClients(
         settings.bootstrap_servers,

@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
 
-from journal.config import Settings
 from journal.disk.rocks import open_copy
 from journal.disk.slots import Slot, hold
 from journal.errors import LocalDamageError, LocalStorageError, TopicError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Moment
+from journal.settings import JournalSettings
 from journal.table.opening import identity_of_copy, open_replica
 from journal.table.replica import CopyListener, Replica
 from journal.topics.control_rows import ControlRows
@@ -40,7 +40,7 @@ class Condition(Enum):
 class LocalTables:
     """Used by one thread at a time, but for `mark`, `suspect` and reads of the store."""
 
-    def __init__(self, kafka: Kafka, settings: Settings, place: Path | Slot) -> None:
+    def __init__(self, kafka: Kafka, settings: JournalSettings, place: Path | Slot) -> None:
         """`place` is the copy's directory, to be held as long as it is open, or one that is held by whoever opens it.
 
         Raises TopicError, KafkaUnavailableError, and LocalStorageError if another process has the directory.

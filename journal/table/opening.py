@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import TypeVar
 
-from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.errors import DeadlineError, KafkaUnavailableError, TopicError
 from journal.kafka.ports import Cluster, Kafka
 from journal.process.clocks import wall_ms
+from journal.settings import JournalSettings
 from journal.table.replica import Replica, copy_identity
 from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Identity
@@ -26,7 +26,7 @@ START_ATTEMPTS = 4
 together, and where the controller died another has to be elected, and to count the dead one out, before all answer."""
 
 
-def identity_of_copy(cluster: Cluster, settings: Settings, identity: Identity, timeout_s: float) -> bytes:
+def identity_of_copy(cluster: Cluster, settings: JournalSettings, identity: Identity, timeout_s: float) -> bytes:
     """What a copy made now is a copy of. Raises TopicError if the table is not there."""
     topic = table_topic(settings.journal)
     table = cluster.describe([topic], timeout_s).get(topic)
@@ -35,7 +35,7 @@ def identity_of_copy(cluster: Cluster, settings: Settings, identity: Identity, t
     return copy_identity(cluster.cluster_id(timeout_s), table.topic_id, identity.shards, identity.journal)
 
 
-def open_replica(kafka: Kafka, settings: Settings, identity: Identity, store: LocalStore) -> Replica:
+def open_replica(kafka: Kafka, settings: JournalSettings, identity: Identity, store: LocalStore) -> Replica:
     """A replica of all shards in `store`, seeking to where the copy stands."""
     timeout_s = settings.request_timeout_ms / 1000
     with closing(kafka.cluster()) as cluster:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from journal.config import Settings
 from journal.errors import KafkaRefusedError
 from journal.kafka.access import access_of, on_topic
 from journal.kafka.ports import TopicState
+from journal.settings import JournalSettings
 
 TIMESTAMP_BEFORE_MS_MIN = 60_000
 """Of a topic's message.timestamp.before.max.ms. Brokers measure the markers that end a transaction against it too, and
@@ -14,7 +14,7 @@ do not write again one that was late: its transactional id then takes no further
 _UNBOUNDED = 2**63 - 1
 
 
-def fault_of_topic(settings: Settings, topic: str, state: TopicState | None, what: str = "topic") -> str:
+def fault_of_topic(settings: JournalSettings, topic: str, state: TopicState | None, what: str = "topic") -> str:
     """Why nothing that must be as safe as the journal can be written to a topic; empty: it can.
 
     `state` is None for one that is not there; `what` is what it is called.
@@ -59,11 +59,11 @@ def _timestamp_bound(state: TopicState) -> tuple[str, int]:
     return (older, bounds[older]) if bounds[newer] == _UNBOUNDED > bounds[older] else (newer, bounds[newer])
 
 
-def hidden_topic(settings: Settings, topic: str, error: KafkaRefusedError) -> str:
+def hidden_topic(settings: JournalSettings, topic: str, error: KafkaRefusedError) -> str:
     """What to say of a topic that the cluster does not let us look at."""
     return f"{error}: {_allow(settings, topic, 'Describe', 'DescribeConfigs', 'Write')}"
 
 
-def _allow(settings: Settings, topic: str, *operations: str) -> str:
+def _allow(settings: JournalSettings, topic: str, *operations: str) -> str:
     access = access_of(settings.bootstrap_servers, settings.client_properties)
     return access.command(on_topic(topic, *operations))

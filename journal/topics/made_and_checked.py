@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
-from journal.config import Settings
 from journal.errors import TopicError
 from journal.kafka.ports import LOOK_MS, Cluster, FatalProducerError, Kafka, TopicState
 from journal.process.clocks import Clock
+from journal.settings import JournalSettings
 from journal.topics.control_rows import (
     IDENTITY_KEY,
     ControlRows,
@@ -34,7 +34,7 @@ _UNLIMITED = "-1"
 _VERIFICATION = "transaction.partition.verification.enable"
 
 
-def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
+def topic_configs(settings: JournalSettings) -> dict[str, dict[str, str]]:
     """What each topic of the journal is created with."""
     safe = {
         "min.insync.replicas": str(settings.min_insync_replicas),
@@ -64,7 +64,7 @@ def topic_configs(settings: Settings) -> dict[str, dict[str, str]]:
 
 def init_journal(
     kafka: Kafka,
-    settings: Settings,
+    settings: JournalSettings,
     uuid: Callable[[], bytes],
     *,
     clock: Clock,
@@ -180,7 +180,7 @@ def _write_identity(
         producer.close()
 
 
-def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: float) -> ControlRows:
+def open_journal(kafka: Kafka, settings: JournalSettings, *, clock: Clock, timeout_s: float) -> ControlRows:
     """The control rows of a journal that `init` made, after checking its topics.
 
     Raises TopicError, ControlLostError."""
@@ -192,12 +192,14 @@ def open_journal(kafka: Kafka, settings: Settings, *, clock: Clock, timeout_s: f
     return rows
 
 
-def check_journal(cluster: Cluster, settings: Settings, identity: Identity, timeout_s: float) -> None:
+def check_journal(cluster: Cluster, settings: JournalSettings, identity: Identity, timeout_s: float) -> None:
     """Raises TopicError for the first topic that is not as the journal needs it, with what mends it."""
     _check_topics(cluster, settings, identity.shards, timeout_s, all_made=True)
 
 
-def _check_topics(cluster: Cluster, settings: Settings, shards: int, timeout_s: float, *, all_made: bool) -> None:
+def _check_topics(
+    cluster: Cluster, settings: JournalSettings, shards: int, timeout_s: float, *, all_made: bool
+) -> None:
     """The same of a journal that has, or, unless all of it is made, is to have so many shards."""
     name = settings.journal
     expected = topic_configs(settings)
@@ -237,7 +239,7 @@ def _check_partitions(topic: str, state: TopicState, wanted: int, journal: str, 
     )
 
 
-def _check_config(settings: Settings, topic: str, state: TopicState, expected: dict[str, str]) -> None:
+def _check_config(settings: JournalSettings, topic: str, state: TopicState, expected: dict[str, str]) -> None:
     for key, wanted in expected.items():
         value = state.config.get(key, "")
         exact = topic == wal_topic(settings.journal)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from journal.config import Settings
 from journal.errors import DeadlineError, RepairError, TopicError
 from journal.kafka.ports import LOOK_MS, FatalProducerError, Kafka
 from journal.process.clocks import Clock
+from journal.settings import JournalSettings
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, ControlRows, control_row, prove_control
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import MarkReader
@@ -50,7 +50,9 @@ class ControlRepair:
 class ControlRepairer:
     """One repair: `plan`, then, if it is agreed to, `write`."""
 
-    def __init__(self, kafka: Kafka, settings: Settings, *, clock: Clock, wall_ms: Clock, uuid: bytes = b"") -> None:
+    def __init__(
+        self, kafka: Kafka, settings: JournalSettings, *, clock: Clock, wall_ms: Clock, uuid: bytes = b""
+    ) -> None:
         """`uuid` is the journal's, for a WAL that has no frame left to say it."""
         self._kafka = kafka
         self._settings = settings

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 
-from journal.config import Settings
 from journal.kafka.ports import Kafka, LogRecord, Reader
 from journal.process.clocks import Clock
+from journal.settings import JournalSettings
 from journal.topics.marks import FoundMark, MarkReader, records_between
 from journal.topics.names import table_topic, wal_topic
 
@@ -20,7 +20,7 @@ class ShardReading:
     def __init__(
         self,
         kafka: Kafka,
-        settings: Settings,
+        settings: JournalSettings,
         progress: Callable[[str, int, int], None],
         clock: Clock = time.monotonic,
     ) -> None:

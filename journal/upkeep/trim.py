@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from journal.config import Settings
 from journal.errors import TrimError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
+from journal.settings import JournalSettings
 from journal.topics.control_rows import ControlRows, control_row, read_control, trim_key
 from journal.topics.marks import FoundMark
 from journal.topics.names import wal_topic
@@ -75,7 +75,7 @@ class Trimming:
     def __init__(
         self,
         kafka: Kafka,
-        settings: Settings,
+        settings: JournalSettings,
         rows: ControlRows,
         progress: Callable[[str, int, int], None],
         *,

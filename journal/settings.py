@@ -1,0 +1,128 @@
+"""What appends, topics, tables and activations are told: the settings of a journal, beneath those of a process."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from journal.limits import NODE_BYTES_MAX, VIRTUAL_SHARDS, Limits
+from journal.process.directories import STATE, user_directory
+
+PREFIX = "KAFKA_JOURNAL_"
+_NAME = re.compile(r"[a-z0-9-]{1,100}")
+
+DAY_MS = 24 * 60 * 60 * 1000
+
+
+class JournalSettings(BaseSettings):
+    """The journal's own. Times are milliseconds, sizes bytes."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid", validate_default=True
+    )
+
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", min_length=1)
+    journal: str = "journal"
+    client_properties: dict[str, str] = Field(default_factory=dict)
+
+    shards: int = Field(default=8, ge=1, le=VIRTUAL_SHARDS)
+    """P, the number of WAL partitions; `init` writes it into the control rows, and it never changes once the journal
+    has been written to."""
+
+    replication: int = Field(default=1, ge=1)
+    """Replication factor of the journal's topics. 3 for anything that must survive a broker."""
+
+    min_insync: int = Field(default=0, ge=0)
+    """`min.insync.replicas` of the topics; 0 means one less than the replication, at least 1."""
+
+    node: str = Field(default_factory=lambda: f"{socket.gethostname()}-{os.getpid()}")
+    """Name of this node in epochs, frames and status."""
+
+    directory: Path | None = None
+    """Local copies live under it; they may be deleted at any time while no process uses them. None: `kafka-journal` in
+    the user's directory for state."""
+
+    transaction_timeout_ms: int = Field(default=10_000, ge=1000)
+    """How long a crashed producer may block readers of committed records."""
+
+    fence_check_ms: int = Field(default=3000, ge=100)
+    """An active node commits at least this often; one that could not hands out nothing."""
+
+    room_timeout_ms: int = Field(default=30_000, ge=0)
+    """How long an append of a `BlockingJournal` waits for room in a full queue before it raises FullError."""
+
+    commit_pause_ms: float = Field(default=0.25, ge=0)
+    """Pause between two group commits: spares librdkafka's wait of 20 ms for the last one's markers."""
+
+    commit_pause_max_ms: float = Field(default=4.0, ge=0)
+    """As long as that pause becomes by itself while brokers take longer over their markers."""
+
+    group_join_ms: float = Field(default=1.0, ge=0)
+    """How long a transaction waits for a second group: as long as librdkafka waits before it registers partitions."""
+
+    request_timeout_ms: int = Field(default=15_000, ge=100)
+    """Limit of one Kafka request or transaction."""
+
+    recovery_timeout_ms: int = Field(default=120_000, ge=1000)
+    """How long an active node tries to learn the fate of a group before it gives up."""
+
+    gate_timeout_ms: int = Field(default=60_000, ge=100)
+    """How long activation waits for all shards to stand at its epoch."""
+
+    delete_retention_ms: int = Field(default=7 * DAY_MS, ge=60_000)
+    """`delete.retention.ms` of the compacted topics; a local copy that was away longer is rebuilt."""
+
+    min_compaction_lag_ms: int = Field(default=10 * 60 * 1000, ge=0)
+    """`min.compaction.lag.ms` of the compacted topics: a replica rebuilds in less, or captures the end again."""
+
+    limits: Limits = Limits()
+
+    @field_validator("journal")
+    @classmethod
+    def _journal_is_a_name(cls, value: str) -> str:
+        if not _NAME.fullmatch(value):
+            raise ValueError("must be 1 to 100 of a-z, 0-9 and -")
+        return value
+
+    @field_validator("directory", mode="before")
+    @classmethod
+    def _directory_is_named(cls, value: object) -> object:
+        if value == "":
+            raise ValueError("must not be empty: that would be wherever a process was started")
+        return value
+
+    @field_validator("node")
+    @classmethod
+    def _node_fits_a_frame(cls, value: str) -> str:
+        if not value or len(value.encode()) > NODE_BYTES_MAX:
+            raise ValueError(f"must be 1 to {NODE_BYTES_MAX} bytes")
+        return value
+
+    @model_validator(mode="after")
+    def _relations_hold(self) -> Self:
+        if self.min_insync > self.replication:
+            raise ValueError("min_insync is larger than replication: nothing could be written")
+        if self.fence_check_ms >= self.transaction_timeout_ms:
+            raise ValueError("fence_check_ms must be below transaction_timeout_ms")
+        if max(self.commit_pause_ms, self.commit_pause_max_ms) + self.group_join_ms >= self.fence_check_ms:
+            raise ValueError(
+                "commit_pause_ms, or commit_pause_max_ms, and group_join_ms must be below fence_check_ms together: "
+                "an active node commits that often"
+            )
+        return self
+
+    @property
+    def journal_directory(self) -> Path:
+        """Where this journal's local copies are. Raises ConfigError if the user has no directory for them."""
+        directory = self.directory or user_directory(STATE, "directory (KAFKA_JOURNAL_DIRECTORY)")
+        return directory / self.journal
+
+    @property
+    def min_insync_replicas(self) -> int:
+        return self.min_insync or max(1, self.replication - 1)
