@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from journal.errors import AddressExistsError, AddressInUseError, AddressMissingError, QueueExistsError
 from journal.store.model import QueueConfig
-from journal.store.queue_state import QueueState
+from journal.store.queues.state import QueueState
 
 Binding = tuple[int, str, str]
 """The queue's record id, key and filter."""

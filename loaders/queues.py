@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from journal.errors import RowError, StoreError
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.store.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared, LoadedStore
-from journal.store.queue_loading import LoadedReference, place_of
-from journal.store.queue_state import QueueState
+from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedPrepared, LoadedStore
+from journal.store.queues.loading import LoadedReference, place_of
+from journal.store.queues.references import ReferenceIndex
+from journal.store.queues.state import QueueState
 from journal.store.records import (
     decode_acknowledgement,
     decode_address,
@@ -25,7 +26,6 @@ from journal.store.records import (
     decode_reference,
     message_facts,
 )
-from journal.store.references import ReferenceIndex
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
 from journal.v1.journal_pb2 import ADD, UPDATE, Mark, Operation
 from journal.v1.store_pb2 import (

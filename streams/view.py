@@ -26,10 +26,10 @@ from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.load.loading import FollowingLoader
 from journal.process.clocks import wall_ms
-from journal.store.loaded import LoadedStore
 from journal.store.model import QueueConfig, ReferenceInfo
-from journal.store.queue_entry import MessageEntry, QueueEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import MessageEntry, QueueEntry
+from journal.store.queues.loaded import LoadedStore
+from journal.store.queues.state import QueueState
 from journal.table.open_copy import LocalTables
 from journal.v1.journal_pb2 import Mark, Transaction
 from streams.changes import LiveRecord, all_records, record_in

@@ -7,9 +7,9 @@ from contextlib import closing, contextmanager
 
 from journal.cli.reading import ShownLoader, cached_directory, copies_directory
 from journal.errors import RowError
-from journal.local.references import RocksReferenceIndex
 from journal.process.progress import Progress
-from journal.store.loaded import LoadedStore
+from journal.store.queues.loaded import LoadedStore
+from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX
 from loaders.queues import QueueLoader
 from loaders.snapshot import SnapshotState

@@ -16,8 +16,8 @@ from journal.append.operations import AnyOperation, DeletedRecords, PlainOperati
 from journal.errors import JournalError, StoreError
 from journal.store.holding import Holding
 from journal.store.pending import COMPLETED, Pending, PendingAll
-from journal.store.queue_entry import QueueEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.state import QueueState
 from journal.store.records import encode_acknowledgement
 from journal.store.transactions import Taken
 from journal.v1.journal_pb2 import DELETE, UPDATE

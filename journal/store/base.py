@@ -35,8 +35,8 @@ from journal.store.bodies import BodyCache
 from journal.store.by_address import ByAddress
 from journal.store.duplicates import DuplicateWindow
 from journal.store.ports import StoreJournal
-from journal.store.queue_entry import AddressEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import AddressEntry
+from journal.store.queues.state import QueueState
 from journal.store.settings import StoreSettings
 from journal.store.swap import Swap, VolatileBodies
 from journal.store.transactions import StoreTransaction

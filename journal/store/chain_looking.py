@@ -8,7 +8,7 @@ from journal.store.chained import ChainedStore
 from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo
-from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
+from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.transactions import TransactionInfo
 
 

@@ -12,7 +12,7 @@ from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Moved, Pending, PendingAll
-from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
+from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.settling import Prepared
 from journal.store.transactions import TransactionInfo
 

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from journal.errors import JournalError, MessageHeldError
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.pending import Pending
-from journal.store.queue_entry import QueueEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.state import QueueState
 from journal.store.records import encode_reference
 from journal.store.settling import Settling
 from journal.store.transactions import Changed, StoreTransaction

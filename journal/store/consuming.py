@@ -17,8 +17,8 @@ from journal.store.acknowledging import Acknowledging
 from journal.store.changing import Change, Changing
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
 from journal.store.pending import Pending
-from journal.store.queue_entry import QueueEntry
-from journal.store.queue_state import QueueState, require_in_time
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.state import QueueState, require_in_time
 from journal.store.records import encode_reference, require_due
 from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import REFERENCE, Reference

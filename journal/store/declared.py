@@ -14,9 +14,9 @@ from typing import NamedTuple, TypeAlias
 
 from journal.errors import QueueMissingError
 from journal.store.model import QueueConfig
-from journal.store.queue_directory import subscription_of
-from journal.store.queue_entry import AddressEntry, BindingEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.directory import subscription_of
+from journal.store.queues.entry import AddressEntry, BindingEntry
+from journal.store.queues.state import QueueState
 
 
 class AddressDeclared(NamedTuple):

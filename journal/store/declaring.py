@@ -28,8 +28,8 @@ from journal.store.declared import (
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import QueueConfig
 from journal.store.pending import Pending
-from journal.store.queue_entry import BindingEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import BindingEntry
+from journal.store.queues.state import QueueState
 from journal.store.records import encode_address, encode_binding, encode_queue
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import DELETE

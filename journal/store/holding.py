@@ -11,7 +11,7 @@ from journal.errors import FullError, MessageMissingError, QueueMissingError
 from journal.store.changing import Changing
 from journal.store.model import ReferenceState
 from journal.store.pending import Pending
-from journal.store.queue_state import QueueState
+from journal.store.queues.state import QueueState
 from journal.store.records import encode_reference
 from journal.v1.journal_pb2 import UPDATE
 from journal.v1.store_pb2 import REFERENCE, Reference

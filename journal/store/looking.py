@@ -14,8 +14,8 @@ from journal.store.base import StoreBase
 from journal.store.bodies import read_stored
 from journal.store.large import BodyStream
 from journal.store.model import Message, QueueConfig, ReferenceInfo
-from journal.store.queue_entry import AddressEntry, MessageEntry, QueueEntry
-from journal.store.queue_state import ALL_LEFT
+from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
+from journal.store.queues.state import ALL_LEFT
 from journal.store.records import decode_message
 
 _AT_ONCE = 100

@@ -27,7 +27,7 @@ from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.pending import Pending
-from journal.store.queue_entry import AddressEntry, BindingEntry
+from journal.store.queues.entry import AddressEntry, BindingEntry
 from journal.store.transactions import TransactionInfo
 
 log = logging.getLogger(__name__)

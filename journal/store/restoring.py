@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from journal.errors import RowError, StoreError
 from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared, destroyed, lay_out, queue_name
 from journal.store.duplicates import DuplicateWindow, Reservation
-from journal.store.loaded import LoadedPrepared, LoadedStore
-from journal.store.queue_entry import AddressEntry, BindingEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import AddressEntry, BindingEntry
+from journal.store.queues.loaded import LoadedPrepared, LoadedStore
+from journal.store.queues.state import QueueState
 from journal.store.records import (
     decode_acknowledgement,
     decode_address,

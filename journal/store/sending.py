@@ -24,8 +24,8 @@ from journal.errors import (
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import Message
 from journal.store.pending import Pending
-from journal.store.queue_entry import AddressEntry, QueueEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import AddressEntry, QueueEntry
+from journal.store.queues.state import QueueState
 from journal.store.records import encode_duplicate, encode_message, encode_reference, require_due
 from journal.store.settling import Settling
 from journal.store.transactions import StoreTransaction

@@ -13,8 +13,8 @@ from journal.append.operations import NewRecords, PlainOperation
 from journal.errors import StoreError
 from journal.store.model import Message
 from journal.store.pending import PendingAll
-from journal.store.queue_entry import AddressEntry, QueueEntry
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import AddressEntry, QueueEntry
+from journal.store.queues.state import QueueState
 from journal.store.records import encode_messages
 from journal.store.sending import Adding, Outgoing, Sending, message_operations, require_routable
 from journal.store.transactions import StoreTransaction

@@ -29,9 +29,9 @@ from journal.errors import ClosedError, JournalError, StateError
 from journal.process.clocks import monotonic_ms
 from journal.store.base import ClockMs
 from journal.store.declaring import Declaring
-from journal.store.loaded import LoadedStore
 from journal.store.moving import Moving
 from journal.store.ports import StoreJournal
+from journal.store.queues.loaded import LoadedStore
 from journal.store.restoring import restore_transactions, restore_windows
 from journal.store.sending_all import SendingAll
 from journal.store.settings import StoreSettings

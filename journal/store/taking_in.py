@@ -20,9 +20,9 @@ from journal.store.base import Effect
 from journal.store.duplicates import DuplicateWindow, Reservation
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import PRIORITY_DEFAULT, Message, QueueConfig, Routing
-from journal.store.queue_entry import AddressEntry, QueueEntry
-from journal.store.queue_runs import Run
-from journal.store.queue_state import QueueState
+from journal.store.queues.entry import AddressEntry, QueueEntry
+from journal.store.queues.runs import Run
+from journal.store.queues.state import QueueState
 from journal.store.records import decode_message, encode_acknowledgement, encode_duplicate, encode_message
 from journal.store.sending import Sending
 from journal.v1.journal_pb2 import ADD, UPDATE

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.store.loaded import LoadedStore
 from journal.store.model import Message, QueueConfig
+from journal.store.queues.loaded import LoadedStore
+from journal.store.queues.references import ReferenceIndex
 from journal.store.records import (
     encode_acknowledgement,
     encode_address,
@@ -14,7 +15,6 @@ from journal.store.records import (
     encode_queue,
     encode_reference,
 )
-from journal.store.references import ReferenceIndex
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import ACKNOWLEDGE, ADDRESS, MESSAGE, QUEUE, REFERENCE, ROUTE, Acknowledgement, Reference
 from loaders.queues import QueueLoader

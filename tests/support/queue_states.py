@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from journal.store.model import QueueConfig
-from journal.store.queue_state import QueueState
-from journal.store.references import ReferenceIndex
+from journal.store.queues.references import ReferenceIndex
+from journal.store.queues.state import QueueState
 
 ADDRESS, ORDERS, AUDIT = 1 << 10, 2 << 10, 3 << 10
 NOW = 1_700_000_000_000

@@ -10,7 +10,7 @@ from journal.cli.text import printable
 from journal.script import encode_data
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo, ReferenceState, Value
-from journal.store.queue_entry import BindingEntry, MessageEntry, QueueEntry
+from journal.store.queues.entry import BindingEntry, MessageEntry, QueueEntry
 
 
 def queue_line(

@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 
 from journal.errors import MessageExpiredError, MessageHeldError, MessageMissingError, QueueInDoubtError, StoreError
 from journal.store.model import Delivery, QueueConfig
-from journal.store.queue_runs import Run
-from journal.store.queue_state import QueueState
-from journal.store.references import FREE
+from journal.store.queues.references import FREE
+from journal.store.queues.runs import Run
+from journal.store.queues.state import QueueState
 from tests.support.queue_loads import load_of
 from tests.support.queue_model import (
     ARRIVING,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from journal.errors import JournalError, StateError
 from journal.load.loading import LoadCounts
-from journal.store.loaded import LoadedStore
-from journal.store.queue_state import QueueState
+from journal.store.queues.loaded import LoadedStore
+from journal.store.queues.state import QueueState
 from journal.v1.journal_pb2 import Operation
 from loaders.queues import QueueLoader
 from tests.support.record_table import NOW, STEPS, RecordTable

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from journal.errors import LocalStorageError
-from journal.local.references import RocksReferenceIndex
-from journal.store.references import Paged
+from journal.store.queues.references import Paged
+from journal.store.queues.rocks_index import RocksReferenceIndex
 from tests.support.references import MemoryIndex
 
 QUEUES = st.sampled_from([1 << 10, 2 << 10, 2**62])

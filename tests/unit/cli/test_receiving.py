@@ -11,7 +11,7 @@ import pytest
 from journal.cli.operations.acting import StoreReceiving
 from journal.errors import StateError
 from journal.store.model import Delivery, Message, Value
-from journal.store.queue_tables import PASSED_MAX
+from journal.store.queues.tables import PASSED_MAX
 from journal.store.store import MessageStore
 from tests.support.sockets import NodeUnderTest
 from tests.support.stores import declare, send

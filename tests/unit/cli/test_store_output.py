@@ -16,9 +16,9 @@ from journal.errors import ConfigError, QueueMissingError
 from journal.fold.engine import Fold
 from journal.load.loading import load
 from journal.process.progress import no_progress
-from journal.store.loaded import LoadedStore
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, QueueConfig, Routing
+from journal.store.queues.loaded import LoadedStore
 from journal.store.records import (
     decode_message,
     encode_address,

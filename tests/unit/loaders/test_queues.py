@@ -6,8 +6,8 @@ import pytest
 
 from journal.errors import RowError
 from journal.load.loading import LoadedUpdate
-from journal.store.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.model import Message, QueueConfig, ReferenceState
+from journal.store.queues.loaded import LoadedDuplicate, LoadedOutcome, LoadedStore
 from journal.store.records import (
     encode_acknowledgement,
     encode_address,

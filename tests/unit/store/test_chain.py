@@ -36,7 +36,7 @@ from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Moved, Pending, PendingAll
-from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry
+from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.settling import Prepared
 from journal.store.store import MessageStore
 from journal.store.transactions import NotDurable, TransactionInfo

@@ -18,8 +18,8 @@ from journal.errors import (
     StoreError,
 )
 from journal.store.model import QueueConfig
-from journal.store.queue_runs import Run
-from journal.store.queue_state import QueueState
+from journal.store.queues.runs import Run
+from journal.store.queues.state import QueueState
 from tests.support.queue_states import ADDRESS, AUDIT, NOW, ORDERS, new_state, send, take_all
 
 

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 from journal.errors import StoreError
-from journal.local.references import RocksReferenceIndex
 from journal.store.model import ReferenceState
-from journal.store.queue_state import QueueState
+from journal.store.queues.rocks_index import RocksReferenceIndex
+from journal.store.queues.state import QueueState
 from tests.support.queue_states import NOW, ORDERS, new_state, send
 
 MESSAGES = 1000

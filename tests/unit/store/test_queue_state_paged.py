@@ -8,8 +8,8 @@ import pytest
 
 from journal.errors import StoreError
 from journal.store.model import QueueConfig, ReferenceState
-from journal.store.queue_messages import QueueMessages
-from journal.store.queue_tables import PASSED_MAX, QueueTables
+from journal.store.queues.messages import QueueMessages
+from journal.store.queues.tables import PASSED_MAX, QueueTables
 from tests.support.queue_states import ADDRESS, AUDIT, NOW, ORDERS, new_state, send, take_all
 from tests.support.references import MemoryIndex
 

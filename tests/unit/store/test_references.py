@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from journal.store.deadlines import Deadlines
-from journal.store.holds import Holds
-from journal.store.lines import Line
-from journal.store.references import FREE, HELD, READY, SETTLING, STATE, References
+from journal.store.queues.deadlines import Deadlines
+from journal.store.queues.holds import Holds
+from journal.store.queues.lines import Line
+from journal.store.queues.references import FREE, HELD, READY, SETTLING, STATE, References
 
 
 def add_message(table: References, message: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.store.references import ARRIVING, SETTLING, References
+from journal.store.queues.references import ARRIVING, SETTLING, References
 
 
 def _with_freed(table: References, first_id: int, count: int) -> None:

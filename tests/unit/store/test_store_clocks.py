@@ -9,7 +9,7 @@ import pytest
 
 from journal.process.clocks import AGREEMENT_MS
 from journal.store.model import Message
-from journal.store.queue_tables import SHOWN_MAX
+from journal.store.queues.tables import SHOWN_MAX
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from tests.support.references import MemoryIndex

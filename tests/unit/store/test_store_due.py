@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.store.model import Message
-from journal.store.queue_tables import DUE_MAX
+from journal.store.queues.tables import DUE_MAX
 from journal.store.store import MessageStore
 from tests.support.stores import StoreNode
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from journal.errors import LocalStorageError, MessageHeldError, MessageMissingError
-from journal.local.references import RocksReferenceIndex
 from journal.store.model import Message, QueueConfig, ReferenceState
-from journal.store.references import Paged
+from journal.store.queues.references import Paged
+from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import CHUNK, MESSAGE

@@ -27,7 +27,7 @@ from journal.disk.room import Room
 from journal.disk.scanning import check_cursor
 from journal.disk.trouble import local_error
 from journal.errors import LocalStorageError
-from journal.store.references import Paged
+from journal.store.queues.references import Paged
 
 log = logging.getLogger(__name__)
 

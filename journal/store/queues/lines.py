@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from journal.store.columns import fill, gather, same_bytes
-from journal.store.references import QUEUED, READY, READY_QUEUED, References
+from journal.store.queues.columns import fill, gather, same_bytes
+from journal.store.queues.references import QUEUED, READY, READY_QUEUED, References
 
 _BLOCK_ROWS = 1024
 _GONE_MIN = 32

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
-from journal.store.lines import Line
 from journal.store.model import QueueConfig
-from journal.store.references import ARRIVING, HELD, LOCKED, READY, SCHEDULED, SETTLING, References
+from journal.store.queues.lines import Line
+from journal.store.queues.references import ARRIVING, HELD, LOCKED, READY, SCHEDULED, SETTLING, References
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from journal.store.columns import fill, gather, in_order, same_numbers, together
-from journal.store.lines import Line
 from journal.store.model import PRIORITY_MAX
-from journal.store.queue_entry import QueueEntry
-from journal.store.queue_messages import QueueMessages
-from journal.store.references import (
+from journal.store.queues.columns import fill, gather, in_order, same_numbers, together
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.lines import Line
+from journal.store.queues.messages import QueueMessages
+from journal.store.queues.references import (
     ARRIVING,
     DELETED,
     DURABLE,

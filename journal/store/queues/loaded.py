@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from journal.store.queue_state import QueueState
+from journal.store.queues.state import QueueState
 from journal.v1.journal_pb2 import Operation
 
 

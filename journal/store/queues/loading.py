@@ -1,5 +1,5 @@
 """How a load fills a QueueState: messages in any order, each with its references; lines are sorted once, at the end,
-or when the state is followed from there on (`journal.store.queue_following`).
+or when the state is followed from there on (`journal.store.queues.following`).
 
 References to queues that were not told (yet) are kept for the case that they will be; those that never are count as
 settled. A queue that outgrows the memory bounds goes to the index as a whole, and so does what comes to it before the
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from journal.store.model import PRIORITY_MAX, QueueConfig
-from journal.store.queue_entry import QueueEntry
-from journal.store.queue_runs import QueueRuns
-from journal.store.queue_tables import QueueTables
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.references import HELD, READY, SCHEDULED
+from journal.store.queues.runs import QueueRuns
+from journal.store.queues.tables import QueueTables
 from journal.store.records import MessageFacts
-from journal.store.references import HELD, READY, SCHEDULED
 
 NO_QUEUE = 0
 """The queue of messages without references, during a load."""

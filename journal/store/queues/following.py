@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from itertools import chain
 
 from journal.errors import StateError
-from journal.store.paging import paged_facts
-from journal.store.queue_loading import NOWHERE, LoadedReference, QueueLoading
-from journal.store.queue_tables import QueueTables
+from journal.store.queues.loading import NOWHERE, LoadedReference, QueueLoading
+from journal.store.queues.paging import paged_facts
+from journal.store.queues.references import READY, SCHEDULED, SETTLING, STATE, Paged
+from journal.store.queues.tables import QueueTables
 from journal.store.records import MessageFacts
-from journal.store.references import READY, SCHEDULED, SETTLING, STATE, Paged
 
 _DESTROYED_MAX = 100_000
 """Destroyed queues that are remembered. References that are told to older ones cost memory until `load_complete`, and

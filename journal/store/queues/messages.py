@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from journal.errors import MessageHeldError, MessageMissingError, StoreError
 from journal.store.model import PRIORITY_MAX
-from journal.store.paging import paged_facts
-from journal.store.queue_directory import QueueDirectory
-from journal.store.queue_entry import MessageEntry, QueueEntry
-from journal.store.queue_tables import QueueTables
-from journal.store.references import ARRIVING, PRIORITY, READY, SETTLING, STATE
+from journal.store.queues.directory import QueueDirectory
+from journal.store.queues.entry import MessageEntry, QueueEntry
+from journal.store.queues.paging import paged_facts
+from journal.store.queues.references import ARRIVING, PRIORITY, READY, SETTLING, STATE
+from journal.store.queues.tables import QueueTables
 
 
 class QueueMessages(QueueDirectory):

@@ -9,8 +9,8 @@ takes them from there.
                                    READY, SCHEDULED, HELD <-> LOCKED (lock, unlock: a transaction's acknowledge)
                                    READY, SCHEDULED, HELD, LOCKED -> SETTLING (acknowledge) -> gone (settled)
 
-Hot path: store, route, arrive, take, acknowledge and settled work on columns of numbers (`journal.store.references`),
-and runs of messages column by column (`journal.store.queue_runs`).
+Hot path: store, route, arrive, take, acknowledge and settled work on columns of numbers
+(`journal.store.queues.references`), and runs of messages column by column (`journal.store.queues.runs`).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from contextlib import nullcontext
 from itertools import islice
 
 from journal.errors import MessageExpiredError, MessageHeldError, QueueInDoubtError
-from journal.store.browsing import Turn, explain, in_order, of_row
 from journal.store.model import Delivery, ReferenceInfo
-from journal.store.queue_entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
-from journal.store.queue_following import QueueFollowing
-from journal.store.queue_tables import LOOKED_MAX, QueueTables
-from journal.store.references import (
+from journal.store.queues.browsing import Turn, explain, in_order, of_row
+from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry, QueueEntry
+from journal.store.queues.following import QueueFollowing
+from journal.store.queues.references import (
     HELD,
     LOCKED,
     READY,
@@ -35,6 +34,7 @@ from journal.store.references import (
     STATE,
     ReferenceIndex,
 )
+from journal.store.queues.tables import LOOKED_MAX, QueueTables
 
 __all__ = ["AddressEntry", "BindingEntry", "MessageEntry", "QueueEntry", "QueueState"]
 

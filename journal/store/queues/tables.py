@@ -6,10 +6,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 
-from journal.store.lines import Line
-from journal.store.paging import PagedTables, latest_first
-from journal.store.queue_entry import QueueEntry
-from journal.store.references import FREE, QUEUED, READY, SCHEDULED, SETTLING, STATE
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.lines import Line
+from journal.store.queues.paging import PagedTables, latest_first
+from journal.store.queues.references import FREE, QUEUED, READY, SCHEDULED, SETTLING, STATE
 
 DUE_MAX = 250
 """References made READY in one go: in memory less than a millisecond's work."""

@@ -9,10 +9,10 @@ from heapq import heappop, heappush, merge
 from itertools import chain, islice
 
 from journal.store.model import PRIORITY_MAX, ReferenceInfo, ReferenceState
-from journal.store.paging import paged_facts
-from journal.store.queue_entry import QueueEntry
-from journal.store.queue_tables import QueueTables
-from journal.store.references import ARRIVING, FREE, HELD, LOCKED, READY, SCHEDULED, SETTLING, STATE, Paged
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.paging import paged_facts
+from journal.store.queues.references import ARRIVING, FREE, HELD, LOCKED, READY, SCHEDULED, SETTLING, STATE, Paged
+from journal.store.queues.tables import QueueTables
 
 _STATES = {
     READY: ReferenceState.READY,

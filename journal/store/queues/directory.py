@@ -11,8 +11,8 @@ from journal.errors import (
     StoreError,
 )
 from journal.store.model import QueueConfig
-from journal.store.queue_entry import AddressEntry, BindingEntry, QueueEntry
-from journal.store.queue_tables import QueueTables
+from journal.store.queues.entry import AddressEntry, BindingEntry, QueueEntry
+from journal.store.queues.tables import QueueTables
 
 Subscription = tuple[str, str]
 """A client's id and the name that it gave: of all of a journal, whatever the address (as AMQP and JMS have it)."""

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 from weakref import WeakSet
 
-from journal.store.deadlines import Deadlines
-from journal.store.holds import Holds
-from journal.store.lines import Line
 from journal.store.model import PRIORITY_MAX
-from journal.store.queue_entry import QueueEntry
-from journal.store.references import READY, SCHEDULED, STATE, Paged, ReferenceIndex, References
+from journal.store.queues.deadlines import Deadlines
+from journal.store.queues.entry import QueueEntry
+from journal.store.queues.holds import Holds
+from journal.store.queues.lines import Line
+from journal.store.queues.references import READY, SCHEDULED, STATE, Paged, ReferenceIndex, References
 
 _PAGE_MAX = 512
 _LATEST = 2**64 - 1

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from journal.store.columns import fill, gather, reach, same_bytes, same_numbers, together
+from journal.store.queues.columns import fill, gather, reach, same_bytes, same_numbers, together
 
 ARRIVING, READY, SCHEDULED, HELD, LOCKED, SETTLING, FREE = range(7)
 """What a reference is. FREE: its row is nobody's."""

@@ -1,0 +1,1 @@
+"""Queues in memory: order, holds, deadlines and pages."""
