@@ -13,7 +13,7 @@ import pytest
 
 from journal.config import Settings
 from journal.journal import BlockingJournal
-from journal.store.lockstep import chained_id
+from journal.store.chain.lockstep import chained_id
 from journal.store.model import Message, ReferenceState
 from journal.store.store import MessageStore
 from tests.support.chain_node import ADDRESS, CONSUMED, DEAD, KEPT, Stores, body_of, require_same, stores

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from journal.config import load_settings
 from journal.journal import BlockingJournal
 from journal.local.journal import LocalJournal
-from journal.store.chain import MessageStoreChain
-from journal.store.lockstep import chained_id
+from journal.store.chain.chain import MessageStoreChain
+from journal.store.chain.lockstep import chained_id
+from journal.store.chain.realigning import Realigned, realign
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Accepted, Pending
-from journal.store.realigning import Realigned, realign
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader

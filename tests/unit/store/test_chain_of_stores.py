@@ -17,8 +17,8 @@ from journal.errors import (
     StoreError,
 )
 from journal.local.journal import LocalJournal
-from journal.store.chain import MessageStoreChain
-from journal.store.lockstep import chained_id
+from journal.store.chain.chain import MessageStoreChain
+from journal.store.chain.lockstep import chained_id
 from journal.store.model import Message, QueueConfig, ReferenceState
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

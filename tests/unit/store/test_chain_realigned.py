@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from journal.errors import DuplicateMessageError
-from journal.store.chain import MessageStoreChain
-from journal.store.lockstep import chained_id
+from journal.store.chain.chain import MessageStoreChain
+from journal.store.chain.lockstep import chained_id
+from journal.store.chain.realigning import Realigned, realign
 from journal.store.model import Message, QueueConfig
-from journal.store.realigning import Realigned, realign
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from tests.support import chain_node

@@ -11,7 +11,7 @@ import pytest
 from journal.append.completion import Completion
 from journal.errors import CallbackError, FullError, JournalError
 from journal.limits import Limits
-from journal.store.chain import MessageStoreChain
+from journal.store.chain.chain import MessageStoreChain
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from tests.support.stores import StoreNode, send

@@ -10,7 +10,7 @@ import pytest
 
 from journal.errors import InvalidOperationError, MessageMissingError, QueueFullError, StoreError
 from journal.limits import Limits
-from journal.store.lockstep import chained_id
+from journal.store.chain.lockstep import chained_id
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

@@ -6,7 +6,7 @@ import pytest
 
 from journal.errors import IdsExhaustedError
 from journal.limits import ID_MAX, SEQUENCE_MAX, VIRTUAL_SHARDS
-from journal.store.lockstep import chained_id
+from journal.store.chain.lockstep import chained_id
 from journal.wire.ids import (
     home_shard_of,
     is_volatile,

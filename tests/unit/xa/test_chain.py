@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import transaction  # type: ignore[import-untyped]
 
-from journal.store.chain import MessageStoreChain
-from journal.store.chained import ChainError
+from journal.store.chain.chain import MessageStoreChain
+from journal.store.chain.ports import ChainError
+from journal.store.chain.realigning import realign
 from journal.store.model import Message, QueueConfig
-from journal.store.realigning import realign
 from journal.v1.store_pb2 import MESSAGE, OUTCOME
 from journal.xa.coordinator import Coordinator
 from journal.xa.data_manager import Decision, StoreDataManager

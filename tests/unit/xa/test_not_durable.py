@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import transaction  # type: ignore[import-untyped]
 
-from journal.store.chain import MessageStoreChain
+from journal.store.chain.chain import MessageStoreChain
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.store.transactions import NotDurable

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from journal.append.completion import Completion
 from journal.errors import CallerError, DeadlineError, FullError, JournalError, MessageHeldError, RolledBackError
-from journal.store.chained import ChainedStore, ChainError
+from journal.store.chain.ports import ChainedStore, ChainError
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, JournalError, TransactionUnknownError
-from journal.store.chain_base import ChainBase
-from journal.store.lockstep import chained_id
+from journal.store.chain.base import ChainBase
+from journal.store.chain.lockstep import chained_id
 from journal.store.pending import Pending
 from journal.store.settling import Prepared
 

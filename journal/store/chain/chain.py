@@ -3,7 +3,7 @@
 Every store sees the same operations in the same order; an operation is complete when all have completed it. The first
 store answers reads, and what it refuses is refused with nothing changed anywhere. What a later store then refuses, or
 any store fails at, leaves the stores different: that is a `ChainError`, which names the store, and the chain accepts
-nothing more. `journal.store.realigning` brings them in line when they are started again.
+nothing more. `journal.store.chain.realigning` brings them in line when they are started again.
 
 Ids are derived, not remembered: the first store issues a message's, a binding's and a transaction's id, which is the
 chain's, and every other store is given that id with a bit set that no journal reaches when it issues ids itself (2^52
@@ -22,9 +22,9 @@ from types import TracebackType
 
 from journal.append.completion import Completion
 from journal.errors import MessageHeldError
-from journal.store.chain_streaming import ChainStreaming
-from journal.store.chained import ChainedStore
-from journal.store.lockstep import chained_id
+from journal.store.chain.lockstep import chained_id
+from journal.store.chain.ports import ChainedStore
+from journal.store.chain.streams import ChainStreaming
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState
 from journal.store.pending import Moved, Pending, PendingAll
 

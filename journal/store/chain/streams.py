@@ -16,8 +16,8 @@ from typing import TypeVar
 
 from journal.append.completion import Completion
 from journal.errors import FullError, JournalError, LocalStorageError
-from journal.store.chain_settling import ChainSettling
-from journal.store.lockstep import chained_id
+from journal.store.chain.lockstep import chained_id
+from journal.store.chain.transactions import ChainSettling
 from journal.store.model import Message
 from journal.store.pending import Pending
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from journal.store.chained import ChainedStore
+from journal.store.chain.ports import ChainedStore
 from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from journal.append.callbacks import CallersLock
 from journal.append.completion import Completion
 from journal.errors import ConfigError
-from journal.store.chain_looking import ChainLooking
-from journal.store.chained import ChainedStore, ChainError
-from journal.store.lockstep import Joined, Lockstep, chained_id
+from journal.store.chain.lockstep import Joined, Lockstep, chained_id
+from journal.store.chain.ports import ChainedStore, ChainError
+from journal.store.chain.reads import ChainLooking
 from journal.store.pending import Moved, Pending
 
 LAG_TIMEOUT_S_DEFAULT = 30.0

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from journal.errors import MessageMissingError
-from journal.store.chained import ChainedStore
+from journal.store.chain.lockstep import chained_id
+from journal.store.chain.ports import ChainedStore
 from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared
-from journal.store.lockstep import chained_id
 from journal.store.looking import QueueInfo
 from journal.store.model import ReferenceInfo, ReferenceState
 from journal.store.pending import Pending

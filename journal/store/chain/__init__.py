@@ -1,0 +1,1 @@
+"""A store beside the active node, in lockstep with it."""
