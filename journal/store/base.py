@@ -31,14 +31,14 @@ from journal.errors import (
     TransactionUnknownError,
 )
 from journal.process.clocks import AgreedTime
-from journal.store.bodies import BodyCache
+from journal.store.bodies.cache import BodyCache
+from journal.store.bodies.swap import Swap, VolatileBodies
 from journal.store.by_address import ByAddress
 from journal.store.duplicates import DuplicateWindow
 from journal.store.ports import StoreJournal
 from journal.store.queues.entry import AddressEntry
 from journal.store.queues.state import QueueState
 from journal.store.settings import StoreSettings
-from journal.store.swap import Swap, VolatileBodies
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import DELETE
 from journal.wire.ids import SHARD_MASK

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from journal.errors import InvalidOperationError, MessageMissingError
 from journal.store.base import StoreBase
-from journal.store.bodies import read_stored
-from journal.store.large import BodyStream
+from journal.store.bodies.cache import read_stored
+from journal.store.bodies.chunks import BodyStream
 from journal.store.model import Message, QueueConfig, ReferenceInfo
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
 from journal.store.queues.state import ALL_LEFT

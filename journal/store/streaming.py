@@ -14,7 +14,7 @@ from journal.errors import (
     StoreError,
     TransactionUnknownError,
 )
-from journal.store.large import Chunks
+from journal.store.bodies.chunks import Chunks
 from journal.store.model import Message
 from journal.store.pending import Pending
 from journal.store.records import encode_message

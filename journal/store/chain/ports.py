@@ -8,7 +8,7 @@ from typing import Protocol
 from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import JournalError, OutcomeUnknownError
-from journal.store.large import BodyStream
+from journal.store.bodies.chunks import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Moved, Pending, PendingAll

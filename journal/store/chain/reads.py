@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.ports import ChainedStore
-from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry

@@ -28,11 +28,11 @@ from journal.errors import (
     QueueMissingError,
     RolledBackError,
 )
+from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainError
 from journal.store.chain.streams import MEMORY_BYTES_MAX
-from journal.store.large import BodyStream
 from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.pending import Moved, Pending, PendingAll

@@ -8,7 +8,7 @@ import pytest
 
 from journal.append.completion import Completion, completed
 from journal.errors import LocalStorageError
-from journal.store.bodies import BodyCache, read_stored
+from journal.store.bodies.cache import BodyCache, read_stored
 from journal.store.model import Message
 from journal.store.store import MessageStore
 from tests.support.stores import StoreNode, send

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from journal.errors import FullError, LocalStorageError, MessageMissingError, QueueMissingError, StoreError
+from journal.store.bodies.swap import Swap, VolatileBodies
 from journal.store.model import Delivery, Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
-from journal.store.swap import Swap, VolatileBodies
 from journal.v1.store_pb2 import BINDING, MESSAGE, QUEUE
 from tests.support.stores import StoreNode, bodies, declare, infos, kinds_in_journal, send, taken
 

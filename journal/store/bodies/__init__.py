@@ -1,0 +1,1 @@
+"""Bodies of messages: cached, in chunks, and on disk."""
