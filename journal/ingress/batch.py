@@ -23,8 +23,8 @@ from journal.routing.ingress import Ingress, SourceRecord, dead_letter_topic_of
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message
+from journal.store.operations.take_in import Settles
 from journal.store.store import MessageStore
-from journal.store.taking_in import Settles
 
 Partition = tuple[str, int]
 

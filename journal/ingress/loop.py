@@ -35,8 +35,8 @@ from journal.ingress.taking import Again, Flight, Taking
 from journal.kafka.ports import Cluster, Position
 from journal.routing.config import RoutingConfig, SourceConfig
 from journal.routing.ingress import Ingress, SourceRecord
+from journal.store.operations.take_in import Takes
 from journal.store.store import MessageStore
-from journal.store.taking_in import Takes
 from journal.words import shortened
 
 log = logging.getLogger(__name__)

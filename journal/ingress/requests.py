@@ -21,9 +21,9 @@ from journal.routing.outcomes import Reason, Refusal, RefusedError
 from journal.routing.templates import text_of
 from journal.routing.view import value_of
 from journal.store.model import Message, ReferenceState
+from journal.store.operations.take_in import Settles
 from journal.store.records import encode_message
 from journal.store.store import MessageStore
-from journal.store.taking_in import Settles
 from journal.v1 import store_pb2 as pb
 
 REQUESTS_MAX = 100_000

@@ -33,8 +33,8 @@ from journal.ingress.status import IngressStatus
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.routing.ingress import SourceRecord
 from journal.routing.outcomes import Reason, RefusedError
+from journal.store.operations.take_in import TakenIn, Takes
 from journal.store.store import MessageStore
-from journal.store.taking_in import TakenIn, Takes
 
 log = logging.getLogger(__name__)
 

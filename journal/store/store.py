@@ -27,15 +27,15 @@ from types import TracebackType
 from journal.append.completion import Completion
 from journal.errors import ClosedError, JournalError, StateError
 from journal.process.clocks import monotonic_ms
-from journal.store.base import ClockMs
-from journal.store.declaring import Declaring
-from journal.store.moving import Moving
+from journal.store.operations.core import ClockMs
+from journal.store.operations.declare import Declaring
+from journal.store.operations.move import Moving
+from journal.store.operations.send_all import SendingAll
+from journal.store.operations.take_in import TakingIn
 from journal.store.ports import StoreJournal
 from journal.store.queues.loaded import LoadedStore
 from journal.store.restoring import restore_transactions, restore_windows
-from journal.store.sending_all import SendingAll
 from journal.store.settings import StoreSettings
-from journal.store.taking_in import TakingIn
 
 
 def wall_clock_ms() -> int:

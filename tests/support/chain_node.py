@@ -20,8 +20,8 @@ from journal.local.journal import LocalJournal
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.realigning import Realigned, realign
-from journal.store.looking import QueueInfo
 from journal.store.model import Message, QueueConfig, ReferenceInfo
+from journal.store.operations.look import QueueInfo
 from journal.store.pending import Accepted, Pending
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

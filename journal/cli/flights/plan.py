@@ -19,7 +19,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from journal.cli.flights.data import DAY_MINUTES, Flight
-from journal.store.declaring import virtual_shard_of
+from journal.store.operations.declare import virtual_shard_of
 from journal.wire.ids import make_id, sequence_of
 
 PUBLISHED_AHEAD_MINUTES = DAY_MINUTES

@@ -27,8 +27,8 @@ from journal.errors import (
 from journal.journal import BlockingJournal
 from journal.process.progress import Progress, no_progress
 from journal.script import encode_data
-from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState, Routing
+from journal.store.operations.look import QueueInfo
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from journal.xa.loading import PreparedFound

@@ -14,8 +14,8 @@ from journal.cli.operations.ports import Json
 from journal.cli.operations.queue_lines import depth_of, queue_line
 from journal.errors import InvalidOperationError, MessageMissingError, QueueMissingError, RowError, StoreError
 from journal.fold.rows import Base
-from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo, ReferenceState
+from journal.store.operations.look import QueueInfo
 from journal.store.queues.entry import MessageEntry
 from journal.store.queues.loaded import LoadedStore
 from journal.store.queues.state import QueueState

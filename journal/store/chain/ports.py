@@ -9,11 +9,11 @@ from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import JournalError, OutcomeUnknownError
 from journal.store.bodies.chunks import BodyStream
-from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.store.operations.look import QueueInfo
+from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
-from journal.store.settling import Prepared
 from journal.store.transactions import TransactionInfo
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.ports import ChainedStore
-from journal.store.looking import QueueInfo
 from journal.store.model import Message, ReferenceInfo
+from journal.store.operations.look import QueueInfo
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.transactions import TransactionInfo
 

@@ -24,8 +24,8 @@ from journal.errors import MessageMissingError
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainedStore
 from journal.store.declared import AddressDeclared, BindingDeclared, QueueDeclared
-from journal.store.looking import QueueInfo
 from journal.store.model import ReferenceInfo, ReferenceState
+from journal.store.operations.look import QueueInfo
 from journal.store.pending import Pending
 from journal.store.queues.entry import AddressEntry, BindingEntry
 from journal.store.transactions import TransactionInfo

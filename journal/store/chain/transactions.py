@@ -9,8 +9,8 @@ from journal.append.operations import PlainOperation
 from journal.errors import FullError, JournalError, TransactionUnknownError
 from journal.store.chain.base import ChainBase
 from journal.store.chain.lockstep import chained_id
+from journal.store.operations.transactions import Prepared
 from journal.store.pending import Pending
-from journal.store.settling import Prepared
 
 log = logging.getLogger(__name__)
 

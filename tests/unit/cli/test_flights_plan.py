@@ -23,8 +23,8 @@ from journal.cli.flights.plan import (
     steps,
 )
 from journal.errors import MissingExtraError
-from journal.store.declaring import virtual_shard_of
 from journal.store.model import ReferenceInfo, ReferenceState
+from journal.store.operations.declare import virtual_shard_of
 from tests.support.flights import row, write_archive
 
 EVERY_OTHER_DAY = DoubtRule(2)

@@ -16,8 +16,8 @@ from journal.errors import ConfigError, QueueMissingError
 from journal.fold.engine import Fold
 from journal.load.loading import load
 from journal.process.progress import no_progress
-from journal.store.looking import QueueInfo
 from journal.store.model import Message, QueueConfig, Routing
+from journal.store.operations.look import QueueInfo
 from journal.store.queues.loaded import LoadedStore
 from journal.store.records import (
     decode_message,

@@ -33,11 +33,11 @@ from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
 from journal.store.chain.ports import ChainError
 from journal.store.chain.streams import MEMORY_BYTES_MAX
-from journal.store.looking import QueueInfo
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
+from journal.store.operations.look import QueueInfo
+from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
-from journal.store.settling import Prepared
 from journal.store.store import MessageStore
 from journal.store.transactions import NotDurable, TransactionInfo
 from journal.v1.journal_pb2 import ADD

@@ -444,7 +444,7 @@ def test_what_a_transaction_settles_while_its_holder_lets_go_goes_with_it(
         locks.append(YieldingLock())
         return locks[-1]
 
-    monkeypatch.setattr("journal.store.base.threading.RLock", make)
+    monkeypatch.setattr("journal.store.operations.core.threading.RLock", make)
     with StoreNode(tmp_path, GIVEN_BACK_ONE_BY_ONE) as node:
         declare(node.store, "q")
         sent = [send(node.store, b"%d" % number) for number in range(4)]

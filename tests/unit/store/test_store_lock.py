@@ -76,7 +76,7 @@ def locks(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[CountedLock]]:
         made.append(CountedLock())
         return made[-1]
 
-    monkeypatch.setattr("journal.store.base.threading.RLock", make)
+    monkeypatch.setattr("journal.store.operations.core.threading.RLock", make)
     return made
 
 

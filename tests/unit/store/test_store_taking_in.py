@@ -25,9 +25,9 @@ from journal.kafka.ports import Consumed, Sent
 from journal.local.journal import LocalJournal
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message, QueueConfig, Routing
+from journal.store.operations.take_in import Settles, TakenIn
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
-from journal.store.taking_in import Settles, TakenIn
 from loaders.queues import QueueLoader
 
 OFFSETS = Consumed("group", {("topic", 0): 1})

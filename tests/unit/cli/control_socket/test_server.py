@@ -28,8 +28,8 @@ from journal.errors import (
     XidError,
 )
 from journal.roles import Role
-from journal.store.looking import QueueInfo
 from journal.store.model import Message
+from journal.store.operations.look import QueueInfo
 from journal.store.store import MessageStore
 from journal.v1.store_pb2 import Outcome
 from journal.xa.outcomes import KeptOutcome

@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from journal.errors import JournalError, QueueMissingError, StoreError
-from journal.store.acknowledging import Reason
-from journal.store.consuming import Consuming
-from journal.store.looking import Looking
 from journal.store.model import Message, Origin, Routing
+from journal.store.operations.acknowledge import Reason
+from journal.store.operations.consume import Consuming
+from journal.store.operations.look import Looking
+from journal.store.operations.send import Outgoing
+from journal.store.operations.stream import Streaming
 from journal.store.pending import Moved, Pending
 from journal.store.records import encode_message
-from journal.store.sending import Outgoing
-from journal.store.streaming import Streaming
 from journal.v1.store_pb2 import Acknowledgement
 
 

@@ -23,11 +23,11 @@ from journal.errors import (
 )
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import Message
+from journal.store.operations.transactions import Settling
 from journal.store.pending import Pending
 from journal.store.queues.entry import AddressEntry, QueueEntry
 from journal.store.queues.state import QueueState
 from journal.store.records import encode_duplicate, encode_message, encode_reference, require_due
-from journal.store.settling import Settling
 from journal.store.transactions import StoreTransaction
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from journal.v1.store_pb2 import DUPLICATE, MESSAGE, REFERENCE, ROUTE, Reference

@@ -13,9 +13,9 @@ from journal.errors import (
     MessageHeldError,
     StateError,
 )
-from journal.store.acknowledging import Acknowledging
-from journal.store.changing import Change, Changing
 from journal.store.model import DELIVERIES_MAX, Delivery, ReferenceState
+from journal.store.operations.acknowledge import Acknowledging
+from journal.store.operations.change import Change, Changing
 from journal.store.pending import Pending
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState, require_in_time

@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 from journal.errors import JournalError, MessageHeldError
 from journal.store.model import ReferenceInfo, ReferenceState
+from journal.store.operations.transactions import Settling
 from journal.store.pending import Pending
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState
 from journal.store.records import encode_reference
-from journal.store.settling import Settling
 from journal.store.transactions import Changed, StoreTransaction
 from journal.v1.store_pb2 import REFERENCE, Reference
 

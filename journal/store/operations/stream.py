@@ -16,9 +16,9 @@ from journal.errors import (
 )
 from journal.store.bodies.chunks import Chunks
 from journal.store.model import Message
+from journal.store.operations.send import Outgoing, Sending, require_routable
 from journal.store.pending import Pending
 from journal.store.records import encode_message
-from journal.store.sending import Outgoing, Sending, require_routable
 from journal.store.transactions import StoreTransaction
 from journal.v1.store_pb2 import CHUNK
 from journal.wire.ids import SHARD_MASK

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
 from journal.errors import InvalidOperationError, JournalError, StateError, TransactionUnknownError
-from journal.store.base import StoreBase
 from journal.store.declared import bring_back, carry_out, queue_name
 from journal.store.duplicates import DuplicateWindow
+from journal.store.operations.core import StoreBase
 from journal.store.pending import Pending
 from journal.store.transactions import Changed, NotDurable, StoreTransaction, TransactionInfo
 from journal.v1.journal_pb2 import DELETE

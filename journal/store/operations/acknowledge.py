@@ -14,7 +14,7 @@ from typing import TypeAlias
 from journal.append.completion import Completion
 from journal.append.operations import AnyOperation, DeletedRecords, PlainOperation
 from journal.errors import JournalError, StoreError
-from journal.store.holding import Holding
+from journal.store.operations.hold import Holding
 from journal.store.pending import COMPLETED, Pending, PendingAll
 from journal.store.queues.entry import QueueEntry
 from journal.store.queues.state import QueueState

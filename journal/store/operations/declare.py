@@ -18,7 +18,6 @@ from journal.errors import (
     QueueInDoubtError,
 )
 from journal.limits import VIRTUAL_SHARDS
-from journal.store.base import StoreBase
 from journal.store.declared import (
     AddressDeclared,
     BindingDeclared,
@@ -27,6 +26,7 @@ from journal.store.declared import (
 )
 from journal.store.duplicates import DuplicateWindow
 from journal.store.model import QueueConfig
+from journal.store.operations.core import StoreBase
 from journal.store.pending import Pending
 from journal.store.queues.entry import BindingEntry
 from journal.store.queues.state import QueueState

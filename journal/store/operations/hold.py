@@ -8,8 +8,8 @@ from itertools import islice
 
 from journal.append.operations import PlainOperation
 from journal.errors import FullError, MessageMissingError, QueueMissingError
-from journal.store.changing import Changing
 from journal.store.model import ReferenceState
+from journal.store.operations.change import Changing
 from journal.store.pending import Pending
 from journal.store.queues.state import QueueState
 from journal.store.records import encode_reference

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from journal.errors import InvalidOperationError, MessageMissingError
-from journal.store.base import StoreBase
 from journal.store.bodies.cache import read_stored
 from journal.store.bodies.chunks import BodyStream
 from journal.store.model import Message, QueueConfig, ReferenceInfo
+from journal.store.operations.core import StoreBase
 from journal.store.queues.entry import AddressEntry, MessageEntry, QueueEntry
 from journal.store.queues.state import ALL_LEFT
 from journal.store.records import decode_message
