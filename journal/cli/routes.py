@@ -23,8 +23,8 @@ from journal.config import Settings
 from journal.errors import InvalidOperationError
 from journal.limits import ID_MAX
 from journal.routing.headers import belongs_to_headers, header_value
-from journal.routing.ingress import Ingress
 from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
+from journal.routing.record_in import Ingress
 from journal.routing.router import Body, Router, Verdict
 from journal.routing.templates import text_of
 from journal.store.model import PRIORITY_DEFAULT, Message, Value

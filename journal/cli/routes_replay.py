@@ -22,7 +22,7 @@ from journal.cli.common import (
 from journal.cli.reading import opened_journal
 from journal.errors import InvalidOperationError
 from journal.kafka.ports import Kafka
-from journal.routing.config import start_ms
+from journal.routing.parts import start_ms
 from streams.divert.replay import RouteReplay, ShardReplayed
 from streams.divert.replay_range import ReplayRange, range_of_ids, range_of_time
 from streams.divert.targets import Sizes

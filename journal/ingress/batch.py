@@ -18,9 +18,11 @@ from journal.ingress.requests import Waiting, unanswered
 from journal.ingress.stops import Place
 from journal.kafka.ports import Sent
 from journal.limits import Limits
-from journal.routing.config import RoutingConfig, SourceConfig
-from journal.routing.ingress import Ingress, SourceRecord, dead_letter_topic_of
+from journal.routing.config import RoutingConfig
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
+from journal.routing.parts import SourceConfig
+from journal.routing.record_in import Ingress, dead_letter_topic_of
+from journal.routing.source_record import SourceRecord
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message
 from journal.store.operations.take_in import Settles

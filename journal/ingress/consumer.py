@@ -29,8 +29,8 @@ from journal.kafka.errors import error_of, gap_error, is_outside_log, operating_
 from journal.kafka.ports import FOLLOW_MS
 from journal.kafka.settings import ClientEvents, ClientSettings, config_error
 from journal.process.clocks import Clock
-from journal.routing.ingress import SourceRecord
 from journal.routing.outcomes import Header
+from journal.routing.source_record import SourceRecord
 
 Partition = tuple[str, int]
 

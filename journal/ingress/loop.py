@@ -33,8 +33,10 @@ from journal.ingress.status import IngressStatus
 from journal.ingress.stops import Place, Resumption, Stops
 from journal.ingress.taking import Again, Flight, Taking
 from journal.kafka.ports import Cluster, Position
-from journal.routing.config import RoutingConfig, SourceConfig
-from journal.routing.ingress import Ingress, SourceRecord
+from journal.routing.config import RoutingConfig
+from journal.routing.parts import SourceConfig
+from journal.routing.record_in import Ingress
+from journal.routing.source_record import SourceRecord
 from journal.store.operations.take_in import Takes
 from journal.store.store import MessageStore
 from journal.words import shortened

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from journal.routing.config import EARLIEST, LATEST, RoutingConfig, SourceConfig
-from journal.routing.ingress import dead_letter_topic_of, has_dead_letters
+from journal.routing.config import RoutingConfig
+from journal.routing.parts import EARLIEST, LATEST, SourceConfig
+from journal.routing.record_in import dead_letter_topic_of, has_dead_letters
 
 Partition = tuple[str, int]
 

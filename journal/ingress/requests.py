@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from journal.errors import MessageMissingError, QueueMissingError
 from journal.routing import headers as convention
-from journal.routing.config import SourceConfig
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import HeaderNames
-from journal.routing.ingress import policy_of
 from journal.routing.outcomes import Reason, Refusal, RefusedError
+from journal.routing.parts import SourceConfig
+from journal.routing.record_in import policy_of
 from journal.routing.templates import text_of
 from journal.routing.view import value_of
 from journal.store.model import Message, ReferenceState

@@ -31,7 +31,7 @@ from journal.ingress.requests import Waiting
 from journal.ingress.status import IngressStatus, SourceStatus
 from journal.ingress.stops import Stops
 from journal.kafka.clients import kafka_of
-from journal.routing.ingress import Ingress, Replies, nobody_waits
+from journal.routing.record_in import Ingress, Replies, nobody_waits
 from journal.store.store import MessageStore
 from journal.topics.names import OwnTopics, ingress_group
 from journal.words import shortened

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from journal.ingress.consumer import SourceConsumer
 from journal.ingress.positions import Partition
-from journal.routing.config import EARLIEST, LATEST, start_ms
+from journal.routing.parts import EARLIEST, LATEST, start_ms
 
 
 def start_of(consumer: SourceConsumer, partition: Partition, start: str, timeout_s: float) -> int:

@@ -31,8 +31,8 @@ from journal.ingress.positions import Partition
 from journal.ingress.sizing import Sizing
 from journal.ingress.status import IngressStatus
 from journal.kafka.ports import Consumed, FatalProducerError
-from journal.routing.ingress import SourceRecord
 from journal.routing.outcomes import Reason, RefusedError
+from journal.routing.source_record import SourceRecord
 from journal.store.operations.take_in import TakenIn, Takes
 from journal.store.store import MessageStore
 

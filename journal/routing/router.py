@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from journal.errors import ConfigError, RowError
 from journal.process.kept import KEPT_BYTES_MAX, Kept
-from journal.routing.config import RouteConfig, RoutingConfig
+from journal.routing.config import RoutingConfig
 from journal.routing.headers import DESTINATION_HEADER, HeaderNames
 from journal.routing.outcomes import Header, Outgoing, Refusal, RefusedError, unexpected
+from journal.routing.parts import RouteConfig
 from journal.routing.patterns import matches, parse_pattern
 from journal.routing.quick import Quick, QuickHeaders
-from journal.routing.selector import Selector
+from journal.routing.selector.selector import Selector
 from journal.routing.sending import Body, Context, Sending, parsed, trail_of
 from journal.routing.target import Target
 from journal.routing.view import MessageView

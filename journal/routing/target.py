@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from journal.errors import ConfigError, JournalError
 from journal.routing import headers as convention
-from journal.routing.config import RouteConfig, TargetConfig, is_internal, is_topic, parse_key
 from journal.routing.dead_letters import record_bytes, refusal
 from journal.routing.outcomes import Header, Outgoing, Reason, Refusal, RefusedError, Request, unexpected
 from journal.routing.partitions import parse_rule
+from journal.routing.parts import RouteConfig, TargetConfig, is_internal, is_topic, parse_key
 from journal.routing.patterns import NamePatterns
 from journal.routing.quick import Quick
 from journal.routing.sending import Context, Sending

@@ -20,7 +20,8 @@ from journal.ingress.requests import Waiting
 from journal.kafka.ports import Cluster
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
-from journal.routing.ingress import Ingress, SourceRecord
+from journal.routing.record_in import Ingress
+from journal.routing.source_record import SourceRecord
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings

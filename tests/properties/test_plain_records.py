@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.routing.config import RoutingConfig
-from journal.routing.ingress import Ingress, SourceRecord
+from journal.routing.record_in import Ingress
+from journal.routing.source_record import SourceRecord
 from journal.store.model import Message
 from journal.store.records import encode_message
 

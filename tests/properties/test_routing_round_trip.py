@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import KAFKA_FACTS
-from journal.routing.ingress import Ingress, SourceRecord
 from journal.routing.outcomes import Outgoing
+from journal.routing.record_in import Ingress
 from journal.routing.router import Router
+from journal.routing.source_record import SourceRecord
 from journal.store.model import Message, Value
 from journal.store.records import encode_message
 

@@ -28,7 +28,7 @@ from journal.kafka.ports import Cluster, Consumed, FatalProducerError, Position,
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
 from journal.routing.config import RoutingConfig
-from journal.routing.ingress import SourceRecord
+from journal.routing.source_record import SourceRecord
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

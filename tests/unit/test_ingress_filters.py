@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from journal.ingress.filters import Filters
-from journal.routing.selector import Selector
+from journal.routing.selector.selector import Selector
 from journal.routing.view import MessageView
 from journal.store.model import Message, QueueConfig, Routing, Value
 from journal.store.records import encode_message

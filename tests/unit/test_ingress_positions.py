@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from journal.ingress.positions import Positions, positions_of
-from journal.routing.config import RoutingConfig, SourceConfig
+from journal.routing.config import RoutingConfig
+from journal.routing.parts import SourceConfig
 
 ROUTING = RoutingConfig.model_validate(
     {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from journal.errors import ConfigError
-from journal.routing.config import SourceConfig
-from journal.routing.ingress import Ingress, policy_of
 from journal.routing.outcomes import OnError, Reason, Refusal
+from journal.routing.parts import SourceConfig
+from journal.routing.record_in import Ingress, policy_of
 from tests.unit.routing.building import OWN, config, record, source
 
 ASKING: dict[str, Any] = {"replies": True, "requests": "ask"}

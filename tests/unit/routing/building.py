@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from journal.routing.config import RoutingConfig
-from journal.routing.ingress import Ingress, SourceRecord
 from journal.routing.outcomes import Header, Outgoing, Refusal
+from journal.routing.record_in import Ingress
 from journal.routing.router import Router
+from journal.routing.source_record import SourceRecord
 from journal.store.model import Message, Value
 from journal.store.records import encode_message
 from journal.topics.names import OwnTopics

@@ -7,8 +7,9 @@ import struct
 import pytest
 
 from journal.errors import StateError
-from journal.routing.ingress import Ingress, SourceRecord
 from journal.routing.outcomes import Header, OnError, Reason, Refusal
+from journal.routing.record_in import Ingress
+from journal.routing.source_record import SourceRecord
 from journal.store.incoming import PlainRun
 from journal.store.model import Message
 from journal.store.records import decode_message, encode_message

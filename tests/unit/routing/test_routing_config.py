@@ -9,8 +9,8 @@ import pytest
 
 from journal.config import load_settings
 from journal.errors import ConfigError
-from journal.routing.config import start_ms
-from journal.routing.ingress import Ingress
+from journal.routing.parts import start_ms
+from journal.routing.record_in import Ingress
 from journal.routing.router import Router
 from tests.unit.routing.building import OWN, config, route, source
 

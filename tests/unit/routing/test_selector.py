@@ -10,8 +10,8 @@ import textwrap
 
 import pytest
 
-from journal.routing.selector import NESTING_MAX, Selector
-from journal.routing.selector_tokens import SELECTOR_CHARACTERS_MAX, SelectorError
+from journal.routing.selector.selector import NESTING_MAX, Selector
+from journal.routing.selector.tokens import SELECTOR_CHARACTERS_MAX, SelectorError
 
 MESSAGE = {"age": 17, "phone": "12993", "word": "lose", "underscored": "_foo", "Country": "UK", "weight": 2500.0}
 MESSAGE |= {"JMSType": "car", "color": "blue", "paid": True, "late": False, "raw": b"x", "kafka.topic": "t"}
@@ -173,7 +173,7 @@ def test_a_text_that_is_almost_like_a_pattern_is_soon_told(pattern: str, text: s
     assert (
         told_by(
             """
-        from journal.routing.selector import Selector
+        from journal.routing.selector.selector import Selector
         pattern, text = read()
         answer = Selector(f"a LIKE '{pattern}'").value({"a": text}.get)
     """,

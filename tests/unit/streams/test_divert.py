@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from journal.errors import CorruptionError, RouteStopError, TopicError
-from journal.routing.selector_tokens import SELECTOR_CHARACTERS_MAX
+from journal.routing.selector.tokens import SELECTOR_CHARACTERS_MAX
 from journal.topics.names import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
 from streams.divert.diverter import REFRESH_EVERY_S

@@ -21,7 +21,7 @@ from journal.store.records import body_head, message_end, message_start, propert
 from journal.wire.operations import varint
 
 if TYPE_CHECKING:
-    from journal.routing.ingress import SourceRecord
+    from journal.routing.source_record import SourceRecord
 
 _KEY_HEADS_KEPT = 1024
 _NAME_BYTES = 64

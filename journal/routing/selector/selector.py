@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from journal.routing.selector_tokens import INTEGER_MAX, Kind, SelectorError, Token, tokens_of
-from journal.routing.selector_values import (
+from journal.routing.selector.tokens import INTEGER_MAX, Kind, SelectorError, Token, tokens_of
+from journal.routing.selector.values import (
     Condition,
     Lookup,
     Run,

@@ -3,23 +3,24 @@
 Headers that our way out made are turned back. A record that this journal itself sent out is passed over, and one that
 has been through too many journals is refused, so that nothing goes round.
 
-Hot path: plain records, which are encoded at once (`journal.routing.plain`).
+Hot path: plain records, which are encoded at once (`journal.routing.plain_records_in`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from journal.errors import ConfigError, JournalError, StateError
 from journal.process.kept import Kept
 from journal.routing import headers as convention
-from journal.routing.config import RoutingConfig, SourceConfig, is_internal
+from journal.routing.config import RoutingConfig
 from journal.routing.dead_letters import refusal
 from journal.routing.headers import TurnedBack, turned_back
-from journal.routing.outcomes import Header, OnError, Reason, Refusal, RefusedError, unexpected
+from journal.routing.outcomes import OnError, Reason, Refusal, RefusedError, unexpected
+from journal.routing.parts import SourceConfig, is_internal
 from journal.routing.patterns import NamePatterns
-from journal.routing.plain import PlainRecords
+from journal.routing.plain_records_in import PlainRecords
+from journal.routing.source_record import SourceRecord
 from journal.routing.templates import Template, text_of
 from journal.routing.values import Enveloped, of_body, of_cloudevent, of_envelope, of_text
 from journal.routing.view import value_of
@@ -74,19 +75,6 @@ def policy_of(source: SourceConfig, reason: Reason) -> OnError:
         if late or reason is Reason.NO_REPLY:
             return OnError.DEAD_LETTER
     return source.on_error
-
-
-class SourceRecord(NamedTuple):
-    """A record of a source's topic. `timestamp` is ms since 1970."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[Header] | None = ()
-    """None: they cannot be read, as the name of one is no UTF-8."""
 
 
 class Ingress:

@@ -1,0 +1,210 @@
+"""What a route, a target and a source may be told, checked where it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from journal.routing.outcomes import OnError
+from journal.routing.partitions import parse_rule
+from journal.routing.patterns import NamePatterns, parse_pattern
+from journal.routing.selector.selector import Selector
+from journal.routing.selector.tokens import SelectorError
+from journal.routing.templates import Template
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+EARLIEST, LATEST = "earliest", "latest"
+
+
+def is_topic(name: str) -> bool:
+    """Whether Kafka takes it for a topic's name."""
+    return _TOPIC.fullmatch(name) is not None and name not in (".", "..")
+
+
+def is_internal(topic: str, own: Container[str]) -> bool:
+    """Whether a topic is the journal's own, or one that Kafka or Faust keep to themselves."""
+    return topic in own or topic.startswith("__") or "__assignor-__leader" in topic
+
+
+def parse_key(text: str) -> tuple[str, str]:
+    """What a key is taken from, and the header's name or the constant. Raises ValueError."""
+    kind, colon, rest = text.partition(":")
+    if (text in ("message-id", "none")) or (colon and rest and kind in ("header", "constant")):
+        return kind, rest
+    raise ValueError(f"{text!r} is none of header:NAME, message-id, constant:VALUE and none")
+
+
+def start_ms(start: str) -> int | None:
+    """The moment that a start position names, in ms since 1970; None for earliest and latest. Raises ValueError."""
+    if start in (EARLIEST, LATEST):
+        return None
+    try:
+        moment = datetime.fromisoformat(start)
+    except ValueError:
+        raise ValueError(f"{start!r} is none of {EARLIEST}, {LATEST} and a moment (2026-01-31T12:00:00Z)") from None
+    if moment.tzinfo is None:
+        raise ValueError(f"{start!r} has no time zone: append Z for UTC")
+    return int(moment.timestamp() * 1000)
+
+
+# ---- what a field must be ------------------------------------------------------------------------------------------
+
+
+def _named(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError("a name is 1 to 100 of letters, digits, dot, _ and -")
+    return text
+
+
+def _filter(text: str) -> str:
+    try:
+        Selector(text)
+    except SelectorError as error:
+        raise ValueError(str(error)) from None
+    return text
+
+
+def _template(text: str) -> str:
+    Template(text)
+    return text
+
+
+def _topic_template(text: str) -> str:
+    fixed = Template(text).fixed
+    return text if fixed is None else _topic(fixed)
+
+
+def _topic(text: str) -> str:
+    if not is_topic(text):
+        raise ValueError(f"{text!r} is no topic's name: 1 to 249 of letters, digits, dot, _ and -")
+    return text
+
+
+def _optional_topic(text: str) -> str:
+    return text and _topic(text)
+
+
+def _address(text: str) -> str:
+    parse_pattern(text)
+    return text
+
+
+def _keys(text: str) -> str:
+    parse_key(text)
+    return text
+
+
+def _rule(text: str) -> str:
+    parse_rule(text)
+    return text
+
+
+def _header_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    NamePatterns(patterns)
+    return patterns
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"no regular expression: {error}") from None
+    return text
+
+
+def _start(text: str) -> str:
+    start_ms(text)
+    return text
+
+
+def _one_or_more(value: object) -> object:
+    return (value,) if isinstance(value, str) else value
+
+
+Name = Annotated[str, AfterValidator(_named)]
+Headers = Annotated[tuple[str, ...], AfterValidator(_header_patterns)]
+Topic = Annotated[str, AfterValidator(_topic)]
+OptionalTopic = Annotated[str, AfterValidator(_optional_topic)]
+Keys = Annotated[tuple[Annotated[str, AfterValidator(_keys)], ...], BeforeValidator(_one_or_more), Field(min_length=1)]
+
+
+class Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+class TargetConfig(Part):
+    """Where a route sends a message, and as what."""
+
+    topic: Annotated[str, AfterValidator(_topic_template)]
+    """A topic, or a template of one."""
+    key: Keys = ("message-id",)
+    """The first that the message has."""
+    key_format: Literal["typed", "text"] = "typed"
+    """Of keys that are no text: as a header's value is encoded, or written out."""
+    value: Literal["body", "text", "json", "cloudevents-structured", "cloudevents-binary"] = "body"
+    headers: Headers = ("*",)
+    """Which of the message's headers and properties go with it."""
+    partitioner: Annotated[str, AfterValidator(_rule)] = "murmur2"
+    reply_topic: OptionalTopic = ""
+    """Where the answer to a message with JMSReplyTo is awaited."""
+    content_type: str = Field(default="application/octet-stream", min_length=1)
+    """Of the body, in CloudEvents."""
+    event_type: str = Field(default="kafka-journal.message", min_length=1)
+    event_source: str = ""
+    """Empty: /kafka-journal/<journal>."""
+
+
+class RouteConfig(Part):
+    """Which messages go out, and where to."""
+
+    name: Name
+    address: Annotated[str, AfterValidator(_address)] = "#"
+    filter: Annotated[str, AfterValidator(_filter)] = ""
+    targets: tuple[TargetConfig, ...] = Field(min_length=1)
+    stop: bool = False
+    """A message that it matches is shown to no later route."""
+    on_error: OnError = OnError.FAIL
+    dead_letter_topic: OptionalTopic = ""
+    """Empty: that of all routes."""
+
+
+class SourceConfig(Part):
+    """Which topics' records become messages, and of which address."""
+
+    name: Name
+    topics: tuple[Topic, ...] = ()
+    pattern: Annotated[str, AfterValidator(_regex)] = ""
+    """Of whole topic names, besides `topics`."""
+    address: Annotated[str, AfterValidator(_template)] = "kafka.{topic}"
+    value: Literal["body", "text", "json", "cloudevents"] = "body"
+    headers: Headers = ("*",)
+    """Which of the record's headers are taken."""
+    start: Annotated[str, AfterValidator(_start)] = EARLIEST
+    """Where to begin in a partition that has no committed offset."""
+    replies: bool = False
+    """Its records are replies: each goes where the request said."""
+    requests: str = ""
+    """The queue in which requests wait for their replies."""
+    reply_timeout_ms: int = Field(default=300_000, ge=1000)
+    """How long a request waits there."""
+    two_way: bool = False
+    """Routes may write to its topics: what they wrote there is passed over."""
+    on_error: OnError = OnError.FAIL
+    dead_letter_topic: OptionalTopic = ""
+
+    @model_validator(mode="after")
+    def _has_topics(self) -> SourceConfig:
+        if not self.topics and not self.pattern:
+            raise ValueError(f"source {self.name} has neither topics nor a pattern")
+        if self.requests and not self.replies:
+            raise ValueError(f"source {self.name} has a queue of requests, and takes no replies: set replies = true")
+        return self
+
+    def takes(self, topic: str) -> bool:
+        """Whether a topic is one of its own; the journal's and internal ones are left out elsewhere."""
+        return topic in self.topics or bool(self.pattern and re.fullmatch(self.pattern, topic))

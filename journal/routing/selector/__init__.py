@@ -1,0 +1,1 @@
+"""JMS selectors: parsed once, evaluated for each message."""

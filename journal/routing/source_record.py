@@ -1,0 +1,21 @@
+"""A record that a source has consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from journal.routing.outcomes import Header
+
+
+class SourceRecord(NamedTuple):
+    """A record of a source's topic. `timestamp` is ms since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] | None = ()
+    """None: they cannot be read, as the name of one is no UTF-8."""
