@@ -21,9 +21,9 @@ from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Memory, Scene, delete_topics, 
 from bench.workload import bodies, produce_patiently
 from journal.config import Settings
 from journal.errors import DeadlineError
-from journal.ingress.service import BATCH_RECORDS, IngressService
 from journal.journal import BlockingJournal
 from journal.routing.config import RoutingConfig
+from journal.sources.service import BATCH_RECORDS, IngressService
 from journal.store.model import QueueConfig
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader

@@ -12,7 +12,7 @@ from journal.cli.operations.acting import Served
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
-from journal.ingress.service import IngressService, ingress_of
+from journal.sources.service import IngressService, ingress_of
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
 from journal.xa.policy import InDoubtPolicy, OnInDoubt

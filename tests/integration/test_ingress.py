@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError
-from journal.ingress.consumer import SourceConsumer
 from journal.kafka.clients import kafka_of
 from journal.kafka.groups import metadata_of
 from journal.kafka.settings import ClientSettings
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
+from journal.sources.consumer import SourceConsumer
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.store import MessageStore
 from journal.topics.control_rows import read_control

@@ -11,9 +11,9 @@ import aiokafka  # type: ignore[import-untyped]
 import pytest
 
 from journal.errors import JournalError, TopicError
-from journal.ingress.consumer import SourceConsumer
 from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Sent
+from journal.sources.consumer import SourceConsumer
 from journal.topics.names import wal_topic
 from streams.client_properties import aiokafka_properties
 from tests.support.in_process import made_journal, running_worker

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.config import load_settings
-from journal.ingress.batch import Batch, Converter
-from journal.ingress.filters import Filters
-from journal.ingress.letters import LetterTopics
-from journal.ingress.requests import Waiting
 from journal.kafka.ports import Cluster
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
 from journal.routing.record_in import Ingress
 from journal.routing.source_record import SourceRecord
+from journal.sources.batch import Batch, Converter
+from journal.sources.filters import Filters
+from journal.sources.letters import LetterTopics
+from journal.sources.requests import Waiting
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings

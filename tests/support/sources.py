@@ -13,9 +13,9 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from journal.config import Settings
 from journal.errors import JournalError
-from journal.ingress.service import IngressService
 from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
+from journal.sources.service import IngressService
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

@@ -15,20 +15,20 @@ from journal.append.completion import Completion
 from journal.append.operations import NewRecords, PlainOperation
 from journal.config import Settings
 from journal.errors import JournalError, KafkaRefusedError, KafkaUnavailableError, NotTakenInError, TopicError
-from journal.ingress.batch import Converter
-from journal.ingress.consumer import SourceConsumer
-from journal.ingress.filters import Filters
-from journal.ingress.letters import LetterTopics
-from journal.ingress.loop import IngressLoop, LoopConfig
-from journal.ingress.requests import Waiting
-from journal.ingress.service import ingress_of
-from journal.ingress.status import IngressStatus, SourceStatus
-from journal.ingress.stops import Stops
 from journal.kafka.ports import Cluster, Consumed, FatalProducerError, Position, Sent, TopicState
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
 from journal.routing.config import RoutingConfig
 from journal.routing.source_record import SourceRecord
+from journal.sources.batch import Converter
+from journal.sources.consumer import SourceConsumer
+from journal.sources.filters import Filters
+from journal.sources.letters import LetterTopics
+from journal.sources.loop import IngressLoop, LoopConfig
+from journal.sources.requests import Waiting
+from journal.sources.service import ingress_of
+from journal.sources.status import IngressStatus, SourceStatus
+from journal.sources.stops import Stops
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

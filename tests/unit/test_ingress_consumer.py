@@ -8,10 +8,10 @@ from typing import cast
 import pytest
 from confluent_kafka import OFFSET_END, Message, TopicPartition
 
-from journal.ingress import consumer
-from journal.ingress.consumer import SourceConsumer, headers_of
 from journal.kafka.settings import ClientSettings
 from journal.routing.outcomes import Header
+from journal.sources import consumer
+from journal.sources.consumer import SourceConsumer, headers_of
 
 
 class Consumed:

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from journal.ingress.filters import Filters
 from journal.routing.selector.selector import Selector
 from journal.routing.view import MessageView
+from journal.sources.filters import Filters
 from journal.store.model import Message, QueueConfig, Routing, Value
 from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb

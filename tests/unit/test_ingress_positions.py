@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from journal.ingress.positions import Positions, positions_of
 from journal.routing.config import RoutingConfig
 from journal.routing.parts import SourceConfig
+from journal.sources.positions import Positions, positions_of
 
 ROUTING = RoutingConfig.model_validate(
     {

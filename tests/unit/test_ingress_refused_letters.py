@@ -9,9 +9,9 @@ from pathlib import Path
 from journal.append.group import FrameNumbers, Group
 from journal.append.writing import Claim
 from journal.errors import NotTakenInError
-from journal.ingress.taking import refused_topic
 from journal.kafka.ports import Consumed, FatalProducerError, Sent, nothing
 from journal.process.clocks import Timing
+from journal.sources.taking import refused_topic
 from journal.store.model import QueueConfig
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from journal.errors import KafkaUnavailableError
-from journal.ingress import reporting
-from journal.ingress.reporting import Reporter
 from journal.kafka.ports import Kafka, Sent
+from journal.sources import reporting
+from journal.sources.reporting import Reporter
 from journal.v1.journal_pb2 import IngressReport
 
 DEADLINE_S = 10.0

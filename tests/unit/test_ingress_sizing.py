@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.ingress.sizing import Sizing
+from journal.sources.sizing import Sizing
 
 
 def test_a_batch_that_was_too_much_is_halved_down_to_one_record() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import InvalidOperationError
-from journal.ingress.stops import Place, Stops
+from journal.sources.stops import Place, Stops
 
 PLACE = Place("t", 2, 41)
 

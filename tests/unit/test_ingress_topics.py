@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from journal.errors import InvalidOperationError
-from journal.ingress.identities import require_none_outlived
 from journal.kafka.ports import Position
+from journal.sources.identities import require_none_outlived
 from journal.store.model import QueueConfig
 from tests.unit.ingress_scene import Scene
 

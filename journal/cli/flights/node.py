@@ -25,8 +25,8 @@ from journal.cli.flights.plan import HOUR_MINUTES, PUBLISHED_AHEAD_MINUTES, Doub
 from journal.cli.logs import set_up_logging
 from journal.config import load_settings
 from journal.errors import AddressExistsError, StateError
-from journal.ingress.service import IngressService
 from journal.journal import BlockingJournal
+from journal.sources.service import IngressService
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.pending import Pending
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from journal.ingress.consumer import SourceConsumer
-from journal.ingress.positions import Partition
 from journal.routing.parts import EARLIEST, LATEST, start_ms
+from journal.sources.consumer import SourceConsumer
+from journal.sources.positions import Partition
 
 
 def start_of(consumer: SourceConsumer, partition: Partition, start: str, timeout_s: float) -> int:

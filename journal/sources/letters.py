@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from journal.config import Settings
 from journal.errors import KafkaRefusedError
-from journal.ingress.stops import Place
 from journal.kafka.ports import Cluster, Sent, TopicState
 from journal.routing.dead_letters import record_bytes
 from journal.routing.outcomes import Outgoing
 from journal.routing.partitions import partition_of
 from journal.routing.record_in import dead_letter_topic_of, has_dead_letters
+from journal.sources.stops import Place
 from journal.topics.foreign import fault_of_topic, hidden_topic
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from journal.errors import OperatingError
-from journal.ingress.batch import Converter
-from journal.ingress.consumer import SourceConsumer
-from journal.ingress.positions import Partition
-from journal.ingress.taking import Taking
+from journal.sources.batch import Converter
+from journal.sources.consumer import SourceConsumer
+from journal.sources.positions import Partition
+from journal.sources.taking import Taking
 
 log = logging.getLogger(__name__)
 

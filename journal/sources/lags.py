@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from journal.errors import OperatingError
-from journal.ingress.consumer import SourceConsumer
-from journal.ingress.positions import Partition
+from journal.sources.consumer import SourceConsumer
+from journal.sources.positions import Partition
 
 
 def known_lag(consumer: SourceConsumer, offsets: Mapping[Partition, int]) -> int | None:

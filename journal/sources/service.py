@@ -19,19 +19,19 @@ from typing import Any
 from journal.activate.runtime import wall_ms
 from journal.config import Settings
 from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
-from journal.ingress.batch import Converter
-from journal.ingress.beginnings import ControlBeginnings
-from journal.ingress.consumer import SourceConsumer
-from journal.ingress.filters import Filters
-from journal.ingress.identities import require_none_outlived
-from journal.ingress.letters import LetterTopics
-from journal.ingress.loop import IngressLoop, LoopConfig
-from journal.ingress.reporting import Reporter
-from journal.ingress.requests import Waiting
-from journal.ingress.status import IngressStatus, SourceStatus
-from journal.ingress.stops import Stops
 from journal.kafka.clients import kafka_of
 from journal.routing.record_in import Ingress, Replies, nobody_waits
+from journal.sources.batch import Converter
+from journal.sources.beginnings import ControlBeginnings
+from journal.sources.consumer import SourceConsumer
+from journal.sources.filters import Filters
+from journal.sources.identities import require_none_outlived
+from journal.sources.letters import LetterTopics
+from journal.sources.loop import IngressLoop, LoopConfig
+from journal.sources.reporting import Reporter
+from journal.sources.requests import Waiting
+from journal.sources.status import IngressStatus, SourceStatus
+from journal.sources.stops import Stops
 from journal.store.store import MessageStore
 from journal.topics.names import OwnTopics, ingress_group
 from journal.words import shortened

@@ -24,15 +24,15 @@ from journal.errors import (
     NotTakenInError,
     QueueMissingError,
 )
-from journal.ingress.batch import Batch, Converter
-from journal.ingress.identities import TopicIds
-from journal.ingress.letters import Letter
-from journal.ingress.positions import Partition
-from journal.ingress.sizing import Sizing
-from journal.ingress.status import IngressStatus
 from journal.kafka.ports import Consumed, FatalProducerError
 from journal.routing.outcomes import Reason, RefusedError
 from journal.routing.source_record import SourceRecord
+from journal.sources.batch import Batch, Converter
+from journal.sources.identities import TopicIds
+from journal.sources.letters import Letter
+from journal.sources.positions import Partition
+from journal.sources.sizing import Sizing
+from journal.sources.status import IngressStatus
 from journal.store.operations.take_in import TakenIn, Takes
 from journal.store.store import MessageStore
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from journal.errors import InvalidOperationError
-from journal.ingress.positions import Partition
 from journal.kafka.ports import Cluster, Position
+from journal.sources.positions import Partition
 
 
 class TopicIds:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 
 from journal.errors import NotTakenInError
-from journal.ingress.batch import Batch
-from journal.ingress.positions import Partition
-from journal.ingress.taking import Taking
 from journal.kafka.ports import Position
+from journal.sources.batch import Batch
+from journal.sources.positions import Partition
+from journal.sources.taking import Taking
 
 log = logging.getLogger(__name__)
 

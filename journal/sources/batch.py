@@ -12,10 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from journal.errors import InvalidOperationError, MessageMissingError, MessageTooLargeError
-from journal.ingress.filters import Filters
-from journal.ingress.letters import Letter, LetterTopics, letter_bytes
-from journal.ingress.requests import Waiting, unanswered
-from journal.ingress.stops import Place
 from journal.kafka.ports import Sent
 from journal.limits import Limits
 from journal.routing.config import RoutingConfig
@@ -23,6 +19,10 @@ from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, Refused
 from journal.routing.parts import SourceConfig
 from journal.routing.record_in import Ingress, dead_letter_topic_of
 from journal.routing.source_record import SourceRecord
+from journal.sources.filters import Filters
+from journal.sources.letters import Letter, LetterTopics, letter_bytes
+from journal.sources.requests import Waiting, unanswered
+from journal.sources.stops import Place
 from journal.store.incoming import Incoming, PlainRun
 from journal.store.model import Message
 from journal.store.operations.take_in import Settles

@@ -20,23 +20,23 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from journal.errors import OperatingError, TopicError
-from journal.ingress.batch import Batch, Converter
-from journal.ingress.beginnings import Beginnings, Rows, row_unreadable
-from journal.ingress.consumer import SourceConsumer
-from journal.ingress.identities import TopicIds, made_anew
-from journal.ingress.lags import asked_lag, known_lag
-from journal.ingress.patience import Patience
-from journal.ingress.positions import Partition, Positions, positions_of
-from journal.ingress.renewal import COMMIT_AGAIN_S, Renewal
-from journal.ingress.starts import start_of
-from journal.ingress.status import IngressStatus
-from journal.ingress.stops import Place, Resumption, Stops
-from journal.ingress.taking import Again, Flight, Taking
 from journal.kafka.ports import Cluster, Position
 from journal.routing.config import RoutingConfig
 from journal.routing.parts import SourceConfig
 from journal.routing.record_in import Ingress
 from journal.routing.source_record import SourceRecord
+from journal.sources.batch import Batch, Converter
+from journal.sources.beginnings import Beginnings, Rows, row_unreadable
+from journal.sources.consumer import SourceConsumer
+from journal.sources.identities import TopicIds, made_anew
+from journal.sources.lags import asked_lag, known_lag
+from journal.sources.patience import Patience
+from journal.sources.positions import Partition, Positions, positions_of
+from journal.sources.renewal import COMMIT_AGAIN_S, Renewal
+from journal.sources.starts import start_of
+from journal.sources.status import IngressStatus
+from journal.sources.stops import Place, Resumption, Stops
+from journal.sources.taking import Again, Flight, Taking
 from journal.store.operations.take_in import Takes
 from journal.store.store import MessageStore
 from journal.words import shortened
