@@ -21,8 +21,8 @@ from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
 from journal.wire.rows import mark_name
-from streams.change_memory import AgentPosition, Remembered, read_memory
-from streams.changes import STATE_PREFIX
+from streams.agents.change_memory import AgentPosition, Remembered, read_memory
+from streams.agents.changes import STATE_PREFIX
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ from journal.errors import JournalError
 from journal.store.records import decode_queue, message_facts
 from journal.v1.store_pb2 import MESSAGE, QUEUE
 from loaders.queues import QueueLoader, living_references
-from streams.changes import Changes, LiveRecord, RecordChange
-from streams.factory import JournalApp, make_app, run_app
+from streams.agents.changes import Changes, LiveRecord, RecordChange
+from streams.apps.factory import JournalApp, make_app, run_app
 
 QUEUE_KEY = struct.Struct(">cq")
 WAITING_KEY = struct.Struct(">cqqq")

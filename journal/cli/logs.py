@@ -8,7 +8,7 @@ import sys
 
 from journal.words import escaped
 
-QUIET_LOGGERS = ("journal.kafka", "streams.source", "faust", "mode", "aiokafka", "asyncio")
+QUIET_LOGGERS = ("journal.kafka", "streams.reading.source", "faust", "mode", "aiokafka", "asyncio")
 """Other people's inner life, and librdkafka's: what matters in it reaches us as errors. `--verbose` shows it."""
 
 

@@ -21,7 +21,7 @@ def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
 def main() -> None:
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # in the background of a terminal it may write to it all the same
 
-    from streams.reader import read_for_parent
+    from streams.reading.reader import read_for_parent
 
     *options, number = sys.argv[1:]
     set_up_logging("-v" in options)

@@ -24,10 +24,10 @@ from journal.store.records import decode_message, encode_message
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE
 from journal.wire.keys import record_key
-from streams.agents import FrameFacts
-from streams.divert.counts import Checkpointed, ShardCounts
-from streams.divert.outgoing import ShardOutgoing
-from streams.divert.targets import Targets, fixed_topics, topics_of
+from streams.agents.facts import FrameFacts
+from streams.routes.counts import Checkpointed, ShardCounts
+from streams.routes.outgoing import ShardOutgoing
+from streams.routes.targets import Targets, fixed_topics, topics_of
 
 
 class LiveMessage(NamedTuple):

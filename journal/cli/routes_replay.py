@@ -23,9 +23,9 @@ from journal.cli.reading import opened_journal
 from journal.errors import InvalidOperationError
 from journal.kafka.ports import Kafka
 from journal.routing.parts import start_ms
-from streams.divert.replay import RouteReplay, ShardReplayed
-from streams.divert.replay_range import ReplayRange, range_of_ids, range_of_time
-from streams.divert.targets import Sizes
+from streams.routes.replay import RouteReplay, ShardReplayed
+from streams.routes.replay_range import ReplayRange, range_of_ids, range_of_time
+from streams.routes.targets import Sizes
 
 
 def add_replay(app: typer.Typer) -> None:

@@ -89,7 +89,7 @@ def _serve(
 ) -> None:
     """In this process, and in as many more as the settings say; each with a reader where there are cores for it."""
     # the command line is the one place of `journal` that knows the parts above it
-    from streams.service import run_service
+    from streams.worker.service import run_service
 
     log_progress(as_json=as_json)
     verbose = context.find_root().params["verbose"]

@@ -14,7 +14,7 @@ from journal.kafka.producers import KafkaTransactionalProducer
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
 from journal.wal import fencing
-from streams.source import WalConsumer, WalTransport
+from streams.reading.source import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints
 
 

@@ -124,15 +124,15 @@ def test_an_end_by_itself_is_noted_and_one_that_was_asked_for_is_not(
 def test_a_workers_shards_are_what_its_log_says_of_this_life(tmp_path: Path) -> None:
     worker = WorkerProcess("worker-1", Place(), tmp_path, [sys.executable, "-c", ""], os.environ)
     log = tmp_path / "worker-1" / "log"
-    log.write_text("INFO streams.app: j.wal: reading from {7: 1}\n")
+    log.write_text("INFO streams.reading.app: j.wal: reading from {7: 1}\n")
     worker.start(ready=False)
     wait_for(lambda: not worker.running, "its end")
     assert worker.shards == set()
     with log.open("a") as lines:
-        lines.write(
-            "INFO streams.app: j.wal: reading from {0: 12, 2: 0}\nINFO streams.app: j.wal: reading from {3: 5}\n"
-        )
+        lines.write("INFO streams.reading.app: j.wal: reading from {0: 12, 2: 0}\n")
+        lines.write("INFO streams.reading.app: j.wal: reading from {3: 5}\n")
     assert worker.shards == {0, 2, 3}
     with log.open("a") as lines:
-        lines.write("INFO streams.app: j.wal: gave back [0, 3]\nINFO streams.app: j.wal: reading from {1: 12")
+        lines.write("INFO streams.reading.app: j.wal: gave back [0, 3]\n")
+        lines.write("INFO streams.reading.app: j.wal: reading from {1: 12")
     assert worker.shards == {2}

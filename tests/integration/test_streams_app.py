@@ -19,8 +19,8 @@ from journal.journal import BlockingJournal
 from journal.store.model import Message, QueueConfig
 from journal.v1.journal_pb2 import ADD, DELETE, UPDATE
 from loaders.queues import QueueLoader
-from streams.agents import Told
-from streams.factory import make_app, serve_app
+from streams.agents.agents import Told
+from streams.apps.factory import make_app, serve_app
 from tests.support.in_process import made_journal
 from tests.support.stream_apps import (
     active_store,

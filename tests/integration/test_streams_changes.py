@@ -12,8 +12,8 @@ import pytest
 from journal.config import Settings
 from journal.errors import TopicError
 from journal.journal import BlockingJournal
-from streams.changes import Changes
-from streams.factory import JournalApp, make_app
+from streams.agents.changes import Changes
+from streams.apps.factory import JournalApp, make_app
 from tests.support.in_process import made_journal, running_worker
 from tests.support.stream_apps import committed_records, free_port, new_topic, running, wait_until
 

@@ -15,7 +15,7 @@ from journal.kafka.clients import KafkaClients
 from journal.kafka.ports import Sent
 from journal.sources.consumer import SourceConsumer
 from journal.topics.names import wal_topic
-from streams.client_properties import aiokafka_properties
+from streams.reading.client_properties import aiokafka_properties
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import DEADLINE_S, delete_topic, new_name, topics, wait_until
 

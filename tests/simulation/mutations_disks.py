@@ -7,7 +7,7 @@ from typing import Any
 
 from journal.errors import LocalStorageError
 from journal.fold.engine import Fold
-from streams.shard import ShardWorker
+from streams.worker.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
 
 

@@ -20,8 +20,8 @@ from journal.topics.names import table_topic
 from journal.upkeep.trim import Trimming
 from journal.wal.fencing import Standing
 from journal.wal.writer import Writer
-from streams.divert.counts import Checkpointed
-from streams.shard import ShardWorker
+from streams.routes.counts import Checkpointed
+from streams.worker.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
 
 # ---- transactions that are refused -------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from journal.append.core import Core
 from journal.errors import OperatingError
 from journal.liveness import LastActive
 from loaders.duty import Duty
-from streams.calls import Answering, CalledShell
+from streams.reading.calls import Answering, CalledShell
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.node_journal import NodeJournal
 

@@ -12,7 +12,7 @@ from journal.process.clocks import Moment
 from journal.table.age import TableAge
 from journal.wal.reading import require_nothing_between
 from journal.wal.writer import Writer
-from streams.shard_table import ShardTable
+from streams.worker.shard_table import ShardTable
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.mutations_tables import UNCOUNTED
 

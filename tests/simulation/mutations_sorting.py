@@ -11,7 +11,7 @@ import journal.fold.sorting
 from journal.fold.sorted_frame import Run, SortedFrame
 from journal.fold.updates import UpdateTable
 from journal.v1.journal_pb2 import COMMIT, Operation
-from streams.shard import ShardWorker
+from streams.worker.shard import ShardWorker
 from tests.simulation.mutations import Patch, mutation
 
 Runs = list[Run]

@@ -19,8 +19,8 @@ from journal.table.replica import CopyState, Replica
 from journal.topics.names import wal_topic, worker_id
 from journal.v1.journal_pb2 import ADD, DELETE
 from journal.wire.keys import RECORD_KEY_BYTES
-from streams.shard import ShardWorker
-from streams.shard_table import ShardTable
+from streams.worker.shard import ShardWorker
+from streams.worker.shard_table import ShardTable
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.readers import SimulatedReader
 

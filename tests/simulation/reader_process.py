@@ -10,7 +10,7 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from streams.calls import DisconnectedError
+from streams.reading.calls import DisconnectedError
 from tests.simulation.scheduler import Process, Scheduler
 
 _LATE_S = (0.0, 0.0, 0.0, 0.002, 0.02, 0.1)
@@ -45,7 +45,7 @@ class Link:
 
 
 class SimulatedChannel:
-    """One side's `streams.calls.Channel`."""
+    """One side's `streams.reading.calls.Channel`."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

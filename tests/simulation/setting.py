@@ -16,7 +16,7 @@ from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wal.writer import WriterConfig
 from journal.wire.frames import FORMAT, MAGIC
-from streams.shard_config import ShardConfig
+from streams.worker.shard_config import ShardConfig
 from tests.simulation.clocks import Clocks
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.recording import RecordingBroker

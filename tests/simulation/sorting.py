@@ -8,7 +8,7 @@ from random import Random
 from journal.errors import FrameError
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
-from streams.records import Prepared, Record
+from streams.reading.records import Prepared, Record
 from tests.simulation.setting import UUID
 
 

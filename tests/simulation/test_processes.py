@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from journal.errors import LocalStorageError
-from streams.calls import DisconnectedError
+from streams.reading.calls import DisconnectedError
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.nodes_group import SESSION_S, NodesGroup, SimulatedMembership

@@ -14,11 +14,11 @@ from random import Random
 from journal.errors import CorruptionError, FrameError, OperatingError
 from journal.kafka.ports import LogRecord
 from journal.topics.names import wal_topic
-from streams.calls import Answering, CalledShell, CallsEnded, DisconnectedError
-from streams.records import Prepared, Record
-from streams.shard import UNREADABLE_RETRY_S
-from streams.shell import WorkerShell
-from streams.worker import Worker
+from streams.reading.calls import Answering, CalledShell, CallsEnded, DisconnectedError
+from streams.reading.records import Prepared, Record
+from streams.reading.shell import WorkerShell
+from streams.worker.shard import UNREADABLE_RETRY_S
+from streams.worker.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.history import History
 from tests.simulation.node_copy import identity_of_copy
@@ -103,7 +103,8 @@ class WorkerProcess:
                 raise
 
     def _answer(self, worker: Worker, chance: Random) -> None:
-        """As `streams.reader.Reader`: answer one reader after the other, until one of them says that it is done."""
+        """As `streams.reading.reader.Reader`: answer one reader after the other, until one of them says that it is
+        done."""
         scheduler, answering = self._setting.scheduler, Answering(worker)
         while True:
             reader = self.reader = Process(f"{self._name}, reader")

@@ -17,10 +17,10 @@ from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Mark, Operation
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import mark_key
-from streams.divert.diverter import Diverter
-from streams.divert.targets import Sizes
-from streams.shard import ShardState, ShardWorker
-from streams.shard_config import ShardConfig
+from streams.routes.diverter import Diverter
+from streams.routes.targets import Sizes
+from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard_config import ShardConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults, SimulatedCrash

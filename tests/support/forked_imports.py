@@ -9,7 +9,7 @@ from tests.support.forked import FORKED
 for _stream in (1, 2):
     os.dup2(os.open(os.devnull, os.O_WRONLY), _stream)
 
-import streams.app  # noqa: E402, F401  # what it imports looks for a terminal
+import streams.reading.app  # noqa: E402, F401  # what it imports looks for a terminal
 from journal.cli.main import load_command  # noqa: E402
 
 for _command in (*FORKED, "worker"):

@@ -15,9 +15,9 @@ from journal.disk.slots import take_slot
 from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation
-from streams.app import BackgroundWorker
-from streams.service import make_worker
-from streams.source import source_settings
+from streams.reading.app import BackgroundWorker
+from streams.reading.source import source_settings
+from streams.worker.service import make_worker
 
 START_S = 60.0
 

@@ -8,9 +8,9 @@ from typing import Any
 from journal.config import Settings
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Frame, Identity, SkipRequest, Trim
-from streams.divert.replay import RouteReplay
-from streams.divert.replay_range import ReplayRange
-from streams.divert.targets import Sizes
+from streams.routes.replay import RouteReplay
+from streams.routes.replay_range import ReplayRange
+from streams.routes.targets import Sizes
 from tests.simulation.kafka import SimulatedKafka
 from tests.support.build import JOURNAL
 from tests.support.divert import DEAD, NAME, OUT, DivertWorld

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streams.shard_config import ShardConfig
+from streams.worker.shard_config import ShardConfig
 from tests.support.build import JOURNAL
 
 

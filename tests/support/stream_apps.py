@@ -20,7 +20,7 @@ from journal.config import Settings
 from journal.journal import BlockingJournal
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
-from streams.factory import JournalApp, serve_app
+from streams.apps.factory import JournalApp, serve_app
 
 DEADLINE_S = 60.0
 

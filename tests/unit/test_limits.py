@@ -15,7 +15,7 @@ from journal.limits import (
     VIRTUAL_SHARDS,
     Limits,
 )
-from streams.source import FETCH_BYTES_MAX, FETCHED_BYTES_MAX, source_settings
+from streams.reading.source import FETCH_BYTES_MAX, FETCHED_BYTES_MAX, source_settings
 
 
 def test_the_defaults_hold_together() -> None:

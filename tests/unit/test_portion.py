@@ -18,7 +18,7 @@ from journal.v1.journal_pb2 import ADD, Epoch, Frame, Operation
 from journal.wal.fencing import Fence
 from journal.wal.portion import Portion
 from journal.wal.writer import Writer, WriterConfig
-from streams.worker import Worker
+from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

@@ -12,7 +12,7 @@ from journal.routing.router import Router
 from journal.store.model import Message, Value
 from journal.store.records import encode_message
 from journal.topics.names import OwnTopics
-from streams.divert.targets import Targets, fixed_topics
+from streams.routes.targets import Targets, fixed_topics
 from tests.support.divert import DEAD, NAME, OUT, TOPIC, DivertWorld
 
 

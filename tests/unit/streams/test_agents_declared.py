@@ -6,7 +6,7 @@ import pytest
 
 from journal.config import Settings
 from journal.errors import ConfigError
-from streams.factory import make_app
+from streams.apps.factory import make_app
 
 
 @pytest.mark.parametrize("to", ["orders.wal", "orders.table", "orders.control", "orders.agent.other"])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from journal.errors import GapError, KafkaRefusedError
-from streams.ahead import Ahead, Batches
+from streams.reading.ahead import Ahead, Batches
 
 ZERO: Batches = {0: [(5, 1, b"a")]}
 BOTH: Batches = {0: [(6, 1, b"b")], 1: [(7, 1, b"c")]}

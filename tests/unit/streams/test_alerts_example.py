@@ -12,7 +12,7 @@ from journal.load.loading import LoadedUpdate
 from journal.store.model import Message
 from journal.store.records import encode_message
 from journal.v1.store_pb2 import MESSAGE, ROUTE
-from streams.changes import LiveRecord
+from streams.agents.changes import LiveRecord
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "queue_alerts" / "alerts.py"
 QUEUE = 5

@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import CorruptRecordException, NoOffsetForPartitionError, OffsetOutOfRangeError
 
 from journal.errors import CorruptionError, GapError
-from streams.batches import TRIES, ShardBatches
+from streams.reading.batches import TRIES, ShardBatches
 
 TOPIC = "j.wal"
 FETCHED = 10

@@ -31,10 +31,19 @@ from journal.errors import (
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame
-from streams.agents import in_daemon_thread
-from streams.calls import BUSY_TICK_S, POSTED_MAX, Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox
-from streams.records import Prepared
-from streams.shell import WorkerShell
+from streams.agents.agents import in_daemon_thread
+from streams.reading.calls import (
+    BUSY_TICK_S,
+    POSTED_MAX,
+    Answering,
+    CalledShell,
+    CallsEnded,
+    Channel,
+    DisconnectedError,
+    Inbox,
+)
+from streams.reading.records import Prepared
+from streams.reading.shell import WorkerShell
 from tests.support.build import JOURNAL, NONCE, add, commit, delete, frame, marker, replace, update, wal
 
 pytestmark = pytest.mark.timeout(30)

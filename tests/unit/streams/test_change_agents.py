@@ -11,8 +11,8 @@ import pytest
 
 from journal.errors import AgentError, KafkaUnavailableError
 from journal.kafka.ports import FatalProducerError
-from streams.agents import Agent
-from streams.change_agents import ChangeAgents, RunState
+from streams.agents.agents import Agent
+from streams.agents.change_agents import ChangeAgents, RunState
 from tests.support.sources import wait_until
 
 pytestmark = pytest.mark.timeout(30)
@@ -73,7 +73,7 @@ def wait_for(running: ChangeAgents, state: RunState) -> str:
 def test_what_was_in_the_way_of_an_idle_agent_is_over_when_it_follows_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr("streams.change_agents.AGAIN_S", 0.2)
+    monkeypatch.setattr("streams.agents.change_agents.AGAIN_S", 0.2)
     with agents(error, threading.Event()) as running:
         assert wait_for(running, RunState.WAITING) == str(error)
         assert wait_for(running, RunState.TELLING) == ""
@@ -83,7 +83,7 @@ def test_what_was_in_the_way_of_an_idle_agent_is_over_when_it_follows_again(
 def test_what_an_agent_is_to_blame_for_is_over_when_it_was_told_again(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr("streams.change_agents.AGAIN_S", 0.2)
+    monkeypatch.setattr("streams.agents.change_agents.AGAIN_S", 0.2)
     tell = threading.Event()
     with agents(error, tell) as running:
         assert wait_for(running, RunState.WAITING) == str(error)

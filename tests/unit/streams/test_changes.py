@@ -8,7 +8,7 @@ from journal.errors import InvalidOperationError
 from journal.fold.engine import Fold
 from journal.v1.journal_pb2 import Mark, Operation
 from journal.wire.keys import record_key
-from streams.changes import STATE_PREFIX, AgentState, Changes, LiveRecord, all_records
+from streams.agents.changes import STATE_PREFIX, AgentState, Changes, LiveRecord, all_records
 from tests.support.build import DictBase, add, commit, delete, frame, marker, prepare, replace, update
 
 

@@ -7,7 +7,7 @@ import pytest
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Operation
 from journal.wire.keys import mark_key
-from streams.worker import Worker
+from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from journal.errors import ConfigError
-from streams.client_properties import aiokafka_properties
+from streams.reading.client_properties import aiokafka_properties
 
 
 def test_credentials_mean_the_same_for_both_clients() -> None:

@@ -11,9 +11,9 @@ from journal.errors import CorruptionError, RouteStopError, TopicError
 from journal.routing.selector.tokens import SELECTOR_CHARACTERS_MAX
 from journal.topics.names import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
-from streams.divert.diverter import REFRESH_EVERY_S
-from streams.divert.targets import FAULTS_KEPT
-from streams.shard import ROUTE_RETRY_S, ShardState
+from streams.routes.diverter import REFRESH_EVERY_S
+from streams.routes.targets import FAULTS_KEPT
+from streams.worker.shard import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
 from tests.support.divert import DEAD, NAME, OUT, TOPIC, DivertWorld, chunk, large, message, one_route

@@ -9,7 +9,7 @@ from typing import Any
 import faust
 import pytest
 
-from streams.faust_agents import WatchedAgent, troubles_of
+from streams.agents.faust_agents import WatchedAgent, troubles_of
 
 
 class Stream:

@@ -15,10 +15,11 @@ from journal.kafka.ports import Sent
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import mark_key
-from streams.agents import Agent, AgentCalls, FrameFacts, OperationAgents, Told
-from streams.shard import ShardState, ShardWorker
-from streams.shard_config import ShardConfig
-from streams.worker import Worker
+from streams.agents.agents import Agent, AgentCalls, OperationAgents, Told
+from streams.agents.facts import FrameFacts
+from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard_config import ShardConfig
+from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults, SimulatedCrash

@@ -10,7 +10,7 @@ import pytest
 from journal.errors import RouteStopError
 from journal.fold.rows import Change
 from journal.topics.names import table_topic, wal_topic
-from streams.shard import ShardState, ShardWorker
+from streams.worker.shard import ShardState, ShardWorker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

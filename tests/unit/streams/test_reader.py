@@ -30,14 +30,14 @@ from journal.errors import CorruptionError, KafkaRefusedError, KafkaUnavailableE
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Identity
-from streams import reader as module
-from streams.agents import in_daemon_thread
-from streams.app import Prepare
-from streams.calls import Answering, CallsEnded, Channel
-from streams.reader import NICE, Reader, read_for_parent
-from streams.records import Prepared
-from streams.shell import WorkerShell
-from streams.source import SourceSettings, source_settings
+from streams.agents.agents import in_daemon_thread
+from streams.reading import reader as module
+from streams.reading.app import Prepare
+from streams.reading.calls import Answering, CallsEnded, Channel
+from streams.reading.reader import NICE, Reader, read_for_parent
+from streams.reading.records import Prepared
+from streams.reading.shell import WorkerShell
+from streams.reading.source import SourceSettings, source_settings
 from tests.support.build import JOURNAL, add, marker, wal
 
 pytestmark = pytest.mark.timeout(60)
@@ -567,7 +567,7 @@ class Child:
         ) -> None:
             await serves(shell, settings, prepare)
 
-        self._monkeypatch.setattr("streams.app.serve", serve)
+        self._monkeypatch.setattr("streams.reading.app.serve", serve)
         return in_daemon_thread(partial(read_for_parent, self._theirs.detach()))
 
     def tell(self, **about: Any) -> None:

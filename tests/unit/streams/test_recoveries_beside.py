@@ -15,8 +15,8 @@ from journal.disk.ports import LocalStore
 from journal.disk.slots import take_slot
 from journal.errors import ClosedError, LocalStorageError
 from journal.topics.names import control_topic, table_topic, wal_topic
-from streams.shard import ShardState
-from streams.worker import Worker
+from streams.worker.shard import ShardState
+from streams.worker.worker import Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults

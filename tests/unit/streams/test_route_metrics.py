@@ -9,8 +9,8 @@ from journal.routing.config import RoutingConfig
 from journal.topics.control_rows import INGRESS_KEY, control_row, node_key
 from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import DivertStatus, IngressReport, NodeStatus, RouteCounts, SourceReport
-from streams.sources import KEPT_S, Reports
-from streams.web import metric_lines
+from streams.apps.sources import KEPT_S, Reports
+from streams.apps.web import metric_lines
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline

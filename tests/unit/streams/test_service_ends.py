@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-import streams.service
+import streams.worker.service
 from journal.config import Settings
-from streams.service import run_service
+from streams.worker.service import run_service
 
 
 def test_the_shell_is_abandoned_before_its_copies_are_anybody_elses(
@@ -26,8 +26,8 @@ def test_the_shell_is_abandoned_before_its_copies_are_anybody_elses(
 
     parts = {"open_journal": rows, "take_slot": slot, "make_worker": None, "with_trims": shell}
     for name, made in parts.items():
-        monkeypatch.setattr(streams.service, name, lambda *_, made=made, **__: made)
-    monkeypatch.setattr(streams.service, "_run_here", fail)
+        monkeypatch.setattr(streams.worker.service, name, lambda *_, made=made, **__: made)
+    monkeypatch.setattr(streams.worker.service, "_run_here", fail)
     settings = Settings(journal="j", bootstrap_servers="127.0.0.1:1", directory=tmp_path)
     with pytest.raises(LookupError, match="of the shell"):
         run_service(settings, None)

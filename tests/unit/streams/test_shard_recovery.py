@@ -8,8 +8,8 @@ from journal.errors import ClosedError, HangingTransactionError
 from journal.kafka.ports import Sent
 from journal.topics.names import table_topic
 from journal.wire.keys import record_key
-from streams.shard import UNREADABLE_RETRY_S, ShardState, ShardWorker
-from streams.worker import Worker
+from streams.worker.shard import UNREADABLE_RETRY_S, ShardState, ShardWorker
+from streams.worker.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import delete, marker, wal

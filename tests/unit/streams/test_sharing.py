@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.sharing import share_out
+from streams.reading.sharing import share_out
 
 MEMBERS = st.sampled_from("abcdefg")
 SHARDS = st.integers(0, 40)

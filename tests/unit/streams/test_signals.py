@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from journal.process.stop_requests import ONE_REQUEST_S
-from streams.factory import run_app
+from streams.apps.factory import run_app
 
 DEADLINE_S = 60.0
 

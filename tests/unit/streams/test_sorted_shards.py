@@ -14,10 +14,10 @@ from journal.topics.control_rows import control_row, skip_key
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Operation, SkipRequest
 from journal.wire.keys import RowType, mark_key, record_key, row_type, skipped_key
-from streams.agents import Agent, AgentCalls, OperationAgents, Told
-from streams.records import Prepared, Record
-from streams.shard import ShardState, ShardWorker
-from streams.worker import IDLE_TICK_S, Worker
+from streams.agents.agents import Agent, AgentCalls, OperationAgents, Told
+from streams.reading.records import Prepared, Record
+from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.worker import IDLE_TICK_S, Worker
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults

@@ -17,7 +17,7 @@ from journal.table.replica import Replica
 from journal.v1.journal_pb2 import ADD, Mark, Record
 from journal.wire.keys import RECORD_TAG, mark_key, record_id_of, record_key
 from journal.wire.rows import mark_name
-from streams.standby import StandbyCopies
+from streams.worker.standby import StandbyCopies
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka

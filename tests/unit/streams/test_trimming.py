@@ -12,9 +12,9 @@ from journal.errors import ConfigError, KafkaUnavailableError, TrimError
 from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import Archive, Identity
 from journal.wire.frames import FORMAT, MAGIC
-from streams.records import Prepared
-from streams.shell import WorkerShell
-from streams.trimming import GivenUp, TrimmingShell, with_trims
+from streams.reading.records import Prepared
+from streams.reading.shell import WorkerShell
+from streams.worker.trimming import GivenUp, TrimmingShell, with_trims
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

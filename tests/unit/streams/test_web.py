@@ -17,9 +17,9 @@ from journal.config import Settings
 from journal.errors import DeadlineError, QueueMissingError, StateError
 from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
 from loaders.queues import QueueLoader
-from streams.factory import make_app
-from streams.view import GlobalView
-from streams.web import add_routes, health_of, metric_lines
+from streams.apps.factory import make_app
+from streams.apps.view import GlobalView
+from streams.apps.web import add_routes, health_of, metric_lines
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline

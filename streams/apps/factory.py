@@ -32,14 +32,14 @@ from mode.types import ServiceT
 from journal.config import Settings
 from journal.errors import ConfigError, KafkaUnavailableError, WebPortError
 from journal.topics.names import OwnTopics
-from streams.agents import AGENT_TIMEOUT_S, Agent, check_agent
-from streams.client_properties import aiokafka_properties
-from streams.faust_agents import WatchedAgent, troubles_of
-from streams.garbage import collect_seldom
-from streams.host import JournalHost
-from streams.signals import run_until_signalled
-from streams.view import GlobalView, StateLoader
-from streams.web import PageView, add_routes
+from streams.agents.agents import AGENT_TIMEOUT_S, Agent, check_agent
+from streams.agents.faust_agents import WatchedAgent, troubles_of
+from streams.apps.host import JournalHost
+from streams.apps.view import GlobalView, StateLoader
+from streams.apps.web import PageView, add_routes
+from streams.reading.client_properties import aiokafka_properties
+from streams.reading.garbage import collect_seldom
+from streams.reading.signals import run_until_signalled
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from journal.store.queues.loaded import LoadedStore
 from journal.store.queues.state import QueueState
 from journal.table.open_copy import LocalTables
 from journal.v1.journal_pb2 import Mark, Transaction
-from streams.changes import LiveRecord, all_records, record_in
+from streams.agents.changes import LiveRecord, all_records, record_in
 
 log = logging.getLogger(__name__)
 

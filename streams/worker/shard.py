@@ -38,12 +38,12 @@ from journal.v1.journal_pb2 import Frame, Mark, Skipped, SkipRequest
 from journal.wal.portion import Portion
 from journal.wire.frames import decode_frame, nonce_of
 from journal.words import shortened
-from streams.agents import AGENT_RETRY_S, FrameFacts
-from streams.divert.counts import Checkpointed
-from streams.divert.outgoing import ROUTED_KINDS, OutgrownError
-from streams.records import Prepared
-from streams.shard_config import ShardConfig
-from streams.shard_table import ShardTable
+from streams.agents.facts import AGENT_RETRY_S, FrameFacts
+from streams.reading.records import Prepared
+from streams.routes.counts import Checkpointed
+from streams.routes.outgoing import ROUTED_KINDS, OutgrownError
+from streams.worker.shard_config import ShardConfig
+from streams.worker.shard_table import ShardTable
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from faust.web import Request, Response, View
 from journal.activate.runtime import wall_ms
 from journal.errors import OperatingError, QueueMissingError, StateError
 from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
-from streams.sources import Sample, node_metrics, source_metrics
-from streams.view import GlobalView, MessageView, QueueView, TransactionView
+from streams.apps.sources import Sample, node_metrics, source_metrics
+from streams.apps.view import GlobalView, MessageView, QueueView, TransactionView
 
 log = logging.getLogger(__name__)
 

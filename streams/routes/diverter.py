@@ -16,9 +16,9 @@ from journal.routing.router import Body, Router
 from journal.topics.control_rows import control_row, divert_key
 from journal.topics.names import OwnTopics
 from journal.v1.journal_pb2 import DivertStatus
-from streams.divert.counts import ShardCounts
-from streams.divert.outgoing import ShardOutgoing
-from streams.divert.targets import Sizes, Targets, refresh_quietly
+from streams.routes.counts import ShardCounts
+from streams.routes.outgoing import ShardOutgoing
+from streams.routes.targets import Sizes, Targets, refresh_quietly
 
 log = logging.getLogger(__name__)
 

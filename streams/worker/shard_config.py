@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streams.agents import OperationAgents
-from streams.divert.diverter import Diverter
+from streams.agents.agents import OperationAgents
+from streams.routes.diverter import Diverter
 
 
 @dataclass(frozen=True, slots=True)

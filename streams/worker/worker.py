@@ -26,11 +26,11 @@ from journal.kafka.ports import Kafka
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
 from journal.v1.journal_pb2 import DivertStatus
-from streams.records import Prepared
-from streams.shard import ShardState, ShardWorker
-from streams.shard_config import ShardConfig
-from streams.skips import ShardSkips, read_skips
-from streams.standby import StandbyCopies
+from streams.reading.records import Prepared
+from streams.worker.shard import ShardState, ShardWorker
+from streams.worker.shard_config import ShardConfig
+from streams.worker.skips import ShardSkips, read_skips
+from streams.worker.standby import StandbyCopies
 
 log = logging.getLogger(__name__)
 

@@ -22,17 +22,17 @@ from journal.table.opening import identity_of_copy, patiently
 from journal.table.replica import Replica
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import Identity
-from streams.agents import OperationAgents, in_daemon_thread
-from streams.divert.diverter import Diverter
-from streams.divert.targets import Sizes
-from streams.garbage import collect_seldom
-from streams.reader import Reader
-from streams.shard_config import ShardConfig
-from streams.shard_table import shard_replica
-from streams.shell import WorkerShell
-from streams.standby import StandbyCopies
-from streams.trimming import with_trims
-from streams.worker import Worker
+from streams.agents.agents import OperationAgents, in_daemon_thread
+from streams.reading.garbage import collect_seldom
+from streams.reading.reader import Reader
+from streams.reading.shell import WorkerShell
+from streams.routes.diverter import Diverter
+from streams.routes.targets import Sizes
+from streams.worker.shard_config import ShardConfig
+from streams.worker.shard_table import shard_replica
+from streams.worker.standby import StandbyCopies
+from streams.worker.trimming import with_trims
+from streams.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 
@@ -103,8 +103,8 @@ def run_service(
 
 def _run_here(shell: WorkerShell, settings: Settings, name: str, shards: int, on_signal: Callable[[], None]) -> None:
     # Faust, which takes its time to import: with a reader that one alone needs it
-    from streams.app import run_worker
-    from streams.source import source_settings
+    from streams.reading.app import run_worker
+    from streams.reading.source import source_settings
 
     run_worker(shell, source_settings(settings, name, shards), on_signal)
 

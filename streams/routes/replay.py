@@ -24,12 +24,12 @@ from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import OwnTopics, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
-from streams.agents import FrameFacts
-from streams.divert.counts import Checkpointed, ShardCounts
-from streams.divert.outgoing import OutgrownError, ShardOutgoing
-from streams.divert.replay_history import FrameMessages, ShardHistory
-from streams.divert.replay_range import ReplayRange, replay_name
-from streams.divert.targets import Sizes, Targets
+from streams.agents.facts import FrameFacts
+from streams.routes.counts import Checkpointed, ShardCounts
+from streams.routes.outgoing import OutgrownError, ShardOutgoing
+from streams.routes.replay_history import FrameMessages, ShardHistory
+from streams.routes.replay_range import ReplayRange, replay_name
+from streams.routes.targets import Sizes, Targets
 
 RECORDS_AT_ONCE = 1000
 """Of one Kafka transaction, and what one frame more makes."""

@@ -21,8 +21,8 @@ from typing import Any
 from journal import errors
 from journal.errors import CorruptionError, JournalError, OperatingError
 from journal.fold.sorted_frame import SortedFrame
-from streams.records import Prepared
-from streams.shell import WorkerShell
+from streams.reading.records import Prepared
+from streams.reading.shell import WorkerShell
 
 _SIZE = struct.Struct("<Q")
 _BUFFER_BYTES = 1 << 23

@@ -20,6 +20,7 @@ from journal.errors import AgentError, ConfigError
 from journal.fold.rows import Happened
 from journal.kafka.ports import Sent
 from journal.v1.journal_pb2 import Operation
+from streams.agents.facts import FrameFacts
 
 T = TypeVar("T")
 
@@ -27,26 +28,12 @@ AGENT_TIMEOUT_S = 60.0
 """An async agent that takes longer for what it is told is cancelled, and counts as one that raised; a plain one is
 named by `/health`."""
 
-AGENT_RETRY_S = 1.0
-"""How long a shard leaves an agent alone that raised, or gave what Kafka refuses, before it tells it the same again."""
-
-AGENTS_END_S = 10.0
-"""How long a worker that stops waits for agents to be done with what they are told."""
 
 ANY_PARTITION = -1
 """The client chooses one by the key."""
 
 Output = tuple[bytes | str | None, bytes | str | None]
 """Key and value of a record of the agent's topic."""
-
-
-class FrameFacts(NamedTuple):
-    """What of a frame concerns its operations. `timestamp` is the broker's, ms since 1970."""
-
-    epoch: int
-    node: str
-    group: int
-    timestamp: int
 
 
 class Told(NamedTuple):

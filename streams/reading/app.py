@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 from mode import Service
 
 from journal.errors import CorruptionError, DeadlineError, JournalError
-from streams.ahead import Ahead, Batches
-from streams.records import Prepared, Record
-from streams.shell import WorkerShell
-from streams.signals import run_until_signalled
-from streams.source import SourceSettings, WalApp, WalTransport
+from streams.reading.ahead import Ahead, Batches
+from streams.reading.records import Prepared, Record
+from streams.reading.shell import WorkerShell
+from streams.reading.signals import run_until_signalled
+from streams.reading.source import SourceSettings, WalApp, WalTransport
 
 log = logging.getLogger(__name__)
 

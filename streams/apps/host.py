@@ -26,20 +26,20 @@ from journal.process.descriptors import require_descriptors
 from journal.table.opening import identity_of_copy, patiently
 from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeStatus
-from streams.agents import Agent, AgentCalls, OperationAgents
-from streams.app import StreamWorker
-from streams.change_agents import ChangeAgents
+from streams.agents.agents import Agent, AgentCalls, OperationAgents
+from streams.agents.change_agents import ChangeAgents
+from streams.agents.change_memory import make_memory
+from streams.agents.change_session import ChangeSession
+from streams.apps.sources import Reports
+from streams.apps.view import GlobalView, StateLoader
 from streams.change_copy import ChangeConfig
-from streams.change_memory import make_memory
-from streams.change_session import ChangeSession
-from streams.records import Prepared
-from streams.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
-from streams.shell import WorkerShell
-from streams.source import SourceSettings, source_settings
-from streams.sources import Reports
-from streams.trimming import with_trims
-from streams.view import GlobalView, StateLoader
-from streams.worker import Worker
+from streams.reading.app import StreamWorker
+from streams.reading.records import Prepared
+from streams.reading.shell import WorkerShell
+from streams.reading.source import SourceSettings, source_settings
+from streams.worker.service import SHARD_DESCRIPTORS, WORKER_DESCRIPTORS, make_worker
+from streams.worker.trimming import with_trims
+from streams.worker.worker import Worker
 
 log = logging.getLogger(__name__)
 

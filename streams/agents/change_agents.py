@@ -16,8 +16,9 @@ from journal.disk.ports import LocalStore
 from journal.errors import AgentError, CorruptionError, LocalDamageError, OperatingError
 from journal.kafka.ports import FatalProducerError
 from journal.words import shortened
-from streams.agents import AGENTS_END_S, Agent
-from streams.change_session import ChangeSession, ReopenError
+from streams.agents.agents import Agent
+from streams.agents.change_session import ChangeSession, ReopenError
+from streams.agents.facts import AGENTS_END_S
 
 log = logging.getLogger(__name__)
 

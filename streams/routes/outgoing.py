@@ -21,9 +21,9 @@ from journal.routing.router import Router
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import record_key
-from streams.agents import FrameFacts
-from streams.divert.counts import Checkpointed, Refused, ShardCounts
-from streams.divert.targets import Sizes, Targets, topics_of
+from streams.agents.facts import FrameFacts
+from streams.routes.counts import Checkpointed, Refused, ShardCounts
+from streams.routes.targets import Sizes, Targets, topics_of
 
 ROUTED_KINDS = frozenset((MESSAGE, CHUNK))
 """Kinds of records that routes want to know of."""

@@ -25,10 +25,10 @@ from mode import Service
 from journal.errors import KafkaRefusedError, KafkaUnavailableError
 from journal.kafka.access import access_of, on_group, on_topic
 from journal.topics.names import wal_topic, worker_group
-from streams.batches import ShardBatches
-from streams.client_properties import aiokafka_properties
-from streams.records import Record
-from streams.sharing import ShardAssignor
+from streams.reading.batches import ShardBatches
+from streams.reading.client_properties import aiokafka_properties
+from streams.reading.records import Record
+from streams.reading.sharing import ShardAssignor
 
 log = logging.getLogger(__name__)
 

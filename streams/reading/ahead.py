@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from journal.errors import CorruptionError
-from streams.records import Prepared
+from streams.reading.records import Prepared
 
 Batches = Mapping[int, Sequence[Prepared]]
 

@@ -21,7 +21,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 )
 
 from journal.errors import CorruptionError, GapError
-from streams.records import Record
+from streams.reading.records import Record
 
 TRIES = 100
 """How often shards are read alone in vain before they count as whole. With `fetch_wait_ms` each this takes longer than

@@ -21,8 +21,8 @@ from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
 from journal.upkeep.trim import Trimming, archives_of
-from streams.records import Prepared
-from streams.shell import WorkerShell
+from streams.reading.records import Prepared
+from streams.reading.shell import WorkerShell
 
 log = logging.getLogger(__name__)
 

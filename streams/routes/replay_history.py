@@ -26,7 +26,7 @@ from journal.wal.reading import WalReader
 from journal.wire.frames import decode_frame
 from journal.wire.ids import sequence_of
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG, record_id_of
-from streams.divert.replay_range import ReplayRange, moment
+from streams.routes.replay_range import ReplayRange, moment
 
 _STAGED_PREFIX_BYTES = 11
 _PROGRESS_FRAMES = 256

@@ -27,10 +27,10 @@ from journal.topics.names import memory_topic, table_topic
 from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RowType, row_type
 from journal.wire.rows import mark_name
-from streams.agents import Agent, AgentCalls
+from streams.agents.agents import Agent, AgentCalls
+from streams.agents.change_memory import AgentPosition, agent_id, position_record, state_records
+from streams.agents.changes import STATE_PREFIX, AgentState, Changes, Overlaid
 from streams.change_copy import AgentCopy, ChangeConfig
-from streams.change_memory import AgentPosition, agent_id, position_record, state_records
-from streams.changes import STATE_PREFIX, AgentState, Changes, Overlaid
 
 log = logging.getLogger(__name__)
 

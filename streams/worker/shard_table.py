@@ -11,7 +11,7 @@ from journal.process.clocks import Clock
 from journal.table.replica import Replica
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark
-from streams.shard_config import ShardConfig
+from streams.worker.shard_config import ShardConfig
 
 log = logging.getLogger(__name__)
 

@@ -1,8 +1,9 @@
 """The worker's reader: Faust, the WAL and the sorting of its frames, in a process beside the one that applies them.
 
 Python runs one thread at a time, so what one process does for a frame no other thread of it does meanwhile. The reader
-is in the group and decides nothing: it calls the shell (`streams.calls`), which is in its parent with all that a worker
-holds. It ends with its parent, however that goes; one that dies is replaced, and joins the group as a new member.
+is in the group and decides nothing: it calls the shell (`streams.reading.calls`), which is in its parent with all that
+a worker holds. It ends with its parent, however that goes; one that dies is replaced, and joins the group as a new
+member.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity
-from streams.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox, is_readable
-from streams.garbage import collect_seldom
-from streams.records import Prepared, Record
-from streams.shell import WorkerShell
-from streams.signals import run_until_signalled
+from streams.reading.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox, is_readable
+from streams.reading.garbage import collect_seldom
+from streams.reading.records import Prepared, Record
+from streams.reading.shell import WorkerShell
+from streams.reading.signals import run_until_signalled
 
 if TYPE_CHECKING:
     from journal.config import Settings
@@ -58,7 +59,7 @@ LASTING_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a reader has to know of its worker's settings: `streams.source.MemberSettings`.
+    """What a reader has to know of its worker's settings: `streams.reading.source.MemberSettings`.
 
     Not on its command line, which everybody sees: there may be passwords. Not as `Settings`, which take long to import.
     """
@@ -210,8 +211,8 @@ class Reader:
 def read_for_parent(number: int) -> None:
     """The reader: `number` is the file descriptor of its socket. Returns when it has ended."""
     # Faust, which its parent does not need
-    from streams.app import serve
-    from streams.source import source_settings
+    from streams.reading.app import serve
+    from streams.reading.source import source_settings
 
     os.nice(NICE)  # one that starts is waited for too; before there are threads, as each has its own
     channel = Channel(socket.socket(fileno=number))

@@ -1,0 +1,1 @@
+"""Agents: programs that are told what a shard did."""

@@ -1,0 +1,1 @@
+"""The Faust app that users make, its views and web pages."""

@@ -1,0 +1,1 @@
+"""The reader process: it fetches a worker's WAL records ahead."""

@@ -1,0 +1,1 @@
+"""The worker: it applies the WAL to the tables, shard by shard."""
