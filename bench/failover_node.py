@@ -28,12 +28,12 @@ from journal.cli.worker_children import running_workers, worker_command
 from journal.config import load_settings
 from journal.errors import DeadlineError, FullError, JournalError, StateError
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.roles import Role
 from journal.store.model import Message, QueueConfig
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark, Operation
-from loaders.node import ActiveNode, Node
+from loaders.node.node import ActiveNode, Node
+from loaders.node.roles import Role
 from loaders.queues import QueueLoader
 
 QUEUES = 64

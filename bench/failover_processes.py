@@ -26,7 +26,7 @@ from confluent_kafka.admin import AdminClient
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S
 from journal.config import Settings
 from journal.errors import DeadlineError
-from journal.roles import Role
+from loaders.node.roles import Role
 
 OPERATIONS_A_MESSAGE = 4
 """Add, route, acknowledge, delete."""

@@ -18,10 +18,10 @@ from bench.rounds import Comparison, Outcome, alternate, rounded, say
 from bench.scene import Memory, Scene
 from bench.workload import Prefill, markers, operation_frames
 from journal.config import Settings
-from loaders.spark.archive import archive
-from loaders.spark.readers import read_wal
-from loaders.spark.session import make_session
-from loaders.spark.source import JournalSource, batch
+from loaders.spark.archive.archive import archive
+from loaders.spark.read.readers import read_wal
+from loaders.spark.read.source import JournalSource, batch
+from loaders.spark.session.session import make_session
 
 OPERATIONS = 5_000_000
 SHARDS = 8

@@ -23,9 +23,9 @@ from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.process.progress import Progress
 from journal.topics.names import control_topic, node_group
-from loaders.outlook import Present
-from loaders.reporting import Reporter
-from loaders.roll import Roll
+from loaders.node.members import Roll
+from loaders.node.outlook import Present
+from loaders.node.reporting import Reporter
 
 
 class Roster(Present, Protocol):

@@ -16,10 +16,10 @@ from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import GateTimeoutError, OperatingError
 from journal.journal import BlockingJournal
-from journal.liveness import require_no_active_node
 from journal.load.loading import Loader
 from journal.process.background import in_thread
 from journal.process.progress import Progress
+from loaders.node.liveness import require_no_active_node
 
 _LOOK_S = 5.0
 """What a command waits for each answer that tells whether a shard is stopped, while its gate may still open."""

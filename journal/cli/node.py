@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from journal.cli.control_socket.serving import ServedNode
     from journal.cli.node_store import StoreOwner
     from journal.config import Settings
-    from loaders.node import Node
+    from loaders.node.node import Node
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
     from journal.cli.node_store import StoreOwner
     from journal.cli.worker_children import running_workers
     from journal.errors import StateError
-    from journal.roles import Role
-    from loaders.node import Node
+    from loaders.node.node import Node
+    from loaders.node.roles import Role
 
     with ExitStack() as ending:
         owner = ending.enter_context(StoreOwner(settings))

@@ -12,12 +12,12 @@ from journal.cli.reading import opened_journal
 from journal.config import Settings
 from journal.errors import DeadlineError, NotActiveError, OperatingError, StateError
 from journal.kafka.ports import Kafka
-from journal.liveness import LastActive, Members, fit_standbys, is_gone, last_active, newest_report_ms
-from journal.roles import Role
 from journal.topics.control_rows import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row
 from journal.topics.names import node_group
 from journal.v1.journal_pb2 import HandOver, NodeStatus
-from loaders.duty import nobody_fit
+from loaders.node.duty import nobody_fit
+from loaders.node.liveness import LastActive, Members, fit_standbys, is_gone, last_active, newest_report_ms
+from loaders.node.roles import Role
 
 log = logging.getLogger(__name__)
 

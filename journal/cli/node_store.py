@@ -18,7 +18,7 @@ from journal.store.store import MessageStore
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
 from journal.xa.watch import InDoubtWatch
-from loaders.node import ActiveNode
+from loaders.node.node import ActiveNode
 from loaders.queues import QueueLoader
 
 log = logging.getLogger(__name__)

@@ -30,12 +30,12 @@ from journal.cli.spark_session import SMALL, further_parts, spark_session
 from journal.cli.spark_tables import add_to as add_tables
 from journal.cli.text import printable
 from journal.errors import ConfigError
-from loaders.spark.packages import READING, Part, installed_pyspark, packages
+from loaders.spark.session.packages import READING, Part, installed_pyspark, packages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from loaders.spark.source import JournalSource
+    from loaders.spark.read.source import JournalSource
 
 app = typer.Typer(no_args_is_help=True, help="Spark: the packages that it needs, and a look at what it reads.")
 
@@ -106,8 +106,8 @@ def read(
     settings = chosen.settings()
     with spark_session(_NAME, master, READING | further_parts(archive), SMALL) as spark:
         # starts quickly without: only this command needs PySpark
-        from loaders.spark.failures import journal_errors
-        from loaders.spark.source import JournalSource
+        from loaders.spark.read.source import JournalSource
+        from loaders.spark.session.failures import journal_errors
 
         source = JournalSource.from_settings(settings)
         with journal_errors(source):
@@ -132,9 +132,10 @@ def _read(
     spark: SparkSession, source: JournalSource, what: What, *, store: bool, from_trimmed: bool, archive: str | None
 ) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
     """Rows in order, what is none, and what operators had skipped."""
-    from loaders.spark.readers import read_table, read_transactions, read_wal, readable_start
-    from loaders.spark.source import EARLIEST, identity
-    from loaders.spark.store_columns import with_store_columns
+    from loaders.spark.read.readers import read_table, read_transactions, read_wal
+    from loaders.spark.read.source import EARLIEST, identity
+    from loaders.spark.read.start import readable_start
+    from loaders.spark.tables.store_columns import with_store_columns
 
     if what is What.TRANSACTIONS:
         return read_transactions(spark, source).transactions.orderBy("tx"), None, None

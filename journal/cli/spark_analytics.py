@@ -25,14 +25,14 @@ from journal.cli.common import (
 from journal.cli.spark_session import SMALL, further_parts, spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.errors import ConfigError
-from loaders.spark.packages import READING, Part
+from loaders.spark.session.packages import READING, Part
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from loaders.spark.analytics import Analytics, QueueSummary
-    from loaders.spark.queue_events import DeadLetters
-    from loaders.spark.window_sinks import Sink, Told
+    from loaders.spark.analytics.analytics import Analytics, QueueSummary
+    from loaders.spark.analytics.queue_events import DeadLetters
+    from loaders.spark.analytics.window_sinks import Sink, Told
 
 QUEUES_SHOWN = 20
 _TOPIC, _DELTA = "topic:", "delta:"
@@ -100,11 +100,11 @@ def analytics(
     parts = READING | further_parts(from_archive) | ({Part.DELTA} if (to or "").startswith(_DELTA) else set())
     with spark_session(f"analytics {settings.journal}", master, parts, SMALL) as spark:
         # starts quickly without: only these commands need PySpark
-        from loaders.spark.source import JournalSource
+        from loaders.spark.read.source import JournalSource
 
         source = JournalSource.from_settings(settings)
         if follow:
-            from loaders.spark.follow import follow as follow_wal
+            from loaders.spark.analytics.follow import follow as follow_wal
 
             with stopped_by_signals(BEHIND_THE_BATCH) as stop, state_at(state, spark.sparkContext.master) as place:
                 follow_wal(
@@ -120,11 +120,11 @@ def analytics(
                     left_out=_warn_of_skipped,
                 )
             return
-        from loaders.spark.analytics import analytics as analyse
+        from loaders.spark.analytics.analytics import analytics as analyse
 
         found = analyse(spark, source, archive=from_archive, width_s=window)
         if to is not None:
-            from loaders.spark.window_sinks import WHOLE
+            from loaders.spark.analytics.window_sinks import WHOLE
 
             _sink(source, to)(found.windows, WHOLE)
             print_note(f"windows were written to {to}")
@@ -147,8 +147,8 @@ def report(
     """One HTML page with plots: depth, throughput, time in queue, ages, failovers as marks."""
     settings = chosen.settings()
     with spark_session(f"report {settings.journal}", master, READING | further_parts(from_archive), SMALL) as spark:
-        from loaders.spark.analytics import analytics as analyse
-        from loaders.spark.source import JournalSource
+        from loaders.spark.analytics.analytics import analytics as analyse
+        from loaders.spark.read.source import JournalSource
 
         found = analyse(spark, JournalSource.from_settings(settings), archive=from_archive, width_s=window)
         write_report(found, to)
@@ -163,7 +163,7 @@ def report(
 
 def write_report(found: Analytics, to: Path) -> None:
     """Raises ConfigError for a place that cannot be written."""
-    from loaders.spark.report import render, report_data
+    from loaders.spark.analytics.report import render, report_data
 
     page = render(report_data(found))
     try:
@@ -247,7 +247,7 @@ def _moment(at_ms: int) -> str:
 
 
 def _sink(source: Any, to: str) -> Sink:
-    from loaders.spark.window_sinks import to_delta, to_files, to_topic
+    from loaders.spark.analytics.window_sinks import to_delta, to_files, to_topic
 
     if to.startswith(_TOPIC):
         return to_topic(source, to.removeprefix(_TOPIC))

@@ -10,11 +10,11 @@ from journal.cli.common import Chosen, JsonOption, journal_command, print_json, 
 from journal.cli.spark_session import spark_session
 from journal.cli.spark_tables import KeptAs
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
-from loaders.spark.packages import READING, Part
+from loaders.spark.session.packages import READING, Part
 
 if TYPE_CHECKING:
-    from loaders.spark.archive_result import ArchiveResult
-    from loaders.spark.manifest import Manifest
+    from loaders.spark.archive.result import ArchiveResult
+    from loaders.spark.stored.manifest import Manifest
 
 
 def add_to(app: typer.Typer) -> None:
@@ -53,9 +53,9 @@ def archive(
         stopped_by_signals(BEHIND_THE_BATCH) as stop,
     ):
         # starts quickly without: only this command needs it
-        from loaders.spark.archive import archive as archive_wal
-        from loaders.spark.source import JournalSource
-        from loaders.spark.table_stores import TableFormat
+        from loaders.spark.archive.archive import archive as archive_wal
+        from loaders.spark.read.source import JournalSource
+        from loaders.spark.stored.table_stores import TableFormat
 
         result = archive_wal(
             spark,

@@ -25,12 +25,12 @@ from journal.cli.common import (
 )
 from journal.cli.spark_session import further_parts, spark_session
 from journal.errors import ConfigError, StateError
-from loaders.spark.packages import Part
+from loaders.spark.session.packages import Part
 
 if TYPE_CHECKING:
     from journal.config import Settings
     from loaders.replay_state import ReplaySource
-    from loaders.spark.replaying import Filter, Selection
+    from loaders.spark.replay.replaying import Filter, Selection
 
 
 class InDoubt(Enum):
@@ -93,7 +93,7 @@ def replay(
     with spark_session(f"replay into {settings.journal}", master, parts) as spark:
         # starts quickly without: only this command needs them
         from loaders.replay_state import require_other_journal
-        from loaders.spark.replaying import Filter, Selection, open_archive
+        from loaders.spark.replay.replaying import Filter, Selection, open_archive
 
         filter_ = Filter(**asked)
         selection = Selection(spark, path, open_archive(spark, path, source), filter_)

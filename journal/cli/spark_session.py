@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from journal.cli.common import print_note
 from journal.errors import OperatingError
 from journal.process.stop_requests import StopRequests
-from loaders.spark.packages import READING, Part
+from loaders.spark.session.packages import READING, Part
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,12 +43,12 @@ def spark_session(
     `--verbose`. At Ctrl-C nothing is waited for: Spark ends behind this process, whatever it is doing.
     """
     # PySpark is an extra, and takes a second to import; the second of these says so if there is none
-    from loaders.spark.chatter import starting_spark
-    from loaders.spark.session import make_session, running_session
+    from loaders.spark.session.chatter import starting_spark
+    from loaders.spark.session.session import make_session, running_session
 
     own = settings if running_session() is None else None
     # behind that one, which knows whether there is a PySpark
-    from loaders.spark.failures import SPARK_ERRORS, in_words
+    from loaders.spark.session.failures import SPARK_ERRORS, in_words
 
     try:
         with starting_spark(quiet=not logging.getLogger().isEnabledFor(logging.DEBUG)):
@@ -93,7 +93,7 @@ def further_parts(archive: str | None) -> frozenset[Part]:
     A session that is there, or that `spark-submit` makes, has what it was started with: whoever reads the archive says
     what is missing.
     """
-    from loaders.spark.session import is_submitted, running_session
+    from loaders.spark.session.session import is_submitted, running_session
 
     if archive is None or running_session() is not None or is_submitted():
         return frozenset()

@@ -12,7 +12,7 @@ from journal.cli.spark_session import spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 
 if TYPE_CHECKING:
-    from loaders.spark.tables import TablesBatch
+    from loaders.spark.tables.tables import TablesBatch
 
 
 class KeptAs(Enum):
@@ -46,7 +46,7 @@ def tables(
     """
     settings = chosen.settings()
     # starts quickly without: the packages only
-    from loaders.spark.packages import READING, Part
+    from loaders.spark.session.packages import READING, Part
 
     parts = READING | {Part.DELTA} if kept_as is KeptAs.DELTA else READING
     with (
@@ -54,9 +54,9 @@ def tables(
         stopped_by_signals(BEHIND_THE_BATCH) as stop,
     ):
         # starts quickly without: only this command needs it
-        from loaders.spark.source import JournalSource
-        from loaders.spark.table_stores import TableFormat
-        from loaders.spark.tables import keep_tables
+        from loaders.spark.read.source import JournalSource
+        from loaders.spark.stored.table_stores import TableFormat
+        from loaders.spark.tables.tables import keep_tables
 
         result = keep_tables(
             spark,

@@ -33,13 +33,13 @@ from journal.cli.status_trims import trim_json, trim_notes
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.ports import GroupMember, Kafka
-from journal.liveness import LastActive, last_active
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import node_group, table_topic, wal_topic, worker_group
 from journal.upkeep.stops import Stop, look_ahead
 from journal.v1.journal_pb2 import Identity, Mark
 from journal.wal.reading import WalReader
+from loaders.node.liveness import LastActive, last_active
 
 
 @dataclass(frozen=True, slots=True)

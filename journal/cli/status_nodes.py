@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from journal.cli.text import duration
-from journal.liveness import Members, could_take_over, is_gone
-from journal.roles import Role
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Failover
+from loaders.node.liveness import Members, could_take_over, is_gone
+from loaders.node.roles import Role
 
 NODE_COLUMNS = ("node", "role", "since", "epoch", "takes over", "lag", "last report", "why")
 

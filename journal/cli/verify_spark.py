@@ -11,7 +11,7 @@ from journal.cli.spark_session import further_parts, spark_session
 from journal.cli.text import differences_left_out
 from journal.config import Settings
 from journal.verify import Report
-from loaders.spark.packages import READING
+from loaders.spark.session.packages import READING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +29,8 @@ def audited(settings: Settings, master: str | None, archive: str | None, kept_ma
     `audit`."""
     with spark_session("kafka-journal verify", master, READING | further_parts(archive), _SETTINGS) as spark:
         # behind the session, which knows whether there is a PySpark
-        from loaders.spark.audit import audit
-        from loaders.spark.source import JournalSource
+        from loaders.spark.audit.audit import audit
+        from loaders.spark.read.source import JournalSource
 
         _fit_to_machine(spark)
         return audit(spark, JournalSource.from_settings(settings), archive=archive, kept_max=kept_max)

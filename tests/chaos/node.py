@@ -23,9 +23,9 @@ from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts
-from journal.roles import Role
 from journal.script import apply_operation
-from loaders.node import ActiveNode, Node
+from loaders.node.node import ActiveNode, Node
+from loaders.node.roles import Role
 from tests.chaos.crash_places import crash_in_activations
 from tests.chaos.crash_points import CrashPoints
 from tests.chaos.history import digest

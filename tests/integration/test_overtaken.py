@@ -12,10 +12,10 @@ import pytest
 from journal.activate.runtime import kafka_of
 from journal.append.state import JournalState
 from journal.journal import BlockingJournal
-from journal.roles import Role
 from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import Mark
-from loaders.node import ActiveNode, Node
+from loaders.node.node import ActiveNode, Node
+from loaders.node.roles import Role
 from tests.support.followed import KeptState
 from tests.support.in_process import made_journal, running_worker
 

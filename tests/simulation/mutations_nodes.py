@@ -7,8 +7,8 @@ from typing import Any
 
 from journal.append.core import Core
 from journal.errors import OperatingError
-from journal.liveness import LastActive
-from loaders.duty import Duty
+from loaders.node.duty import Duty
+from loaders.node.liveness import LastActive
 from streams.reading.calls import Answering, CalledShell
 from tests.simulation.mutations import Patch, mutation
 from tests.simulation.node_journal import NodeJournal

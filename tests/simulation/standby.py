@@ -14,15 +14,15 @@ from journal.errors import CorruptionError, OperatingError
 from journal.journal import BlockingJournal
 from journal.kafka.membership import Membership
 from journal.kafka.ports import Sent
-from journal.liveness import Members
 from journal.process.progress import Progress
 from journal.topics.control_rows import read_control
 from journal.topics.names import control_topic, node_group
 from journal.v1.journal_pb2 import NodeStatus
-from loaders.asked import Asked
-from loaders.hooks import RoleHooks
-from loaders.node_life import NodeLife
-from loaders.standing import ActiveNode, Owner, Standing
+from loaders.node.asked_handover import Asked
+from loaders.node.hooks import RoleHooks
+from loaders.node.life import NodeLife
+from loaders.node.liveness import Members
+from loaders.node.standing import ActiveNode, Owner, Standing
 from loaders.surroundings import Surroundings
 from tests.simulation.history import CapturedLoad
 from tests.simulation.kafka import SimulatedKafka
@@ -39,7 +39,7 @@ _TURN_S = 0.2
 
 
 class SimulatedRoll:
-    """`loaders.roll.Roll`, with a task of its process."""
+    """`loaders.node.members.Roll`, with a task of its process."""
 
     def __init__(self, kafka: SimulatedKafka, scheduler: Scheduler, process: Process) -> None:
         self.members: Members = None
@@ -69,7 +69,7 @@ class SimulatedRoll:
 
 
 class SimulatedReporter:
-    """`loaders.reporting.Reporter`, with a task of its process."""
+    """`loaders.node.reporting.Reporter`, with a task of its process."""
 
     def __init__(self, kafka: SimulatedKafka, scheduler: Scheduler, process: Process) -> None:
         self._producer = kafka.plain_producer()

@@ -13,9 +13,9 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from loaders.spark import follow as following
-from loaders.spark.source import JournalSource
-from loaders.spark.window_sinks import Sink, Told, to_files
+from loaders.spark.analytics import follow as following
+from loaders.spark.analytics.window_sinks import Sink, Told, to_files
+from loaders.spark.read.source import JournalSource
 from tests.support.spark_jobs import Ends, begin, job_session
 
 SECOND = 1

@@ -13,10 +13,10 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from loaders.spark import archive as archiving
-from loaders.spark.manifest import Manifest, ManifestLog
-from loaders.spark.source import JournalSource
-from loaders.spark.table_stores import TableFormat
+from loaders.spark.archive import archive as archiving
+from loaders.spark.read.source import JournalSource
+from loaders.spark.stored.manifest import Manifest, ManifestLog
+from loaders.spark.stored.table_stores import TableFormat
 from tests.support.spark_jobs import Ends, begin, job_session
 
 BATCH_OFFSETS = 40

@@ -18,9 +18,9 @@ from journal.cli.operations.acting import Served
 from journal.config import Settings, load_settings
 from journal.journal import BlockingJournal
 from journal.limits import ID_MAX
-from journal.roles import Role
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
+from loaders.node.roles import Role
 from loaders.queues import QueueLoader
 
 

@@ -19,9 +19,9 @@ from journal.cli.operations.acting import Served
 from journal.config import Settings, load_settings
 from journal.disk.rocks import RocksStore
 from journal.local.writer import marks_of
-from journal.roles import Role
 from journal.v1.journal_pb2 import Mark
 from journal.xa.resource import XaResource
+from loaders.node.roles import Role
 from tests.support.stores import StoreNode, copy_living
 
 DEADLINE_S = 60.0

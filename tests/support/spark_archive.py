@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from journal.v1.journal_pb2 import Frame
-from loaders.spark.archive_frames import ParquetFrames
-from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
+from loaders.spark.stored.archive_frames import ParquetFrames
+from loaders.spark.stored.manifest import Manifest, ManifestLog, ShardPart
 from tests.support.build import JOURNAL
 from tests.support.spark_frames import TopicRecord, record_table
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import sys
 
-from loaders.spark.archive import archive
-from loaders.spark.audit import audit
-from loaders.spark.packages import READING, Part
-from loaders.spark.session import make_session
-from loaders.spark.source import JournalSource
-from loaders.spark.table_stores import TableFormat
+from loaders.spark.archive.archive import archive
+from loaders.spark.audit.audit import audit
+from loaders.spark.read.source import JournalSource
+from loaders.spark.session.packages import READING, Part
+from loaders.spark.session.session import make_session
+from loaders.spark.stored.table_stores import TableFormat
 
 
 def main() -> None:

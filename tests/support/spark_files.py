@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from loaders.spark.table_stores import Files
+from loaders.spark.stored.files import Files
 
 
 class FilesInMemory(Files):

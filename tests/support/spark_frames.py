@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from loaders.spark.wire import with_frame
+from loaders.spark.session.wire import with_frame
 
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
 
@@ -25,7 +25,7 @@ class TopicRecord(NamedTuple):
 
 
 def record_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
-    """What `loaders.spark.rows` takes."""
+    """What `loaders.spark.read.rows` takes."""
     rows = [
         (
             record.key,
@@ -42,5 +42,5 @@ def record_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFra
 
 
 def wal_table(spark: SparkSession, records: Iterable[TopicRecord]) -> DataFrame:
-    """What `loaders.spark.frames` takes."""
+    """What `loaders.spark.read.frames` takes."""
     return with_frame(record_table(spark, records))

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from journal.v1.journal_pb2 import OperationType
-from loaders.spark.fold import State
+from loaders.spark.fold.fold import State
 from tests.support.golden import Case, Json
 
 _SCHEMA = "topic string, partition int, offset bigint, timestamp timestamp, value binary, skip boolean, until bigint"

@@ -21,7 +21,7 @@ from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
 from journal.wal.reading import WalReader
 from journal.xa.xid import encode_xid, make_xid
-from loaders.spark.source import JournalSource
+from loaders.spark.read.source import JournalSource
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.spark_frames import TopicRecord
 from tests.support.store_node import start

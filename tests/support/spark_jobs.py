@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
-from loaders.spark.session import make_session
+from loaders.spark.session.session import make_session
 from tests.support.brokers import JVM_OPTIONS
 
 QUICK_JAVA = " ".join(

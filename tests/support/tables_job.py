@@ -13,9 +13,10 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from loaders.spark.source import JournalSource
-from loaders.spark.table_stores import DeltaStore, Files, ParquetStore, TableFormat, TableStore
-from loaders.spark.tables import keep_tables
+from loaders.spark.read.source import JournalSource
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.table_stores import DeltaStore, ParquetStore, TableFormat, TableStore
+from loaders.spark.tables.tables import keep_tables
 from tests.support.spark_jobs import begin, die_with_parent, job_session
 
 BATCH_OFFSETS = 80

@@ -17,10 +17,10 @@ from journal.topics.control_rows import EPOCH_KEY, control_row, read_control
 from journal.topics.marks import records_between
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Archive, Epoch, Frame
-from loaders.spark.archive import archive
-from loaders.spark.archive_result import ArchiveResult
-from loaders.spark.archived import read_archive
-from loaders.spark.source import JournalSource
+from loaders.spark.archive.archive import archive
+from loaders.spark.archive.result import ArchiveResult
+from loaders.spark.read.archived import read_archive
+from loaders.spark.read.source import JournalSource
 from tests.support.build import add, frame, marker
 from tests.support.in_process import made_journal
 

@@ -7,11 +7,11 @@ import pytest
 from journal.config import Settings
 from journal.errors import ControlLostError, CorruptionError, RepairError, RowError
 from journal.kafka.ports import Kafka
-from journal.liveness import last_active
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, read_control, route_skip_key, skip_key
 from journal.topics.names import writer_id
 from journal.upkeep.control_repair import ControlRepairer
 from journal.v1.journal_pb2 import Epoch
+from loaders.node.liveness import last_active
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka
 from tests.support.activations import CONTROL, LIMIT_S, SHARDS, WAL, Activations, fails

@@ -6,9 +6,9 @@ import pytest
 
 from journal.errors import ActiveNodeError
 from journal.kafka.ports import Sent
-from journal.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active, require_no_active_node
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Epoch, Identity, NodeStatus, Released
+from loaders.node.liveness import LastActive, WalWatch, fit_standbys, is_gone, last_active, require_no_active_node
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

@@ -12,7 +12,7 @@ from journal.errors import ConfigError
 from journal.kafka.clients import KafkaClients
 from journal.load.loading import NullLoader
 from journal.store.settings import QUEUE_REFERENCES_IN_MEMORY_MAX, REFERENCES_IN_MEMORY_MAX, StoreSettings
-from loaders.node import Node
+from loaders.node.node import Node
 
 
 def test_a_lost_heartbeat_costs_no_session() -> None:

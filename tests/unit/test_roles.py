@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from journal.errors import StateError
-from journal.roles import Role, require_role_transition, valid_role_transition
+from loaders.node.roles import Role, require_role_transition, valid_role_transition
 
 ALLOWED = {
     ("starting", "standby"),

@@ -35,7 +35,7 @@ from journal.cli.operations.ports import (
 )
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError, NotActiveError
-from journal.roles import Role
+from loaders.node.roles import Role
 
 
 class ResumeSource(Protocol):

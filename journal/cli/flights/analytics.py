@@ -18,7 +18,7 @@ from journal.cli.spark_analytics import to_json, write_report
 from journal.cli.spark_session import SMALL, spark_session
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError, MissingExtraError
-from loaders.spark.packages import READING
+from loaders.spark.session.packages import READING
 
 _MASTER = "local[2]"
 
@@ -32,9 +32,9 @@ def tell(event: str, **fields: object) -> None:
 def run(settings: Settings, archive: Path | None, report: Path) -> None:
     """Raises MissingExtraError and ConfigError if Spark cannot be had."""
     with spark_session("kafka-journal demo", _MASTER, READING, SMALL) as spark:
-        from loaders.spark.analytics import analytics
-        from loaders.spark.archive import archive as archive_wal
-        from loaders.spark.source import JournalSource
+        from loaders.spark.analytics.analytics import analytics
+        from loaders.spark.archive.archive import archive as archive_wal
+        from loaders.spark.read.source import JournalSource
 
         tell("started")
         source = JournalSource.from_settings(settings)

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from loaders.spark.packages import Part
-from loaders.spark.session import make_session
+from loaders.spark.session.packages import Part
+from loaders.spark.session.session import make_session
 from tests.support.spark_history import History, write_history
 from tests.support.spark_jobs import INTERPRETED, QUICK_JAVA, SMALL_DELTA
 

@@ -26,14 +26,14 @@ from journal.topics.marks import records_between
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from journal.wire.keys import skipped_key
-from loaders.spark.analytics import Analytics, analysed, analytics, require_beginning
-from loaders.spark.archive import archive
-from loaders.spark.fold import is_one_of
-from loaders.spark.follow import Follower, Over, follow
-from loaders.spark.manifest import Manifest, ManifestLog, ShardPart
-from loaders.spark.queue_events import DeadLetters
-from loaders.spark.source import JournalIdentity, JournalSource
-from loaders.spark.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
+from loaders.spark.analytics.analytics import Analytics, analysed, analytics, require_beginning
+from loaders.spark.analytics.follow import Follower, Over, follow
+from loaders.spark.analytics.queue_events import DeadLetters
+from loaders.spark.analytics.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
+from loaders.spark.archive.archive import archive
+from loaders.spark.fold.fold import is_one_of
+from loaders.spark.read.source import JournalIdentity, JournalSource
+from loaders.spark.stored.manifest import Manifest, ManifestLog, ShardPart
 from tests.support.build import JOURNAL, START_MS, add, frame, marker, skipped, update
 from tests.support.in_process import made_journal
 from tests.support.long_form import long_form

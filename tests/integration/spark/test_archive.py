@@ -23,14 +23,14 @@ from journal.errors import ArchiveError, ConfigError, GapError, RowError
 from journal.topics.control_rows import IDENTITY_KEY, control_row
 from journal.v1.journal_pb2 import Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
-from loaders.spark.analytics import analytics
-from loaders.spark.archive_frames import DeltaFrames, ParquetFrames, all_frames, kept_in
-from loaders.spark.archive_result import ArchiveResult
-from loaders.spark.archived import as_records, joined, newest_manifest, read_archive, read_manifests
-from loaders.spark.manifest import Manifest
-from loaders.spark.readers import read_table, read_transactions, read_wal, stream_table, stream_wal
-from loaders.spark.source import identity
-from loaders.spark.table_stores import TableFormat
+from loaders.spark.analytics.analytics import analytics
+from loaders.spark.archive.result import ArchiveResult
+from loaders.spark.read.archived import as_records, joined, newest_manifest, read_archive, read_manifests
+from loaders.spark.read.readers import read_table, read_transactions, read_wal, stream_table, stream_wal
+from loaders.spark.read.source import identity
+from loaders.spark.stored.archive_frames import DeltaFrames, ParquetFrames, all_frames, kept_in
+from loaders.spark.stored.manifest import Manifest
+from loaders.spark.stored.table_stores import TableFormat
 from tests.support.build import add, frame
 from tests.support.spark_frames import TopicRecord, record_table
 from tests.support.spark_jobs import JOB_TIMEOUT_S, KILLED, ended_jobs, jars_of

@@ -14,15 +14,15 @@ from journal.errors import ArchiveError, CorruptionError, GapError
 from journal.topics.control_rows import skip_key
 from journal.v1.journal_pb2 import Archive, SkipRequest
 from journal.wire.keys import skipped_key
-from loaders.spark import archive as archiving
-from loaders.spark.analytics import analytics
-from loaders.spark.archived import newest_manifest, read_manifests
-from loaders.spark.fold import state_as_of
-from loaders.spark.manifest import Manifest
-from loaders.spark.readers import read_wal
-from loaders.spark.replaying import Filter, Selection
-from loaders.spark.source import JournalSource, stream
-from loaders.spark.table_stores import TableFormat
+from loaders.spark.analytics.analytics import analytics
+from loaders.spark.archive import archive as archiving
+from loaders.spark.fold.fold import state_as_of
+from loaders.spark.read.archived import newest_manifest, read_manifests
+from loaders.spark.read.readers import read_wal
+from loaders.spark.read.source import JournalSource, stream
+from loaders.spark.replay.replaying import Filter, Selection
+from loaders.spark.stored.manifest import Manifest
+from loaders.spark.stored.table_stores import TableFormat
 from tests.support.build import add, frame, skipped
 from tests.support.spark_history import write_values
 from tests.support.written_wal import SHARDS, Written, make_written

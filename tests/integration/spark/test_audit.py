@@ -27,8 +27,8 @@ from journal.v1.journal_pb2 import ADD, Position, Record
 from journal.verify import Report, ShardReport
 from journal.verify.differences import KEPT_MAX
 from journal.wire.keys import mark_key, record_key
-from loaders.spark.audit import audit, compare, table_marks
-from loaders.spark.source import JournalIdentity, JournalSource
+from loaders.spark.audit.audit import audit, compare, table_marks
+from loaders.spark.read.source import JournalIdentity, JournalSource
 from tests.support import spark_plants as plants
 from tests.support.build import JOURNAL, START_MS
 from tests.support.in_process import Collected, made_journal, running_worker
@@ -197,7 +197,7 @@ def test_verify_with_spark_agrees_with_a_worker_until_a_row_is_planted_also_behi
             return table_marks(table)
 
         with monkeypatch.context() as meanwhile:
-            meanwhile.setattr("loaders.spark.audit.table_marks", trim_and_tell)
+            meanwhile.setattr("loaders.spark.audit.audit.table_marks", trim_and_tell)
             with pytest.raises(GapError):
                 audit(spark, JournalSource.from_settings(settings))
         assert min(starts.values()) > 0

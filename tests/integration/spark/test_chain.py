@@ -17,9 +17,9 @@ from journal.config import Settings
 from journal.errors import GapError
 from journal.journal import BlockingJournal
 from journal.v1.store_pb2 import RecordKind
-from loaders.spark.fold import State, state_as_of
-from loaders.spark.readers import read_wal
-from loaders.spark.source import JournalSource
+from loaders.spark.fold.fold import State, state_as_of
+from loaders.spark.read.readers import read_wal
+from loaders.spark.read.source import JournalSource
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.spark_history import PLAIN, plain_id, wal_of
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from loaders.spark.table_stores import TableFormat
+from loaders.spark.stored.table_stores import TableFormat
 from tests.support.spark_cluster import spark_cluster
 from tests.support.spark_history import History, wal_of
 from tests.support.spark_jobs import jars_of

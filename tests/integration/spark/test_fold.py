@@ -11,11 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from journal.v1.journal_pb2 import Operation, OperationType
-from loaders.spark.audit_compare import compared_records, differences_of
-from loaders.spark.fold import cut_at, fold, folded_lives, folded_slots
-from loaders.spark.fold_frames import flattened, put_aside
-from loaders.spark.source import JournalIdentity
-from loaders.spark.wire import table_of, with_frame
+from loaders.spark.audit.compare import compared_records, differences_of
+from loaders.spark.fold.fold import cut_at, fold, folded_lives, folded_slots
+from loaders.spark.fold.frames import flattened, put_aside
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.session.wire import table_of, with_frame
 from tests.support.build import JOURNAL, START_MS, add, delete, frame, marker, replace, update
 from tests.support.golden import Case, Json, cases, expected_outcome
 from tests.support.spark_frames import TopicRecord, record_table

@@ -10,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from journal.errors import FrameError
 from journal.wire.frames import decode_frame
-from loaders.spark.frames import dead_letters, frames, operations
-from loaders.spark.source import JournalIdentity
-from loaders.spark.wire import table_of
+from loaders.spark.read.frames import dead_letters, frames, operations
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.session.wire import table_of
 from tests.support.build import JOURNAL, add, commit, delete, frame, marker, prepare, replace
 from tests.support.golden import Case, cases
 from tests.support.spark_frames import TopicRecord, wal_table

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from journal.v1.journal_pb2 import Frame
-from loaders.spark.fold import is_one_of
-from loaders.spark.lives import wal_batch
-from loaders.spark.source import JournalIdentity
-from loaders.spark.wire import with_frame
+from loaders.spark.fold.fold import is_one_of
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.session.wire import with_frame
+from loaders.spark.tables.lives import wal_batch
 from tests.support.build import JOURNAL, START_MS, add, frame, marker
 from tests.support.spark_frames import TopicRecord, record_table
 

@@ -16,9 +16,8 @@ from journal.cli.main import app
 from journal.errors import ConfigError, GapError, KafkaUnavailableError, TopicError
 from journal.v1.journal_pb2 import Epoch, Frame, OperationType
 from journal.wire.keys import skipped_key
-from loaders.spark.failures import journal_errors
-from loaders.spark.fold import is_skipped, state_as_of
-from loaders.spark.readers import (
+from loaders.spark.fold.fold import is_skipped, state_as_of
+from loaders.spark.read.readers import (
     Table,
     Wal,
     read_table,
@@ -27,8 +26,9 @@ from loaders.spark.readers import (
     stream_table,
     stream_wal,
 )
-from loaders.spark.source import EARLIEST, JournalSource, batch, identity
-from loaders.spark.store_columns import messages, with_store_columns
+from loaders.spark.read.source import EARLIEST, JournalSource, batch, identity
+from loaders.spark.session.failures import journal_errors
+from loaders.spark.tables.store_columns import messages, with_store_columns
 from tests.support.build import add, frame, marker, skipped
 from tests.support.in_process import made_journal
 from tests.support.spark_history import (

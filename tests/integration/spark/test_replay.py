@@ -26,8 +26,8 @@ from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Address, Message, Queue, RecordKind, UpdateKind
 from loaders.replay import Replaying, ReplayResult
 from loaders.replay_state import ReplayTarget, Selected
-from loaders.spark.archive import archive
-from loaders.spark.replaying import Filter, Selection, open_archive
+from loaders.spark.archive.archive import archive
+from loaders.spark.replay.replaying import Filter, Selection, open_archive
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update
 from tests.support.in_process import Collected, made_journal, running_worker
 from tests.support.spark_archive import plant_archive

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from journal.v1.journal_pb2 import Transaction
 from journal.v1.store_pb2 import Xid
 from journal.wire.keys import transaction_key
-from loaders.spark import live_tables, rows
-from loaders.spark.wire import table_of
+from loaders.spark.read import rows
+from loaders.spark.session.wire import table_of
+from loaders.spark.tables import live_tables
 from tests.support.fold import fold_entries, never
 from tests.support.golden import Json, cases, expected_outcome
 from tests.support.spark_frames import TopicRecord, record_table

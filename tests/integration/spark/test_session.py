@@ -22,8 +22,8 @@ from journal.embedded.distribution import CACHE_VARIABLE
 from journal.embedded.downloads import one_at_a_time
 from journal.errors import ConfigError
 from journal.process.stop_requests import ONE_REQUEST_S
-from loaders.spark.packages import Part
-from loaders.spark.session import check_parts, make_session
+from loaders.spark.session.packages import Part
+from loaders.spark.session.session import check_parts, make_session
 from tests.integration.spark.conftest import JAVA_OPTIONS, SETTINGS
 from tests.support.processes import command_env, run_command
 from tests.support.spark_history import History
@@ -40,8 +40,8 @@ NO_REPOSITORY = """<ivysettings>
 CHECKS = """
 import logging, os, signal, sys, time
 from journal.errors import MissingExtraError
-from loaders.spark.packages import Part
-from loaders.spark.session import check_parts, make_session
+from loaders.spark.session.packages import Part
+from loaders.spark.session.session import check_parts, make_session
 logging.basicConfig(level=logging.INFO)
 settings = dict(item.split("=", 1) for item in sys.argv[1:])
 try:

@@ -33,14 +33,15 @@ from journal.v1.store_pb2 import Acknowledgement, RecordKind, Reference, UpdateK
 from journal.v1.store_pb2 import Message as MessageData
 from journal.v1.store_pb2 import Queue as QueueData
 from journal.wire.keys import skipped_key
-from loaders.spark.readers import read_table, read_transactions
-from loaders.spark.source import JournalSource
-from loaders.spark.store_columns import messages
-from loaders.spark.table_batches import Batch
-from loaders.spark.table_stores import DeltaStore, Files, TableFormat, TableStore, open_store
-from loaders.spark.tables import TablesBatch, TablesResult, keep_tables, read_kept
-from loaders.spark.tables_place import ALL_TABLES
-from loaders.spark.wire import table_of
+from loaders.spark.read.readers import read_table, read_transactions
+from loaders.spark.read.source import JournalSource
+from loaders.spark.session.wire import table_of
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.table_batches import Batch
+from loaders.spark.stored.table_stores import DeltaStore, TableFormat, TableStore, open_store
+from loaders.spark.tables.store_columns import messages
+from loaders.spark.tables.tables import TablesBatch, TablesResult, keep_tables, read_kept
+from loaders.spark.tables.tables_place import ALL_TABLES
 from tests.support.build import skipped
 from tests.support.in_process import made_journal
 from tests.support.spark_history import WAIT_S, History, trim, uuid_of, wal_of, write_values

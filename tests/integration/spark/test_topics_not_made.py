@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from journal.errors import TopicError
-from loaders.spark.failures import journal_errors
-from loaders.spark.source import JournalSource, batch
-from loaders.spark.window_sinks import WHOLE, to_topic
+from loaders.spark.analytics.window_sinks import WHOLE, to_topic
+from loaders.spark.read.source import JournalSource, batch
+from loaders.spark.session.failures import journal_errors
 from tests.support.sources import new_name, topics
 
 pytestmark = pytest.mark.timeout(400)

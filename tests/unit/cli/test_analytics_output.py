@@ -11,8 +11,8 @@ import pytest
 
 from journal.cli.spark_analytics import show, state_at, to_json
 from journal.errors import ConfigError
-from loaders.spark.analytics import Analytics, Epoch, QueueSummary
-from loaders.spark.queue_events import DeadLetters
+from loaders.spark.analytics.analytics import Analytics, Epoch, QueueSummary
+from loaders.spark.analytics.queue_events import DeadLetters
 from tests.support.build import START_MS
 
 TOTAL = QueueSummary("all queues", 10, 7, 3, 5, 61.5, 2, 1, 4.0, 0.25, None)

@@ -6,10 +6,10 @@ import pytest
 
 from journal.cli.node_handover import next_active
 from journal.errors import DeadlineError
-from journal.liveness import LastActive
-from journal.roles import Role
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import NodeStatus
+from loaders.node.liveness import LastActive
+from loaders.node.roles import Role
 
 ASKED = LastActive(7, "asked", released=False)
 

@@ -24,9 +24,9 @@ from journal.cli.text import duration, printable
 from journal.errors import QueueMissingError
 from journal.fold.engine import Fold
 from journal.kafka.ports import GroupMember, LogRecord
-from journal.liveness import LastActive
 from journal.upkeep.stops import Stop
 from journal.v1.journal_pb2 import Identity, Mark
+from loaders.node.liveness import LastActive
 from tests.support.build import JOURNAL, START_MS, DictBase, add, frame, marker, prepare, update, wal
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loaders.asked import Asked
-from loaders.duty import Request
+from loaders.node.asked_handover import Asked
+from loaders.node.duty import Request
 
 
 class Clock:

@@ -7,8 +7,8 @@ from itertools import product
 
 import pytest
 
-from journal.liveness import LastActive
-from loaders.duty import Act, ActiveFacts, Duty, Request, StandbyFacts
+from loaders.node.duty import Act, ActiveFacts, Duty, Request, StandbyFacts
+from loaders.node.liveness import LastActive
 
 SILENCE_S, HANDOVER_S, LONE_S = 2.0, 5.0, 20.0
 ME, OTHER, THIRD = "me", "other", "third"

@@ -13,8 +13,8 @@ import pytest
 
 from journal.config import Settings
 from journal.embedded.process import start_time, wait_until
-from journal.roles import Role
-from loaders.hooks import RoleHooks
+from loaders.node.hooks import RoleHooks
+from loaders.node.roles import Role
 
 NOTE = (
     "import os, sys; "

@@ -17,15 +17,15 @@ import pytest
 from journal.config import Settings
 from journal.errors import ConfigError, DeadlineError, KafkaUnavailableError, StateError
 from journal.kafka.ports import FOLLOW_MS, READ_MS, GroupMember, LogRecord
-from journal.liveness import FORGOTTEN_AFTER_MS
-from journal.roles import Role
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, ControlRows, node_key, read_control
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, node_group, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
-from loaders.node import ActiveNode, Node
-from loaders.outlook import RECENT_S
+from loaders.node.liveness import FORGOTTEN_AFTER_MS
+from loaders.node.node import ActiveNode, Node
+from loaders.node.outlook import RECENT_S
+from loaders.node.roles import Role
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -147,7 +147,7 @@ class Scene:
         self.broker.groups[node_group("j")] = [GroupMember(f"{name}-1", name, "host", ()) for name in (ME, OTHER)]
         self.write(control_topic("j"), IDENTITY_KEY, IDENTITY)
         self.kafka = NodesKafka(self.broker)
-        monkeypatch.setattr("loaders.node.kafka_of", lambda settings: self.kafka)
+        monkeypatch.setattr("loaders.node.node.kafka_of", lambda settings: self.kafka)
 
     def write(self, topic: str, key: bytes, row: Any) -> None:
         self.broker.write(topic, 0, [(key, row.SerializeToString())])

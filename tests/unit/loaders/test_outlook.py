@@ -10,12 +10,12 @@ import pytest
 from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.ports import Sent
-from journal.liveness import FORGOTTEN_AFTER_MS
 from journal.topics.control_rows import IDENTITY_KEY, ControlRows, control_row, node_key
 from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Identity, NodeStatus
 from journal.wire.frames import FORMAT, MAGIC
-from loaders.outlook import Outlook
+from loaders.node.liveness import FORGOTTEN_AFTER_MS
+from loaders.node.outlook import Outlook
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka
@@ -148,7 +148,7 @@ def test_that_the_wal_cannot_be_read_is_said_once_while_control_rows_can(
         watching.see(standby("one"))
     watching.broker.create_topic(wal_topic("j"), 1, 1, {})
     watching.turn(1.0)
-    unreadable, readable = [record.getMessage() for record in caplog.records if record.name == "loaders.outlook"]
+    unreadable, readable = [record.getMessage() for record in caplog.records if record.name == "loaders.node.outlook"]
     assert unreadable.startswith("the WAL cannot be read: ")
     assert readable == "the WAL can be read again"
 

@@ -9,7 +9,7 @@ from journal.errors import KafkaUnavailableError
 from journal.kafka.ports import Sent
 from journal.topics.control_rows import HAND_OVER_KEY, node_key
 from journal.v1.journal_pb2 import HandOver, NodeStatus
-from loaders.reporting import Reporter
+from loaders.node.reporting import Reporter
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

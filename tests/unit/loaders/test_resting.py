@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from journal.activate.copy_thread import Fitness
-from loaders.resting import Resting
+from loaders.node.resting import Resting
 
 REST_S, ASK_S = 1.0, 10.0
 FIT = Fitness(True, "", 0, 0, built=True)

@@ -8,7 +8,7 @@ import pytest
 
 from journal.errors import KafkaUnavailableError
 from journal.kafka.ports import GroupMember
-from loaders.roll import Roll
+from loaders.node.members import Roll
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Faults
 from tests.simulation.kafka import SimulatedKafka

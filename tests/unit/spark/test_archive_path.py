@@ -6,8 +6,8 @@ import pytest
 
 from journal.errors import ArchiveError
 from journal.v1.journal_pb2 import Archive
-from loaders.spark.archived import archive_path
-from loaders.spark.source import Control, JournalIdentity, JournalSource
+from loaders.spark.read.archived import archive_path
+from loaders.spark.read.source import Control, JournalIdentity, JournalSource
 
 SOURCE = JournalSource("127.0.0.1:1", "orders")
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from journal.errors import MissingExtraError
-from loaders.spark.chatter import starting_spark
+from loaders.spark.session.chatter import starting_spark
 
 LATER = """
 import os, stat, sys

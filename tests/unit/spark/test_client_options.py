@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from journal.errors import ConfigError
-from loaders.spark.client_options import java_options
+from loaders.spark.read.client_options import java_options
 
 
 def test_a_plain_login_becomes_a_jaas_line() -> None:

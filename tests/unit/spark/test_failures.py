@@ -8,8 +8,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from journal.errors import KafkaRefusedError
-from loaders.spark.failures import READING, WRITING, translated
-from loaders.spark.source import JournalSource
+from loaders.spark.read.source import JournalSource
+from loaders.spark.session.failures import READING, WRITING, translated
 
 SOURCE = JournalSource("b:1", "orders", {"security.protocol": "sasl_ssl", "sasl.username": "reader"})
 ADD = "kafka-acls --bootstrap-server b:1 --add --allow-principal User:reader"

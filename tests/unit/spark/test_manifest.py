@@ -7,7 +7,7 @@ import json
 import pytest
 
 from journal.errors import ArchiveError
-from loaders.spark.manifest import FORMAT, Manifest, ShardPart
+from loaders.spark.stored.manifest import FORMAT, Manifest, ShardPart
 
 PART = ShardPart(
     1, 10, 25, records=7, frames=6, first=3, last=8, epoch=2, epochs=(1, 2), bytes=700, faults=1, files=("frames/a",)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from journal.cli.main import app
 from journal.errors import ConfigError
-from loaders.spark.packages import READING, Part, installed_pyspark, not_imported, packages
+from loaders.spark.session.packages import READING, Part, installed_pyspark, not_imported, packages
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.4"])
@@ -50,14 +50,14 @@ def test_the_command_prints_what_spark_submit_takes() -> None:
 
 def test_the_readers_load_neither_kafka_clients_nor_faust() -> None:
     program = (
-        "import sys, loaders.spark.readers, loaders.spark.store_columns, loaders.spark.session\n"
+        "import sys, loaders.spark.read.readers, loaders.spark.tables.store_columns, loaders.spark.session.session\n"
         "print([name for name in ('confluent_kafka', 'aiokafka', 'faust', 'mode', 'streams') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
 
 
-def said_without(module: str, statement: str = "import loaders.spark.session") -> str:
+def said_without(module: str, statement: str = "import loaders.spark.session.session") -> str:
     """The error of a process that cannot import a module, at a statement."""
     program = (
         "import sys, typing\n"

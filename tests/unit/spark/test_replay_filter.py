@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from journal.cli.main import app
-from loaders.spark.replaying import Filter
+from loaders.spark.replay.replaying import Filter
 
 
 def test_what_is_skipped_does_not_make_it_another_replay() -> None:

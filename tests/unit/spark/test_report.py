@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from journal.errors import ConfigError
-from loaders.spark.analytics import DAY_MS, WINDOWS_SHOWN, Epoch, QueueSummary, width_of
-from loaders.spark.queue_events import DeadLetters
-from loaders.spark.report import QUEUES_MAX, REST, SERIES_MAX, Moment, ReportData, render, series_of
-from loaders.spark.report_svg import WIDTH, Bar, Mark, Series, TimePlot, duration, histogram, number
+from loaders.spark.analytics.analytics import DAY_MS, WINDOWS_SHOWN, Epoch, QueueSummary, width_of
+from loaders.spark.analytics.queue_events import DeadLetters
+from loaders.spark.analytics.report import QUEUES_MAX, REST, SERIES_MAX, Moment, ReportData, render, series_of
+from loaders.spark.analytics.report_svg import WIDTH, Bar, Mark, Series, TimePlot, duration, histogram, number
 
 START_MS = 1_700_000_000_000
 NONE = DeadLetters(0, "")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from journal.errors import ConfigError
-from loaders.spark.table_batches import Batch, BatchLog
+from loaders.spark.stored.table_batches import Batch, BatchLog
 from tests.support.spark_files import FilesInMemory
 
 

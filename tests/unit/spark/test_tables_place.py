@@ -7,9 +7,10 @@ import json
 import pytest
 
 from journal.errors import ConfigError
-from loaders.spark.source import JournalIdentity
-from loaders.spark.table_stores import Files, TableFormat
-from loaders.spark.tables_place import ALL_TABLES, TablesPlace
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.table_stores import TableFormat
+from loaders.spark.tables.tables_place import ALL_TABLES, TablesPlace
 from tests.support.spark_files import FilesInMemory
 
 JOURNAL = JournalIdentity(b"j" * 16, 3)

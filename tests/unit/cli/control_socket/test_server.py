@@ -27,7 +27,6 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
-from journal.roles import Role
 from journal.store.model import Message
 from journal.store.operations.look import QueueInfo
 from journal.store.store import MessageStore
@@ -35,6 +34,7 @@ from journal.v1.store_pb2 import Outcome
 from journal.xa.outcomes import KeptOutcome
 from journal.xa.resource import XaResource
 from journal.xa.xid import encode_xid, make_xid
+from loaders.node.roles import Role
 from tests.support.sockets import NodeUnderTest, peer, until
 from tests.support.stores import START_MS, bodies, declare, infos, send
 

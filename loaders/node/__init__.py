@@ -1,0 +1,1 @@
+"""A node's life: standby, active, and the way between."""

@@ -1,0 +1,168 @@
+"""`Node`: one of several that serve a journal. One is active; the others are standbys that follow the tables.
+
+    def on_active(active: ActiveNode) -> None: ...      # append through active.journal, serve active.loader's state
+
+    with Node(settings, loader=QueueLoader, on_active=on_active, on_fenced=stop_serving) as node:
+        ...                                             # until somebody wants it to end
+
+`loaders.node.life` is what its thread does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from journal.activate.copy import TableCopy
+from journal.activate.runtime import wall_ms
+from journal.config import Settings
+from journal.disk.slots import take_slot
+from journal.errors import ConfigError, DeadlineError, JournalError, StateError
+from journal.kafka.clients import kafka_of
+from journal.load.loading import Loader
+from journal.process.progress import Progress, no_progress
+from journal.v1.journal_pb2 import NodeStatus
+from loaders.node.asked_handover import Asked
+from loaders.node.duty import nobody_fit
+from loaders.node.hooks import RoleHooks
+from loaders.node.life import NodeLife
+from loaders.node.roles import Role
+from loaders.node.standing import ActiveNode, Owner, Standing
+from loaders.surroundings import surroundings_of
+
+__all__ = ["ActiveNode", "Node"]
+
+
+def _nothing() -> None:
+    """For an owner that has nothing to do when its node is a standby."""
+
+
+def _nothing_more(_: JournalError) -> None:
+    """For one that has nothing to do when its node is fenced."""
+
+
+class Node:
+    """One node. Its methods may be called from any thread but its own, which runs the callbacks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        loader: Callable[[], Loader],
+        on_active: Callable[[ActiveNode], None],
+        on_standby: Callable[[], None] = _nothing,
+        on_fenced: Callable[[JournalError], None] = _nothing_more,
+        progress: Progress = no_progress,
+    ) -> None:
+        """`loader` makes the loader of the next activation; a standby keeps a `FollowingLoader` warm.
+
+        `on_active` takes over the journal and the filled loader; the node says that it is active once it returns, and
+        if it raises, that the activation failed. `on_standby` is called when the node is a standby: at its start, after
+        `on_fenced`, and when it gives the journal up in order, before the journal is closed: what was accepted until it
+        returns is still written. `on_fenced` is called when it is active no more and did not choose to: hand out
+        nothing more. Errors of the last two are logged. All run in the node's thread, and all that it does waits for
+        them. Raises ConfigError for `fail_back` of a node that is not preferred.
+        """
+        if settings.fail_back and not settings.preferred:
+            raise ConfigError("fail_back is for a preferred node: set preferred too, or give --preferred")
+        self._settings = settings
+        self._owner = Owner(loader, on_active, on_standby, on_fenced, progress)
+        self._hooks = RoleHooks(settings)
+        self._standing = Standing(settings, clock_ms=wall_ms)
+        self._asked = Asked(time.monotonic)
+        self._stop = threading.Event()
+        self._life: NodeLife | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Open the local copy and become a standby. Raises TopicError, KafkaUnavailableError, LocalStorageError."""
+        if self._thread is not None or self._stop.is_set():
+            raise StateError(f"the node is {self.role.value}")
+        settings = self._settings
+        kafka = kafka_of(settings)
+        slot = take_slot(settings.journal_directory, "node")
+        copy = TableCopy(settings, slot=slot, kafka=kafka)
+        try:
+            rows = copy.open()
+        except BaseException:
+            slot.release()
+            raise
+        surroundings = surroundings_of(settings, kafka, copy)
+        life = self._life = NodeLife(
+            settings, surroundings, copy, rows, self._standing, self._hooks, self._owner, self._asked, stop=self._stop
+        )
+        self._standing.identify(copy.identity.journal, life.fitness)
+
+        def live() -> None:
+            try:
+                life.run()
+            finally:
+                slot.release()
+                self._standing.end()
+
+        self._thread = threading.Thread(target=live, name="kafka-journal-node", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = 60.0) -> None:
+        """Hand over to a standby that is fit, or else release the journal; end. Raises DeadlineError after `timeout_s`:
+        then it is still about to end."""
+        self._stop.set()
+        if self._life is None or self._thread is None:
+            return
+        self._life.end_activation()
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise DeadlineError(f"the node is still {self.role.value} after {timeout_s:g} s")
+
+    def hand_over(self, to: str = "", timeout_s: float = 30.0) -> None:
+        """Give the journal to a standby that is fit (`to`, or the best), and become one.
+
+        Raises StateError if this node is not active, or is not any more before it could; DeadlineError if it still is
+        after `timeout_s`: nobody was fit, and it goes on; or it has begun to hand over, and does that to the end. When
+        this returns the node writes no more; a successor that could not be told (the log says so) finds it silent.
+        """
+        if self.role is not Role.ACTIVE:
+            raise StateError(f"the node is {self.role.value}, not active")
+        asking = self._asked.ask(self._standing.epoch, to, awaited=True)
+        try:
+            try:
+                self._standing.wait(lambda role: role not in (Role.ACTIVE, Role.STOPPING), timeout_s)
+            finally:
+                self._asked.withdraw(asking)
+        except DeadlineError as error:
+            if self.role is Role.ACTIVE:
+                raise DeadlineError(f"{nobody_fit(to)}: {error}") from error
+            if self.role is Role.STOPPING:
+                raise
+        if self._asked.begun != asking.epoch:
+            raise StateError(f"the node did not hand over before it was active no more; it is {self.role.value}")
+
+    @property
+    def role(self) -> Role:
+        return self._standing.role
+
+    def status(self) -> NodeStatus:
+        """What it reports to others."""
+        return self._standing.status()
+
+    @property
+    def active_node(self) -> str:
+        """The name of the active node, as the control rows have it; empty: none, or not known."""
+        return self._life.active_node if self._life is not None else ""
+
+    def wait_for(self, role: Role, timeout_s: float) -> None:
+        """Wait until the node has a role. Raises DeadlineError; StateError if it ends before."""
+        self._standing.wait(lambda now: now in (role, Role.STOPPED), timeout_s)
+        if role is not Role.STOPPED and self.role is Role.STOPPED:
+            raise StateError(f"the node is stopped: {self.status().reason}")
+
+    def __enter__(self) -> Node:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

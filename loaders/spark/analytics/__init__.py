@@ -1,0 +1,1 @@
+"""Analytics of queues over time."""

@@ -1,0 +1,328 @@
+"""Queue analytics as a stream: windows of the WAL, each told once it is over.
+
+A window is over when the newest record that was seen is `lateness_s` behind its end: that is the watermark. What comes
+for it later is late: it counts in the next window that is told, so that no depth is ever wrong, and is counted as late.
+
+Depths and ages want all that is in queues, which no window of Spark's keeps. So each micro-batch reads the state that
+the one before left in files, folds its own operations in, and leaves its own state: all that is in queues, staged
+operations, transactions in doubt; the windows that are over; and the offsets where the next micro-batch begins, so that
+state and position cannot disagree. After a kill the windows of the newest state go to the sink again, unless they are
+known to have reached it. Windows are numbered by their width, so a state is of one width, as it is of one journal, and
+says of which; its name tells its windows from those of a state that is begun anew.
+
+    <state>/writers/…                the job that goes on from it: `claim`
+    <state>/left/NUMBER-WRITER       what a job left behind a batch: of the last one, and of the one before it
+    <state>/left/NUMBER-WRITER/sent  once the sink has the windows
+
+A directory of `left` is of one job, and is whole once its clock, which is written last, is there. So what a job writes
+that was overtaken, and does not know yet, is nowhere among what the other one writes; both go on from the same.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+from loaders.spark.analytics.analytics import width_of
+from loaders.spark.analytics.queue_events import (
+    DOUBTS_SCHEMA,
+    EVENTS_SCHEMA,
+    MARKERS_SCHEMA,
+    OPERATIONS_SCHEMA,
+    DeadLetters,
+    happened,
+    markers_of,
+    operations_of,
+    queue_names,
+    read_part,
+    span_of,
+    stays,
+    unfinished,
+)
+from loaders.spark.analytics.queue_windows import windows
+from loaders.spark.analytics.window_sinks import Sink, Told
+from loaders.spark.fold.fold import is_one_of
+from loaders.spark.read.readers import skipped_places
+from loaders.spark.read.source import JournalIdentity, JournalSource, identity, stream
+from loaders.spark.read.start import readable_start
+from loaders.spark.session.wire import table_of
+from loaders.spark.stored.claim import Claim, names_of
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.micro_batches import run_micro_batches
+
+_NO_STREAM = "--from-archive PATH is of an archive that has it, without --follow"
+_CLOCK_SCHEMA = (
+    "journal binary, width_ms bigint, name string, until bigint, first bigint, over bigint, ends map<string, bigint>"
+)
+_STATE: Mapping[str, str] = {
+    "events": EVENTS_SCHEMA,
+    "doubts": DOUBTS_SCHEMA,
+    "waiting": OPERATIONS_SCHEMA,
+    "markers": MARKERS_SCHEMA,
+    "clock": _CLOCK_SCHEMA,
+}
+_LEFT, _WINDOWS, _SENT = "left", "windows", "sent"
+
+BadInput = Callable[[DeadLetters], None]
+"""Takes what of a micro-batch is no frame of the journal, if anything is; again if the micro-batch is run again."""
+
+
+class Left(NamedTuple):
+    """What a micro-batch left: the name of its directory, and its clock."""
+
+    name: str
+    clock: Row
+
+    @property
+    def number(self) -> int:
+        """Of the micro-batch."""
+        return _number(self.name)
+
+
+class Over(NamedTuple):
+    """Windows that are over, and which those are."""
+
+    windows: DataFrame
+    told: Told
+
+
+class Follower:
+    """The state from micro-batch to micro-batch, in files at `state`, any file system of Hadoop's."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        journal: JournalIdentity,
+        state: str,
+        width_ms: int,
+        lateness_ms: int,
+        bad_input: BadInput | None = None,
+    ) -> None:
+        self._spark = spark
+        self._journal = journal
+        self._state = state.rstrip("/")
+        self._files = Files(spark, state)
+        self._claim = Claim(self._files)
+        self._width_ms = width_ms
+        self._lateness_ms = lateness_ms
+        self._bad_input = bad_input
+        self.name = secrets.token_hex(8)
+        """Of the state, for good: that of one which is there is read."""
+        self.ends: Mapping[int, int] = {}
+        """Where the next micro-batch begins in each shard: a state that is there says so."""
+        self._newest: Left | None = None
+
+    def begin(self) -> bool:
+        """From now on this job goes on from the state, and no other one that does. Whether there is one to go on from.
+
+        Raises ConfigError for a state of another journal or window width, which stays as it was."""
+        newest = self._left()
+        if newest is not None:
+            self._require_own(newest.clock)
+        self._claim.take()
+        newest = self._left()  # what another job has left in between counts
+        if newest is not None:
+            self._newest, self.name = newest, newest.clock["name"]
+            self.ends = {int(shard): end for shard, end in newest.clock["ends"].items()}
+        return newest is not None
+
+    def unsent(self) -> Over | None:
+        """The windows of the newest state, unless they are known to have reached the sink."""
+        newest = self._newest
+        if newest is None or newest.clock["over"] is None or _SENT in self._files.names(f"{_LEFT}/{newest.name}"):
+            return None
+        windows = self._spark.read.parquet(self._files.place(f"{_LEFT}/{newest.name}/{_WINDOWS}"))
+        return Over(windows, Told(self.name, newest.clock["over"], newest.clock["first"]))
+
+    def sent(self) -> None:
+        """The sink has the windows of the newest state."""
+        if self._newest is not None:
+            self._files.write_new(f"{_LEFT}/{self._newest.name}/{_SENT}", "")
+
+    def require(self) -> None:
+        """Raises ConfigError once another job has taken the state."""
+        if self.is_taken():
+            raise ConfigError(self.taken())
+
+    def is_taken(self) -> bool:
+        """Whether another job has taken the state since."""
+        return self._claim.is_taken()
+
+    def taken(self) -> str:
+        """What to say once another job has."""
+        return f"another job goes on from the state at {self._state} now: one at a time may, end one of the two"
+
+    def windows(self, records: DataFrame) -> Over | None:
+        """The windows that are over by the end of a micro-batch; None if none is. `records` in Kafka's columns, with
+        `skip`. The state is this job's by now (`begin`)."""
+        clock = None if self._newest is None else self._newest.clock
+        before = {name: self._read(name, self._newest) for name in _STATE}
+        records = records.localCheckpoint()
+        newest = records.groupBy("partition").agg(F.max("offset").alias("offset")).collect()
+        self.ends = {**self.ends, **{row["partition"]: row["offset"] + 1 for row in newest}}
+        part = read_part(records, self._journal).localCheckpoint()
+        span = span_of(part)
+        if span.dead_letters.count and self._bad_input is not None:
+            self._bad_input(span.dead_letters)
+        known = [time for time in (span.end_ms, clock["until"] if clock else None) if time is not None]
+        if not known:
+            del before["clock"]
+            self._write(before, None, until=None, first=None)
+            return None
+        width, until = self._width_ms, max(known)
+        begin = clock["first"] if clock and clock["first"] is not None else (span.begin_ms or 0) // width
+        following = max(begin, (until - self._lateness_ms) // width)
+        floor_ms = begin * width if clock and clock["first"] is not None else None
+        markers = before["markers"].union(markers_of(part))
+        now = happened(before["waiting"].union(operations_of(part)), markers, floor_ms)
+        events = before["events"].union(now.events).localCheckpoint()
+        doubts = before["doubts"].union(now.doubts).localCheckpoint()
+        over = None
+        if following > begin:
+            names = queue_names(events)
+            told = windows(stays(events).localCheckpoint(), doubts, names, width, begin, following - 1)
+            over = Over(told.localCheckpoint(), Told(self.name, begin, following))
+        after = following * width
+        state = {
+            "events": unfinished(events, after),
+            "doubts": doubts.where(F.col("settled").isNotNull() & (F.col("settled_counted") >= after)),
+            "waiting": now.waiting,
+            "markers": markers,
+        }
+        self._write(state, over, until=until, first=following)
+        return over
+
+    def _require_own(self, clock: Row) -> None:
+        if clock["ends"] is None:
+            raise ConfigError(f"the state at {self._state} is of an earlier kafka-journal: begin another one")
+        uuid, width_ms = bytes(clock["journal"]), clock["width_ms"]
+        if uuid != self._journal.uuid:
+            raise ConfigError(
+                f"the state at {self._state} is of a journal with uuid {uuid.hex()}, not "
+                f"{self._journal.uuid.hex()}: begin another one"
+            )
+        if width_ms != self._width_ms:
+            raise ConfigError(
+                f"the state at {self._state} is of windows of {width_ms / 1000:g} s, not "
+                f"{self._width_ms / 1000:g} s: go on with those, or begin another one"
+            )
+
+    def _left(self) -> Left | None:
+        """What the newest micro-batch left; of several jobs that ran it to its end, the last one's."""
+        for name in reversed(names_of(self._files, _LEFT)):
+            try:
+                clock = self._at("clock", name).first()
+            except AnalysisException:
+                continue  # it was not written to its end
+            if clock is not None:
+                return Left(name, clock)
+        return None
+
+    def _read(self, name: str, left: Left | None) -> DataFrame:
+        return table_of(self._spark, _STATE[name], []) if left is None else self._at(name, left.name)
+
+    def _at(self, name: str, directory: str) -> DataFrame:
+        return self._spark.read.schema(_STATE[name]).parquet(self._files.place(f"{_LEFT}/{directory}/{name}"))
+
+    def _write(
+        self, state: Mapping[str, DataFrame], over: Over | None, *, until: int | None, first: int | None
+    ) -> None:
+        """What the last two micro-batches left stays, of any job: one of them is gone on from, whatever becomes of this
+        one."""
+        number = 0 if self._newest is None else self._newest.number + 1
+        name = f"{number:012d}-{self._claim.writer}"
+        clock = {
+            "journal": self._journal.uuid,
+            "width_ms": self._width_ms,
+            "name": self.name,
+            "until": until,
+            "first": first,
+            "over": None if over is None else over.told.first,
+            "ends": {str(shard): end for shard, end in self.ends.items()},
+        }
+        files = dict(state) | ({} if over is None else {_WINDOWS: over.windows})
+        files["clock"] = table_of(self._spark, _CLOCK_SCHEMA, [clock])
+        for each, table in files.items():
+            self._put(f"{name}/{each}", table)
+        self._newest = Left(name, self._at("clock", name).collect()[0])
+        for older in names_of(self._files, _LEFT):
+            if _number(older) < number - 1:
+                self._files.delete(f"{_LEFT}/{older}")
+
+    def _put(self, name: str, table: DataFrame) -> None:
+        table.coalesce(1).write.mode("overwrite").parquet(self._files.place(f"{_LEFT}/{name}"))
+
+
+def _number(name: str) -> int:
+    """Of the micro-batch that left it."""
+    return int(name.partition("-")[0])
+
+
+def follow(
+    spark: SparkSession,
+    source: JournalSource,
+    state: str,
+    sink: Sink,
+    *,
+    width_s: float = 10.0,
+    lateness_s: float = 10.0,
+    every_s: float = 10.0,
+    once: bool = False,
+    max_offsets: int | None = None,
+    stop: threading.Event | None = None,
+    bad_input: BadInput | None = None,
+    left_out: Callable[[int], None] | None = None,
+) -> None:
+    """Give `sink` the windows of the WAL as they are over: for good, until `stop` is set, or `once`, up to the end as
+    of now. Goes on where the state at `state` ends; that is a place which executors have too.
+
+    What operators had skipped when this begins is left out; `left_out` is told how many records, if there are any.
+    Raises as `readers.read_wal`, ConfigError for a state of another journal or of windows of another width, one that is
+    not whole or that another job has taken since, and for a width of less than a millisecond or a lateness without end.
+    """
+    if not 0 <= lateness_s < math.inf:
+        raise ConfigError(f"a lateness of {lateness_s:g} s: expected 0 s or more")
+    journal = identity(spark, source)
+    follower = Follower(spark, journal, state, width_of(0, width_s), round(lateness_s * 1000), bad_input)
+    if not follower.begin():
+        follower.ends = readable_start(spark, source, journal, mend=_NO_STREAM)
+
+    def give(over: Over | None) -> None:
+        follower.require()
+        if over is not None:
+            sink(*over)
+            follower.sent()
+
+    def take(records: DataFrame) -> None:
+        follower.require()
+        give(follower.windows(records))
+
+    places = skipped_places(spark, source)
+    if places and left_out is not None:
+        left_out(len(places))
+    try:
+        give(follower.unsent())
+        run_micro_batches(
+            stream(spark, source, source.wal, starting=follower.ends, max_offsets=max_offsets).withColumn(
+                "skip", is_one_of(places)
+            ),
+            "analytics",
+            source,
+            take,
+            once=once,
+            every_s=every_s,
+            stop=stop or threading.Event(),
+        )
+    except Exception as error:
+        # two jobs fail in many ways, as on files that the other one has deleted
+        if follower.is_taken():
+            raise ConfigError(follower.taken()) from error
+        raise

@@ -1,0 +1,131 @@
+"""Where windows of queues go: Parquet files, a Delta table, a topic.
+
+Files and a table have the windows of one place only, a stream's state or the newest run of a batch: those of two would
+be there twice. A file beside them says whose they are, which no reader of either sees:
+
+    <path>/_windows-of-STATE    or _windows-of-whole, of batch runs
+    <path>/_told-NUMBER         the first window of the state that is not here yet
+
+Windows have numbers, and those of a state come in their order. So a sink knows what it has: windows that come again, as
+from a state that was put back from a backup, are left out, and if some are missing, it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError, KafkaUnavailableError, TopicError
+from loaders.spark.read.source import JournalSource
+from loaders.spark.replay.sending import send
+from loaders.spark.stored.files import Files
+
+_WHOSE, _TOLD = "_windows-of-", "_told-"
+
+
+class Told(NamedTuple):
+    """Which windows a sink takes: of which state, and the windows `first` to before `following`."""
+
+    state: str
+    first: int
+    following: int
+
+
+WHOLE = Told("whole", 0, 0)
+"""All windows, as of now: they take the place of those that a run before has told."""
+Sink = Callable[[DataFrame, Told], None]
+"""Takes windows, perhaps more than once: `Told` says which they are."""
+
+
+def to_files(path: str) -> Sink:
+    """Parquet, a directory `batch=N` for what is told at once, N its first window.
+
+    Raises ConfigError for a place of other windows, or of other things, or one that lacks windows before these."""
+    root = path.rstrip("/")
+
+    def write(windows: DataFrame, told: Told) -> None:
+        windows.coalesce(1).write.mode("overwrite").parquet(f"{root}/batch={told.first}")
+
+    return lambda windows, told: _write_what_is_new(root, windows, told, write)
+
+
+def to_delta(path: str) -> Sink:
+    """A Delta table; of windows that come again Delta knows that it has them. Raises as `to_files`."""
+    root = path.rstrip("/")
+
+    def write(windows: DataFrame, told: Told) -> None:
+        writer = windows.coalesce(1).write.format("delta")
+        if told == WHOLE:
+            writer.mode("overwrite").save(root)
+        else:
+            once = {"txnAppId": f"kafka-journal analytics {told.state}", "txnVersion": str(told.following)}
+            writer.mode("append").options(**once).save(root)
+
+    return lambda windows, told: _write_what_is_new(root, windows, told, write)
+
+
+def to_topic(source: JournalSource, topic: str) -> Sink:
+    """JSON, a record a window and queue, its key the queue's name. One may come again, as it was.
+
+    Raises ConfigError for a topic of the journal's own."""
+    if topic in (source.wal, source.table, source.control):
+        raise ConfigError(f"{topic} is the journal's own: analytics go to another topic")
+
+    def write(windows: DataFrame, _told: Told) -> None:
+        value = F.to_json(F.struct(*windows.columns))
+        records = windows.select(F.col("queue").alias("key"), value.alias("value")).coalesce(1)
+        try:
+            send(records, source, topic)
+        except TopicError as error:
+            raise TopicError(f"topic {topic}, which the windows are to go to, is not there: make it first") from error
+        except KafkaUnavailableError as error:
+            raise KafkaUnavailableError(f"the windows cannot be sent to topic {topic}: {error}") from error
+
+    return write
+
+
+def _write_what_is_new(root: str, windows: DataFrame, told: Told, write: Sink) -> None:
+    files = Files(windows.sparkSession, root)
+    _require_own(files, root, told)
+    if told == WHOLE:
+        write(windows, told)
+        return
+    names = sorted((name for name in files.names("") if name.startswith(_TOLD)), key=_told)
+    reached = _told(names[-1]) if names else told.first
+    if told.first > reached:
+        raise ConfigError(
+            f"{root} has the windows before {reached}, and the state goes on with {told.first}: put back the state and "
+            "the windows that belong to one moment, or begin both anew"
+        )
+    if told.following <= reached:
+        return
+    if told.first < reached:
+        width = "(unix_millis(window_end) - unix_millis(window_start))"
+        windows = windows.where(f"unix_millis(window_start) >= {width} * {reached}")
+    write(windows, told._replace(first=reached))
+    files.write_new(f"{_TOLD}{told.following}", "")
+    for older in names:
+        files.delete(older)
+
+
+def _told(name: str) -> int:
+    return int(name.removeprefix(_TOLD))
+
+
+def _require_own(files: Files, path: str, told: Told) -> None:
+    found = files.names("")
+    whose = [name.removeprefix(_WHOSE) for name in found if name.startswith(_WHOSE)]
+    if any(state != told.state for state in whose):
+        mend = "have these go elsewhere"
+        if told.state != WHOLE.state:
+            mend = f"go on with the --state that they are of, or {mend}"
+        raise ConfigError(f"{path} has the windows of another run: {mend}")
+    if whose:
+        return
+    # one that was killed in its first moment leaves a file with a dot
+    if any(not name.startswith(".") for name in found):
+        raise ConfigError(f"{path} has other things in it than windows: have them go elsewhere")
+    files.write_new(f"{_WHOSE}{told.state}", "")

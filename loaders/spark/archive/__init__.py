@@ -1,0 +1,1 @@
+"""The archive of the WAL."""

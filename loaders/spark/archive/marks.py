@@ -1,0 +1,85 @@
+"""The archive's marks: control rows that say, of each shard, which archive the journal has and how far it is.
+
+`trim` deletes nothing at or above them. They are written when an archive is begun, at offset 0, and behind each
+manifest: so they may say less than the manifest, and never more. A journal has one archive, and the marks are its: a
+job that finds another's, written since, has been replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
+
+from journal.errors import ArchiveError
+from journal.v1.journal_pb2 import Archive
+from loaders.spark.read.source import Control, JournalSource, control
+from loaders.spark.replay.sending import send
+from loaders.spark.session.wire import table_of
+from loaders.spark.stored.manifest import Manifest
+
+
+class ArchiveMarks:
+    """Of one journal, as the job of one archive sees them; `found` are those that are there as it begins."""
+
+    def __init__(self, spark: SparkSession, source: JournalSource, path: str, found: Mapping[int, Archive]) -> None:
+        self._spark = spark
+        self._source = source
+        self._path = path
+        self._found = found
+        self._displaced: frozenset[bytes] = frozenset()
+
+    def begun_here(self) -> bytes | None:
+        """The archive that was begun at this path, and of which the marks say that nothing is there yet."""
+        begun = {mark.archive for mark in self._found.values() if mark.path == self._path and not mark.offset}
+        return begun.pop() if len(begun) == 1 and self._other(self._found, begun) is None else None
+
+    def claim(self, archive: bytes, *, replace_other: bool) -> None:
+        """Raises ArchiveError if another archive has them, unless this one is to take its place."""
+        other = self._other(self._found, {archive})
+        if other is None:
+            return
+        if not replace_other:
+            raise ArchiveError(
+                f"the journal is archived to {other.path}, and `trim` deletes what that archive has: go on there, or "
+                f"have this one take its place with --replace, if {self._path} is to have all of it"
+            )
+        self._displaced = frozenset(mark.archive for mark in self._found.values())
+
+    def are_behind(self, manifest: Manifest) -> bool:
+        """Whether they say anything but the manifest: the archive is begun, or a job was killed between the two."""
+        said = {shard: (mark.archive, mark.offset) for shard, mark in self._found.items()}
+        return said != {shard: (manifest.archive, end) for shard, end in manifest.ends().items()}
+
+    def write(self, manifest: Manifest) -> Control:
+        """Tell how far the archive is: only what a manifest has. Gives what the control rows said before. Raises
+        ArchiveError if another one has taken its place since."""
+        found = control(self._spark, self._source)
+        other = self._other(found.archives, {manifest.archive, *self._displaced})
+        if other is not None:
+            raise ArchiveError(
+                f"the journal is archived to {other.path} by now (--replace), and `trim` waits for that one: this job "
+                f"ends; what {self._path} has stays"
+            )
+        rows = [
+            {"key": b"archive/%d" % shard, "value": self._mark(manifest, shard, part.end).SerializeToString()}
+            for shard, part in sorted(manifest.parts.items())
+        ]
+        table = table_of(self._spark, "key binary, value binary", rows)
+        send(table, self._source, self._source.control)
+        self._displaced = frozenset()
+        return found
+
+    def _mark(self, manifest: Manifest, shard: int, end: int) -> Archive:
+        return Archive(
+            journal=manifest.uuid,
+            shard=shard,
+            offset=end,
+            archive=manifest.archive,
+            path=self._path,
+            timestamp=manifest.written,
+        )
+
+    @staticmethod
+    def _other(marks: Mapping[int, Archive], own: frozenset[bytes] | set[bytes]) -> Archive | None:
+        return next((mark for mark in marks.values() if mark.archive not in own), None)

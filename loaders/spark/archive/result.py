@@ -1,0 +1,67 @@
+"""What a run of the archive tells: how much it wrote, where the archive stands, and what is not as it should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+
+from loaders.spark.read.archived import as_records
+from loaders.spark.read.frames import dead_letters
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.session.wire import with_frame
+from loaders.spark.stored.manifest import Manifest
+
+Place = tuple[str, int, int]
+"""Topic, partition and offset of a record."""
+
+
+@dataclass(slots=True)
+class ArchiveResult:
+    """What a run did, and where the archive stands."""
+
+    path: str
+    journal: str
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    foreign: int = 0
+    """Records that are no frames of this journal, of which no operation is looked at; archived as they are."""
+    first_foreign: Place | None = None
+    """Of them, in order of place; None without any."""
+    damaged: int | None = None
+    """Frames of this journal that stop a worker for what is in them, archived as they are; None: not looked at."""
+    first_damaged: Place | None = None
+    faults: int = 0
+    """Frames that do not follow their predecessor."""
+    skipped: int = 0
+    """Records that operators had skipped by now, of all that the archive has."""
+    ends: dict[int, int] = field(default_factory=dict)
+    """Per shard the first offset that is not archived."""
+
+    def count(self, manifest: Manifest, seen: Sequence[Row], topic: str) -> None:
+        """Add a batch that counts now, and the rows that say what was seen of each shard of it."""
+        self.batches += 1
+        self.ends = manifest.ends()
+        for part in manifest.parts.values():
+            self.records += part.records
+            self.bytes += part.bytes
+            self.foreign += part.records - part.frames
+            self.faults += part.faults
+        firsts = [(topic, row["shard"], row["first_foreign"]) for row in seen if row["first_foreign"] is not None]
+        self.first_foreign = _first(self.first_foreign, firsts)
+
+    def count_damaged(self, written: DataFrame, journal: JournalIdentity, topic: str) -> None:
+        """Look into the frames of a batch, in the archive's columns."""
+        own = F.col("uuid").eqNullSafe(F.lit(journal.uuid))
+        damaged = dead_letters(with_frame(as_records(written.where(own), topic)), journal)
+        first = F.min(F.struct("topic", "partition", "offset")).alias("first")
+        (found,) = damaged.agg(F.count("*").alias("count"), first).collect()
+        self.damaged = (self.damaged or 0) + found["count"]
+        self.first_damaged = _first(self.first_damaged, [] if found["first"] is None else [tuple(found["first"])])
+
+
+def _first(one: Place | None, others: Iterable[Place]) -> Place | None:
+    return min(filter(None, (one, *others)), default=None)

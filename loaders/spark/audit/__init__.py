@@ -1,0 +1,1 @@
+"""The audit: tables compared with the WAL."""

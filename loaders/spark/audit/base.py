@@ -1,0 +1,191 @@
+"""The audit of a WAL that was trimmed: its fold begins with the state that the tables had at the trim.
+
+As `verify` has it (`journal.verify.base`): what is left of that state is in the tables as they are now, with positions
+up to the trim's mark, and goes into the fold as the operations that made it. What was in it besides shows by what was
+done to it since. Staged operations of transactions that were not settled at the trim are still in the WAL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from journal.v1.journal_pb2 import Transaction
+from journal.verify.base import Base, base_of, records_digest
+from journal.verify.state import fingerprint, pack_record, pack_update
+from loaders.spark.audit.compare import found_records
+from loaders.spark.fold.fold import by_shard
+from loaders.spark.fold.frames import fingerprinted
+from loaders.spark.read.source import JournalSource, control
+from loaders.spark.read.start import Begin
+from loaders.spark.session.wire import table_of
+
+_NO_FRAMES: Mapping[str, Any] = {
+    "number": 0,
+    "group": 0,
+    "epoch": 0,
+    "node": "",
+    "nonce": b"",
+    "issued": 0,
+    "stale": 0,
+    "skipped": 0,
+    "frames": 0,
+    "offset": -1,
+    "timestamp": 0,
+    "stale_offsets": [],
+    "whole_group": True,
+    "stop_offset": None,
+    "stop_reason": None,
+    "trimmed": False,
+}
+"""`fold_frames.shard_facts` of none."""
+_ADDED_UP = ("stale", "skipped")
+_PREPARED_SCHEMA = "shard int, offset bigint, at bigint, epoch bigint, tx bigint, data binary, shards int"
+
+
+def bases_of(spark: SparkSession, source: JournalSource, begin: Begin) -> dict[int, Base]:
+    """By shard, what its fold begins with; the others' WAL has its first frame, or was trimmed by nobody's `trim`."""
+    if not begin.trimmed:
+        return {}
+    trims = control(spark, source).trims
+    found = {shard: base_of(trims.get(shard), begin.offsets[shard]) for shard in sorted(begin.trimmed)}
+    return {shard: base for shard, base in found.items() if base is not None}
+
+
+# ---- the fold's frames and operations ------------------------------------------------------------------------
+
+
+def begins(bases: Mapping[int, Base]) -> Column:
+    """The offset behind which the fold of a row's shard begins; null for its first frame."""
+    return by_shard({shard: base.mark.offset for shard, base in bases.items()}, "shard")
+
+
+def is_new(offset: Column, bases: Mapping[int, Base]) -> Column:
+    """Whether an offset lies behind where its shard's fold begins."""
+    return F.coalesce(offset > begins(bases), F.lit(True))
+
+
+def stood(name: str, bases: Mapping[int, Base]) -> Column:
+    """A field of the mark at which the fold of a row's shard begins, 0 without."""
+    return F.coalesce(by_shard({shard: getattr(base.mark, name) for shard, base in bases.items()}, "shard"), F.lit(0))
+
+
+def with_waiting(flat: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
+    """`fold_frames.flattened` of a WAL, `topic`, without what the bases have, but for the operations that waited
+    there."""
+    parts = [(shard, part) for shard, base in bases.items() for part in base.transactions]
+    if not parts:
+        return flat.where(is_new(F.col("offset"), bases))
+    spark, names = flat.sparkSession, flat.columns
+    since = [{"shard": shard, "tx": part.tx, "since": part.epoch} for shard, part in parts]
+    known = F.broadcast(table_of(spark, "shard int, tx bigint, since bigint", since))
+    waits = F.col("since").isNotNull() & (F.col("epoch") >= F.col("since")) & F.col("fault").isNull() & ~F.col("skip")
+    both = flat.join(known, ["shard", "tx"], "left").where(is_new(F.col("offset"), bases) | waits).select(*names)
+    # a part without operations may have been prepared by a frame that is gone
+    alone = [_told(shard, bases[shard], part) for shard, part in parts if part.prepared and not part.staged]
+    return both.union(_prepared(spark, alone, topic, flat.schema)) if alone else both
+
+
+def _prepared(spark: SparkSession, parts: Sequence[Mapping[str, Any]], topic: str, schema: StructType) -> DataFrame:
+    """The PREPAREs that `_told` tells of, as rows of that schema."""
+    zero = F.lit(0)
+    columns = {name: F.col(name) for name in ("shard", "offset", "epoch", "tx", "shards")} | {
+        "topic": F.lit(topic),
+        "timestamp": F.expr("timestamp_millis(at)"),
+        "skip": F.lit(False),
+        "type": F.lit("PREPARE"),
+        "data": fingerprinted(F.col("data")),
+        "index": zero,
+        "covers": zero,
+        "bytes": zero,
+    }
+    each = (columns.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in schema)
+    return table_of(spark, _PREPARED_SCHEMA, parts).select(*each)
+
+
+def _told(shard: int, base: Base, part: Transaction) -> dict[str, Any]:
+    return {
+        "shard": shard,
+        "offset": base.mark.offset,
+        "at": part.timestamp,
+        "epoch": part.epoch,
+        "tx": part.tx,
+        "data": part.data,
+        "shards": part.shards,
+    }
+
+
+def left_of(state: DataFrame, bases: Mapping[int, Base], topic: str) -> DataFrame:
+    """The operations that made what is left of the bases in a table's state: as `fold.effective`."""
+    record, until = F.col("record"), begins(bases)
+    there = found_records(state.where(F.col("shard").isin(list(bases)))).where(record["position"]["offset"] <= until)
+    add = F.struct(
+        record["position"].alias("position"),
+        F.lit("ADD").alias("type"),
+        record["kind"].alias("kind"),
+        record["data"].alias("data"),
+        F.lit(False).alias("replaceable"),
+        F.lit(0).cast("bigint").alias("subject"),
+    )
+    updates = F.transform(
+        F.filter("updates", lambda update: update["position"]["offset"] <= until),
+        lambda update: F.struct(
+            update["position"].alias("position"),
+            F.lit("UPDATE").alias("type"),
+            *(update[name].alias(name) for name in ("kind", "data", "replaceable")),
+            update["subject"].cast("bigint").alias("subject"),
+        ),
+    )
+    each = there.select("shard", "id", F.explode(F.concat(F.array(add), updates)).alias("operation"))
+    operation = F.col("operation")
+    return each.select(
+        F.lit(topic).alias("topic"),
+        "shard",
+        operation["position"].alias("position"),
+        "id",
+        *(operation[name].alias(name) for name in ("type", "kind", "data", "replaceable", "subject")),
+        F.lit(0).cast("bigint").alias("tx"),
+    )
+
+
+# ---- on the driver -------------------------------------------------------------------------------------------
+
+
+def continued(fact: Mapping[str, Any] | None, base: Base, topic: str) -> dict[str, Any]:
+    """`fold_frames.shard_facts` of the frames behind a base, as of all frames."""
+    mark = base.mark
+    told = dict(_NO_FRAMES) | {"topic": topic, "shard": mark.shard, "end": mark.offset} | dict(fact or {})
+    for name in _ADDED_UP:
+        told[name] += getattr(mark, name)
+    told["issued"] = max(told["issued"], mark.issued)
+    for shows, names in (("number", ("group",)), ("epoch", ("node", "nonce"))):
+        if not told[shows]:
+            told |= {name: getattr(mark, name) for name in (shows, *names)}
+    if told["offset"] < 0:
+        told |= {"offset": mark.offset, "timestamp": mark.timestamp}
+    return told
+
+
+def digest_of(state: DataFrame, shard: int, base: Base) -> bytes:
+    """Of what is left of a base in a table's state, with all its data. In order, so it comes to the driver, a partition
+    at a time; only while nothing of the base was changed does anybody ask."""
+    until = base.mark.offset
+    there = found_records(state.where(F.col("shard") == shard)).where(F.col("record")["position"]["offset"] <= until)
+    return records_digest(_packed(there.orderBy("id").toLocalIterator(), until))
+
+
+def _packed(rows: Iterator[Row], until: int) -> Iterator[tuple[int, bytes, list[bytes]]]:
+    for row in rows:
+        record = row["record"]
+        updates = [
+            pack_update(
+                one["kind"], one["replaceable"], one["subject"], fingerprint(bytes(one["data"])), *one["position"]
+            )
+            for one in row["updates"]
+            if one["position"]["offset"] <= until
+        ]
+        yield row["id"], pack_record(record["kind"], fingerprint(bytes(record["data"])), *record["position"]), updates

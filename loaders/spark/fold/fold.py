@@ -1,0 +1,307 @@
+"""The journal's meaning in Spark: a WAL folded into records, transactions and marks, distributed, by expressions alone.
+
+    fold_frames         which frames count, and where a shard stops
+    fold_transactions   what becomes of staged operations
+    here                what operations make of records, and the marks
+
+Written from docs/FORMAT.md, sharing nothing with the engine; the golden cases run against it. What a record is follows
+from what was done to its id, in order: adds and deletes, allowed or not, say whether it is there; what counts are the
+updates since it was added last, of replaceable ones the last of each kind and subject. So everything of an id is
+brought together once, and in order: that is the fold's one shuffle of all operations. No row ever holds more of an id
+than a state does: what was replaced is gone before anything is gathered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+from loaders.spark.fold.frames import (
+    SHARD,
+    applied_operations,
+    before,
+    flattened,
+    put_aside,
+    shard_facts,
+    throughout,
+)
+from loaders.spark.fold.transactions import COMMITTED, STAGED, resolved, transaction_counts, transactions_left
+from loaders.spark.read.archived import joined
+from loaders.spark.read.readers import skipped_places
+from loaders.spark.read.source import JournalIdentity, JournalSource, batch, identity, require_all_shards
+from loaders.spark.read.start import readable_start
+from loaders.spark.session.wire import with_frame
+
+_OF_ID = (*SHARD, "id")
+_UPDATE = ("position", "kind", "data", "replaceable", "subject")
+_COUNTS = ("applied", "rejected", "staged", "prepared", "dropped")
+
+
+class State(NamedTuple):
+    """What a WAL comes to, as the table has it: docs/SPARK.md has the columns. Shards are those of `topic`."""
+
+    records: DataFrame
+    transactions: DataFrame
+    marks: DataFrame
+
+
+def fold(flat: DataFrame) -> State:
+    """The state after what `fold_frames.flattened` gives, of any number of journals (by their topics).
+
+    Computed here and now, each step once, and put aside: what it gives is cheap to look at, as often as one likes.
+    """
+    flat = put_aside(flat)
+    facts = put_aside(shard_facts(flat))
+    operations = applied_operations(flat, facts)
+    of_transactions = put_aside(transacted(operations))
+    lives = put_aside(folded_lives(effective(operations, of_transactions)))
+    there = lives.where(F.col("record").isNotNull())
+    record = F.col("record")
+    return State(
+        there.select(*SHARD, "id", *(record[name].alias(name) for name in ("kind", "data", "position")), "updates"),
+        transactions_left(of_transactions),
+        marks(facts, lives, of_transactions),
+    )
+
+
+def state_as_of(
+    spark: SparkSession,
+    source: JournalSource,
+    *,
+    time: datetime | None = None,
+    offsets: Mapping[int, int] | None = None,
+    archive: str | None = None,
+) -> State:
+    """The state that the journal had at a time, or after the records at `offsets` ({shard: offset}, of all shards).
+
+    At a time: after the last group of which everything had been appended by then, so that no transaction is cut. What
+    has been trimmed is read from the archive at the path `archive`. What operators had skipped is left out.
+    Raises TopicError and RowError as `read_wal`, GapError for a WAL without its beginning, ArchiveError as `joined`,
+    ConfigError for neither or both, and for offsets that leave a shard out.
+    """
+    if (time is None) == (offsets is None):
+        raise ConfigError("a state is as of a time, or as of offsets")
+    journal = identity(spark, source)
+    require_all_shards(journal, offsets)
+    records = committed(spark, source, journal, archive)
+    with_skips = records.withColumn("skip", is_skipped(spark, source))
+    if offsets is not None:
+        return fold(flattened(with_frame(with_skips.withColumn("until", by_shard(offsets))), journal))
+    return fold(flattened(with_frame(cut_at(with_skips, journal, F.lit(time))), journal))
+
+
+def committed(spark: SparkSession, source: JournalSource, journal: JournalIdentity, archive: str | None) -> DataFrame:
+    """The whole WAL in Kafka's columns, its beginning from the archive at a path. Raises as `state_as_of`."""
+    if archive is not None:
+        return joined(spark, source, journal, archive)
+    start = readable_start(spark, source, journal, mend="archive=PATH reads it from an archive")
+    return batch(spark, source, source.wal, starting=start)
+
+
+def is_skipped(spark: SparkSession, source: JournalSource) -> Column:
+    """Whether a record of the WAL is one that an operator had skipped by now. Raises as `readers.read_table`."""
+    return is_one_of(skipped_places(spark, source))
+
+
+def is_one_of(places: Iterable[tuple[int, int]]) -> Column:
+    """Whether a record is at one of these (shard, offset)."""
+    by_offset: dict[int, list[int]] = {}
+    for shard, offset in places:
+        by_offset.setdefault(shard, []).append(offset)
+    found = [
+        (F.col("partition") == shard) & F.col("offset").isin(offsets) for shard, offsets in sorted(by_offset.items())
+    ]
+    return reduce(lambda one, other: one | other, found, F.lit(False))
+
+
+def by_shard(offsets: Mapping[int, int], shard: str = "partition") -> Column:
+    """The offset of a record's shard (the column of that name), null for one that is not named."""
+    if not offsets:
+        return F.lit(None).cast("bigint")
+    # as text: to ask the JVM for each number costs more than to parse them all
+    named = ", ".join(f"{value}L" for pair in sorted(offsets.items()) for value in pair)
+    return F.expr(f"map({named})")[F.col(shard).cast("bigint")]
+
+
+# ---- operations ----------------------------------------------------------------------------------------------
+
+
+def transacted(operations: DataFrame) -> DataFrame:
+    """The operations of transactions, with what becomes of them."""
+    return resolved(operations.where(F.col("tx") != 0))
+
+
+def effective(operations: DataFrame, of_transactions: DataFrame) -> DataFrame:
+    """What is done to records, and the position at which: plain operations, and staged ones that were committed."""
+    plain = operations.where(F.col("tx") == 0).select(*_done(F.struct("offset", "index", F.lit(0).alias("ordinal"))))
+    part = F.col("part")
+    committed = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
+    at = F.struct(part["at"]["offset"].alias("offset"), part["at"]["index"].alias("index"), "ordinal")
+    return plain.union(committed.select(*_done(at)))
+
+
+def _done(position: Column) -> list[Column]:
+    what = ("id", "type", "kind", "data", "replaceable", "subject", "tx")
+    return [F.col(name) for name in SHARD] + [position.alias("position")] + [F.col(name) for name in what]
+
+
+def folded_lives(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
+    """One row an id that anything was done to: its `record` (position, kind, data; null for one that is not there) and
+    `updates`, how many operations were `applied` and `rejected`, the first `refused_max` of these (`refused`), and when
+    it was `deleted` last.
+
+    `begins` is the offset behind which the fold of a row's shard begins, null for its first frame. What stands up to
+    there is what is left of the state that it begins with, and does not count; of what is not left, an operation that
+    needs a record shows that it was in that state. Then `of_base` has of an id: by how much it made the number of
+    records `grow`, whether it is `kept` of that state, whether anything was `changed` of what it had there, and which
+    update says that it must be there, although nothing is left of it (`missed`).
+    """
+    slots = folded_slots(operations, begins, refused_max=refused_max)
+    replaceable, others = F.collect_list("newest"), F.flatten(F.collect_list("others"))
+    # already together by id: no further shuffle
+    lives = slots.groupBy(*_OF_ID).agg(
+        F.max("added").alias("added"),
+        F.max("deleted").alias("deleted"),
+        F.array_sort(F.concat(replaceable, others)).alias("updates"),
+        F.sum("applied").alias("applied"),
+        F.sum("rejected").alias("rejected"),
+        F.array_sort(F.flatten(F.collect_list("refused"))).alias("refused"),
+        *([] if begins is None else [_of_base()]),
+    )
+    is_there = _is_there(F.col("added")["position"], F.col("deleted"))
+    return lives.withColumn("record", F.when(is_there, F.col("added"))).drop("added")
+
+
+def folded_slots(operations: DataFrame, begins: Column | None = None, *, refused_max: int = 0) -> DataFrame:
+    """`folded_lives` before its rows are one an id: one for each kind and subject of which a record that is there has a
+    replaceable update, with the `newest`; and one (`slot` is null) with all the rest of the id."""
+    judged = _judged(operations, begins)
+    kind_of, allowed = F.col("type"), F.col("allowed")
+    counted = allowed & F.col("counts")
+    stands = F.col("live") & F.col("replaceable")
+    slot = F.when(stands, F.struct("kind", "subject")).alias("slot")
+    added = F.when(allowed & (kind_of == "ADD"), F.struct("position", "kind", "data"))
+    refused = ~allowed & (F.col("refused_before") < refused_max)
+    # of structs that begin with it, the greatest is that of the last position
+    return judged.groupBy(*_OF_ID, slot).agg(
+        F.max(added).alias("added"),
+        F.max(F.when(allowed & (kind_of == "DELETE"), F.col("position"))).alias("deleted"),
+        F.max(F.when(stands, F.struct(*_UPDATE))).alias("newest"),
+        F.collect_list(F.when(F.col("live") & ~F.col("replaceable"), F.struct(*_UPDATE))).alias("others"),
+        F.count(F.when(counted, 1)).alias("applied"),
+        F.count(F.when(~allowed, 1)).alias("rejected"),
+        F.collect_list(F.when(refused, F.struct("position", "type", "tx"))).alias("refused"),
+        *([] if begins is None else _told_of_base(counted)),
+    )
+
+
+def _judged(operations: DataFrame, begins: Column | None) -> DataFrame:
+    """`operations` with whether they are `allowed`, whether they count (`counts`) and show that the state that the fold
+    begins with has their record (`known_by`), whether they are updates that a record has in the end (`live`), and how
+    many of their id were refused before."""
+    kind_of, position = F.col("type"), F.col("position")
+    life = F.when(kind_of != "UPDATE", kind_of)
+    ahead, whole = before(*_OF_ID, order=("position",)), throughout(*_OF_ID, order=("position",))
+    known_by = F.lit(False) if begins is None else begins.isNotNull() & (F.first(kind_of).over(whole) != "ADD")
+    counts = F.lit(True) if begins is None else F.coalesce(position["offset"] > begins, F.lit(True))
+    there = F.coalesce(F.last(life, ignorenulls=True).over(ahead) == "ADD", known_by)
+    stepped = operations.select(
+        "*",
+        F.when(kind_of == "ADD", ~there).otherwise(there).alias("allowed"),
+        counts.alias("counts"),
+        known_by.alias("known_by"),
+    )
+    allowed = F.col("allowed")
+    added = F.max(F.when(allowed & (kind_of == "ADD"), position)).over(whole)
+    deleted = F.max(F.when(allowed & (kind_of == "DELETE"), position)).over(whole)
+    live = allowed & (kind_of == "UPDATE") & (position > added) & _is_there(added, deleted)
+    refused = F.sum((~allowed).cast("bigint")).over(ahead)
+    return stepped.select(
+        "*",
+        F.coalesce(live, F.lit(False)).alias("live"),
+        F.coalesce(refused, F.lit(0)).alias("refused_before"),
+    )
+
+
+def _is_there(added: Column, deleted: Column) -> Column:
+    """Of a record that was added and deleted last at these positions."""
+    return added.isNotNull() & (deleted.isNull() | (deleted < added))
+
+
+def _told_of_base(counted: Column) -> list[Column]:
+    """What operations of an id say of the state that its shard's fold begins with."""
+    kind_of = F.col("type")
+    grow = F.when(counted & (kind_of == "ADD"), 1).when(counted & (kind_of == "DELETE"), -1).otherwise(0)
+    replaces = counted & ((kind_of == "DELETE") | ((kind_of == "UPDATE") & F.col("replaceable")))
+    return [
+        F.sum(grow).alias("grow"),
+        F.max(~F.col("counts")).alias("kept"),
+        F.max(replaces).alias("replaces"),
+        F.max(counted & (kind_of != "UPDATE")).alias("gone"),
+        F.max(F.when(counted & (kind_of == "UPDATE"), F.col("position")["offset"])).alias("updated"),
+        F.max("known_by").alias("was_there"),
+    ]
+
+
+def _of_base() -> Column:
+    """The same of all that an id has, in its words."""
+    kept, was_there = F.max("kept"), F.max("was_there")
+    return F.struct(
+        F.sum("grow").alias("grow"),
+        kept.cast("bigint").alias("kept"),
+        (was_there | (kept & F.max("replaces"))).cast("bigint").alias("changed"),
+        F.when(was_there & ~F.max("gone"), F.max("updated")).alias("missed"),
+    ).alias("of_base")
+
+
+# ---- marks ---------------------------------------------------------------------------------------------------
+
+
+def marks(facts: DataFrame, lives: DataFrame, of_transactions: DataFrame) -> DataFrame:
+    """One row a shard: its mark, with `whole_group` (a checkpoint may fall here) and, if the shard stops, where and
+    why; `trimmed` if that is where its WAL begins."""
+    zero = F.lit(0).cast("bigint")
+    of_none = [zero.alias(name) for name in ("staged", "prepared", "dropped")]
+    of_lives = lives.groupBy(*SHARD).agg(
+        F.sum("applied").alias("applied"),
+        F.sum("rejected").alias("rejected"),
+        F.count("record").alias("records"),
+        F.sum(F.when(F.col("record").isNotNull() & F.col("updates").isNotNull(), F.size("updates")).otherwise(0)).alias(
+            "updates"
+        ),
+    )
+    counts = [*_COUNTS, "records", "updates"]
+    counted = (
+        of_lives.select(*SHARD, "applied", "rejected", *of_none, "records", "updates")
+        .union(transaction_counts(of_transactions).select(*SHARD, *_COUNTS, zero, zero))
+        .groupBy(*SHARD)
+        .agg(*(F.sum(name).alias(name) for name in counts))
+    )
+    return facts.drop("end", "stale_offsets").join(counted, list(SHARD), "left").na.fill(0, counts)
+
+
+# ---- as of a time --------------------------------------------------------------------------------------------
+
+
+def cut_at(records: DataFrame, journal: JournalIdentity, time: Column) -> DataFrame:
+    """`records` with `until` where the last group ended of which all had been appended at a time. What an operator had
+    skipped counts for nothing: neither its epoch nor its group."""
+    flat = flattened(with_frame(records.withColumn("until", F.lit(None).cast("bigint"))), journal)
+    heads = flat.where((F.coalesce("index", F.lit(0)) == 0) & F.col("fault").isNull() & ~F.col("skip"))
+    newest = F.coalesce(F.max("epoch").over(before(*SHARD, order=("offset",))), F.lit(0))
+    of_now = heads.withColumn("newest", newest).where(F.col("epoch") >= F.col("newest"))
+    late = of_now.agg(F.min(F.when(F.col("timestamp") > time, F.col("group"))).alias("late"))
+    ends = (
+        of_now.crossJoin(F.broadcast(late))
+        .where(F.col("late").isNull() | (F.col("group") < F.col("late")))
+        .groupBy(*SHARD)
+        .agg(F.max("offset").alias("until"))
+    )
+    together = records.join(F.broadcast(ends.withColumnRenamed("shard", "partition")), ["topic", "partition"], "left")
+    return together.withColumn("until", F.coalesce("until", F.lit(-1).cast("bigint")))

@@ -1,0 +1,277 @@
+"""Which frames of a WAL count, and how far: the part of the audit's fold that looks at frames as wholes.
+
+Rules are docs/FORMAT.md's, "Frames" and "Skipped records", written once more as windows over a shard's frames: a fold
+has no state that a window over what stands before cannot give, up to the place where the shard stops. Shards are told
+apart by topic too, so that one fold does for any number of journals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession, Window, WindowSpec
+from pyspark.sql import functions as F
+
+from journal.limits import KIND_MAX, VIRTUAL_SHARDS
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.session.wire import FORMAT, MAGIC, table_of
+
+SHARD = ("topic", "shard")
+
+_NONCE_BYTES = 16
+_FOREVER = 2**63 - 1
+_CUT = ("topic", "shard", "end", "stale_offsets", "epoch")
+_CUT_SCHEMA = "topic string, shard int, end bigint, stale_offsets array<bigint>, epoch bigint"
+_HEADER = ("epoch", "node", "group", "number", "previous", "last", "issued")
+_OPERATION = ("type", "id", "kind", "data", "replaceable", "subject", "tx", "covers", "shards")
+_OF_A_RECORD = ("ADD", "UPDATE", "DELETE")
+_OF_A_TRANSACTION = ("PREPARE", "COMMIT", "ROLLBACK")
+
+
+def flattened(records: DataFrame, journal: JournalIdentity) -> DataFrame:
+    """One row an operation; a record without any gives one row of index null.
+
+    `records` are `wire.with_frame`'s, with `skip` (an operator has the record skipped) and `until` (the offset at which
+    its shard's fold ends; null: at its end). `fault` says why a record is no frame of the journal.
+    """
+    frame = F.col("frame")
+    judged = records.select(
+        "topic",
+        F.col("partition").alias("shard"),
+        "offset",
+        "timestamp",
+        "skip",
+        "until",
+        _fault(journal).alias("fault"),
+        *(frame[name].alias(name) for name in _HEADER),
+        frame["operations"].alias("operations"),
+    )
+    exploded = judged.select(
+        *(name for name in judged.columns if name != "operations"),
+        F.posexplode_outer("operations").alias("index", "operation"),
+    )
+    operation = F.col("operation")
+    return exploded.select(
+        *(name for name in exploded.columns if name != "operation"),
+        *(operation[name].alias(name) for name in _OPERATION),
+        F.length(operation["data"]).alias("bytes"),
+    )
+
+
+def fingerprinted(data: Column) -> Column:
+    """Data of more than 32 bytes as its length and a digest: what is compared need not be carried about."""
+    printed = F.concat(
+        F.lit(b"\1"), F.unhex(F.lpad(F.hex(F.length(data)), 8, "0")), F.unhex(F.substring(F.sha2(data, 256), 1, 32))
+    )
+    return F.when(F.length(data) <= 32, F.concat(F.lit(b"\0"), data)).otherwise(printed)
+
+
+def shard_facts(flat: DataFrame, *, epoch: Column | None = None, number: Column | None = None) -> DataFrame:
+    """One row a shard: what its frames alone say of its mark, where its fold ends, and where and why it stops.
+
+    `epoch` and `number` are those that a row's shard had before the first of its frames here; without, there were none.
+    """
+    begin_epoch, begin_number = F.lit(0) if epoch is None else epoch, F.lit(0) if number is None else number
+    heads = flat.where(F.coalesce("index", F.lit(0)) == 0)
+    chained = _chained(_accepted(heads, begin_epoch), begin_number)
+    stop = F.min(F.when(F.col("reason").isNotNull(), F.col("offset"))).over(Window.partitionBy(*SHARD))
+    limited = chained.withColumn("stop", stop).withColumn(
+        "end", F.least(F.coalesce("until", F.lit(_FOREVER)), F.coalesce(F.col("stop") - 1, F.lit(_FOREVER)))
+    )
+    counts = F.col("offset") <= F.col("end")
+    advances = counts & F.col("advances")
+    marker = counts & F.col("accepted") & F.col("marker")
+
+    def latest(name: str, where: Column) -> Column:
+        return F.max_by(F.when(where, F.col(name)), F.when(where, F.col("offset")))
+
+    def total(where: Column) -> Column:
+        return F.sum(F.when(where, 1).otherwise(0))
+
+    at_stop = F.col("offset") == F.col("stop")
+    return limited.groupBy(*SHARD).agg(
+        F.first("end").alias("end"),
+        F.collect_list(F.when(counts & F.col("stale"), F.col("offset"))).alias("stale_offsets"),
+        F.coalesce(F.max(F.when(counts, F.col("offset"))), F.lit(-1)).alias("offset"),
+        latest("timestamp", counts).alias("timestamp"),
+        F.coalesce(F.max(F.when(advances, F.col("number"))), F.lit(0)).alias("number"),
+        F.coalesce(latest("group", advances), F.lit(0)).alias("group"),
+        F.coalesce(F.max(F.when(marker, F.col("epoch"))), F.lit(0)).alias("epoch"),
+        F.coalesce(latest("node", marker), F.lit("")).alias("node"),
+        F.coalesce(latest("data", marker), F.lit(b"")).alias("nonce"),
+        F.coalesce(F.max(F.when(advances, F.col("issued"))), F.lit(0)).alias("issued"),
+        total(counts & F.col("stale")).alias("stale"),
+        total(counts & F.col("skip")).alias("skipped"),
+        total(counts).alias("frames"),
+        F.coalesce(latest("last", advances), F.lit(True)).alias("whole_group"),
+        F.first("stop").alias("stop_offset"),
+        F.max(F.when(at_stop, F.col("reason"))).alias("stop_reason"),
+        F.coalesce(F.max(F.when(at_stop, F.col("trimmed"))), F.lit(False)).alias("trimmed"),
+    )
+
+
+def applied_operations(flat: DataFrame, facts: DataFrame) -> DataFrame:
+    """The operations of the frames that count, markers apart; with `last_epoch`, at which their shard's fold ends."""
+    cuts = facts.select(*SHARD, "end", "stale_offsets", F.col("epoch").alias("last_epoch"))
+    within = (F.col("offset") <= F.col("end")) & ~F.col("skip") & ~F.array_contains("stale_offsets", F.col("offset"))
+    operations = flat.where(F.col("index").isNotNull() & (F.col("type") != "MARKER"))
+    return operations.join(F.broadcast(cuts), list(SHARD)).where(within).drop("end", "stale_offsets")
+
+
+def known_facts(spark: SparkSession, facts: Iterable[Row | Mapping[str, Any]]) -> DataFrame:
+    """What `applied_operations` wants of `shard_facts`, which the driver has by now."""
+    return table_of(spark, _CUT_SCHEMA, [{name: row[name] for name in _CUT} for row in facts])
+
+
+def put_aside(table: DataFrame) -> DataFrame:
+    """`table`, computed now and kept on the executors (on their disks what does not fit) until nobody has it any more.
+
+    Unlike one that is persisted, it has no past: to plan a query on one that has, Spark would go through all of it, for
+    every such query again, and that takes longer than the query itself.
+    """
+    return table.localCheckpoint()
+
+
+# ---- windows -----------------------------------------------------------------------------------------------
+
+
+def in_order(*partition: str, order: Sequence[str]) -> WindowSpec:
+    return Window.partitionBy(*partition).orderBy(*order)
+
+
+def before(*partition: str, order: Sequence[str]) -> WindowSpec:
+    """All that stands before a row."""
+    return in_order(*partition, order=order).rowsBetween(Window.unboundedPreceding, -1)
+
+
+def throughout(*partition: str, order: Sequence[str]) -> WindowSpec:
+    return in_order(*partition, order=order).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
+
+
+# ---- one shard's frames ------------------------------------------------------------------------------------
+
+
+def _accepted(frames: DataFrame, begin_epoch: Column) -> DataFrame:
+    """Which frames are of the epoch that they stand in (`accepted`), and which of an older one (`stale`)."""
+    good = F.col("fault").isNull() & ~F.col("skip")
+    with_epoch = frames.withColumn("marker", F.coalesce(F.col("type") == "MARKER", F.lit(False))).withColumn(
+        "epoch_before",
+        F.greatest(F.max(F.when(good, F.col("epoch"))).over(before(*SHARD, order=("offset",))), begin_epoch),
+    )
+    of_now = F.col("epoch") >= F.col("epoch_before")
+    return with_epoch.withColumn("stale", good & ~of_now).withColumn("accepted", good & of_now)
+
+
+def _chained(frames: DataFrame, begin_number: Column) -> DataFrame:
+    """Which frames move the shard's number on (`advances`), and what stops it there (`reason`).
+
+    A skipped frame moves it if it follows; those few are gone through one by one.
+    """
+    accepted, number = F.col("accepted"), F.col("number")
+    reached = frames.withColumn("reached", _highest(number, accepted, begin_number))
+    of_now = F.col("skip") & F.col("fault").isNull() & (F.col("epoch") >= F.col("epoch_before"))
+    left_out = F.when(of_now, F.struct("offset", "number", "previous", "reached"))
+    listed = reached.withColumn("left_out", F.collect_list(left_out).over(throughout(*SHARD, order=("offset",))))
+    advances = accepted | F.array_contains(_following(F.col("left_out")), F.col("offset"))
+    moved = listed.withColumn("advances", advances).withColumn(
+        "before", _highest(number, F.col("advances"), begin_number)
+    )
+    gap = accepted & (F.col("previous") != F.col("before"))
+    out_of_place = accepted & (F.col("marker") != (F.col("epoch") > F.col("epoch_before")))
+    what = F.when(F.col("marker"), F.lit("a second marker")).otherwise(F.lit("no marker first"))
+    reason = (
+        F.when(~F.col("skip") & F.col("fault").isNotNull(), F.concat(F.lit("not a frame: "), F.col("fault")))
+        .when(gap, F.format_string("follows frame %d, but the last one was %d", F.col("previous"), F.col("before")))
+        .when(
+            out_of_place,
+            F.format_string("epoch %d, after epoch %d, has %s", F.col("epoch"), F.col("epoch_before"), what),
+        )
+    )
+    return moved.withColumn("reason", reason).withColumn("trimmed", gap & (F.col("before") == 0))
+
+
+def _highest(number: Column, where: Column, begin: Column) -> Column:
+    return F.greatest(F.max(F.when(where, number)).over(before(*SHARD, order=("offset",))), begin)
+
+
+def _following(left_out: Column) -> Column:
+    """Offsets of those skipped frames that follow the frame before them."""
+    begin = F.struct(F.lit(0).cast("bigint").alias("number"), F.array().cast("array<bigint>").alias("offsets"))
+
+    def step(state: Column, frame: Column) -> Column:
+        at = F.greatest(state["number"], frame["reached"])
+        follows = frame["previous"] == at
+        return F.struct(
+            F.when(follows, frame["number"]).otherwise(at).alias("number"),
+            F.when(follows, F.concat(state["offsets"], F.array(frame["offset"])))
+            .otherwise(state["offsets"])
+            .alias("offsets"),
+        )
+
+    return F.aggregate(left_out, begin, step, lambda state: state["offsets"])
+
+
+# ---- is it a frame -----------------------------------------------------------------------------------------
+
+
+def _fault(journal: JournalIdentity) -> Column:
+    frame = F.col("frame")
+    numbers = (frame["epoch"] < 1) | (frame["group"] < 1) | (frame["number"] < 1) | (frame["issued"] < 0)
+    count = F.size(frame["operations"])
+    # first whether there is a fault at all: a text for every operation would cost more than everything else here
+    impossible = F.exists(frame["operations"], lambda op: _impossible(op, journal) | _misplaced_marker(op, count))
+    return (
+        F.when(F.coalesce(F.length("value"), F.lit(0)) == 0, "an empty record")
+        .when(frame.isNull(), "it does not parse, or has no magic")
+        .when(frame["magic"] != MAGIC, F.format_string("magic %d", frame["magic"]))
+        .when(frame["format"] != FORMAT, F.format_string(f"format %d instead of {FORMAT}", frame["format"]))
+        .when(
+            frame["journal"] != F.lit(journal.uuid),
+            F.format_string("of journal %s", F.lower(F.hex(frame["journal"]))),
+        )
+        .when(frame["count"] != count, F.format_string("%d operations, counted %d", count, frame["count"]))
+        .when(
+            numbers | (frame["previous"] != frame["number"] - 1),
+            F.format_string(
+                "epoch %d, group %d, number %d after %d, issued %d",
+                *(frame[name] for name in ("epoch", "group", "number", "previous", "issued")),
+            ),
+        )
+        .when(impossible, F.concat(F.lit("operation "), _first_impossible(journal)))
+    )
+
+
+def _impossible(op: Column, journal: JournalIdentity) -> Column:
+    home = op["id"].bitwiseAND(F.lit(VIRTUAL_SHARDS - 1)) % journal.shards
+    of_a_record = (
+        (op["id"] >= 1)
+        & op["kind"].between(0, KIND_MAX)
+        & (op["tx"] >= 0)
+        & (op["subject"] >= 0)
+        & (home == F.col("partition"))
+    )
+    return ~(
+        F.when(op["type"].isin(*_OF_A_RECORD), of_a_record)
+        .when(op["type"].isin(*_OF_A_TRANSACTION), op["tx"] >= 1)
+        .otherwise((op["type"] == "MARKER") & (F.length(op["data"]) == _NONCE_BYTES))
+    )
+
+
+def _misplaced_marker(op: Column, count: Column) -> Column:
+    return (op["type"] == "MARKER") & (count != 1)
+
+
+def _first_impossible(journal: JournalIdentity) -> Column:
+    frame = F.col("frame")
+    count = F.size(frame["operations"])
+
+    def described(op: Column, index: Column) -> Column:
+        text = F.format_string(
+            "%d cannot be: %s id %d kind %d subject %d tx %d",
+            index,
+            *(op[name] for name in ("type", "id", "kind", "subject", "tx")),
+        )
+        return F.when(_impossible(op, journal) | _misplaced_marker(op, count), text)
+
+    return F.get(F.filter(F.transform(frame["operations"], described), lambda text: text.isNotNull()), F.lit(0))

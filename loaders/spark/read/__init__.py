@@ -1,0 +1,1 @@
+"""What Spark reads of Kafka."""

@@ -1,0 +1,92 @@
+"""Reading an archive: the records that its manifests name, alone or with what the WAL has behind them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ArchiveError
+from loaders.spark.read.source import Control, JournalIdentity, JournalSource, batch
+from loaders.spark.read.start import readable_start
+from loaders.spark.stored.archive_frames import all_frames
+from loaders.spark.stored.manifest import MANIFEST_SCHEMA, Manifest, ManifestLog
+
+
+def read_archive(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
+    """The archived records, as of now: docs/SPARK.md has the columns. Of all journals that the archive has, or of one.
+
+    What no manifest names is not read: a job was killed before it counted. Raises MissingExtraError for an archive in
+    Delta Lake and a session without.
+    """
+    root = path.rstrip("/")
+    # manifests first: what they name is there
+    named = read_manifests(spark, root, journal).select("journal", "batch")
+    return all_frames(spark, root, journal).join(F.broadcast(named), ["journal", "batch"], "left_semi")
+
+
+def read_manifests(spark: SparkSession, path: str, journal: str | None = None) -> DataFrame:
+    """One row a batch, with what it has of each shard: docs/SPARK.md has the columns."""
+    return spark.read.schema(MANIFEST_SCHEMA).json(f"{path.rstrip('/')}/manifest/{journal or '*'}/*.json")
+
+
+def newest_manifest(spark: SparkSession, path: str, journal: str) -> Manifest:
+    """Where the archive of a journal stands. Raises ArchiveError if it has nothing of it."""
+    found = ManifestLog(spark, path, journal).newest()
+    if found is None:
+        raise ArchiveError(f"{path} has nothing of journal {journal}")
+    return found
+
+
+def archive_path(source: JournalSource, control: Control) -> str:
+    """Where the journal is archived, as its marks say. Raises ArchiveError if it is not, or in two places."""
+    paths = sorted({mark.path for mark in control.archives.values()})
+    if len(paths) != 1:
+        told = f"is archived to {' and '.join(paths)}" if paths else "has no archive"
+        raise ArchiveError(f"journal {source.journal} {told}: name the archive's path")
+    return paths[0]
+
+
+def require_beginning(spark: SparkSession, path: str, journal: str) -> None:
+    """Raises ArchiveError for an archive of a journal that does not begin with every shard's first frame."""
+    part = F.col("part")
+    parts = read_manifests(spark, path, journal).select("number", F.explode("shards").alias("part"))
+    firsts = parts.where(part["records"] > 0).groupBy(part["shard"]).agg(F.min_by("part", "number").alias("first"))
+    first = F.col("first")
+    late = firsts.where((first["start"] > 0) & (first["first"] != 1)).select("first.*").orderBy("shard").collect()
+    if late:
+        told = "; ".join(f"shard {row['shard']} begins at offset {row['start']}" for row in late)
+        raise ArchiveError(
+            f"{path} has journal {journal} without its beginning ({told}): it was begun after a trim "
+            "(--from-trimmed), and what was there by then is not in it"
+        )
+
+
+def as_records(archived: DataFrame, topic: str) -> DataFrame:
+    """Archived records with Kafka's columns, as `source.batch` gives them."""
+    return archived.select(
+        "key",
+        "value",
+        F.lit(topic).alias("topic"),
+        F.col("shard").alias("partition"),
+        "offset",
+        F.col("appended").alias("timestamp"),
+    )
+
+
+def joined(spark: SparkSession, source: JournalSource, journal: JournalIdentity, path: str) -> DataFrame:
+    """The archive, and the committed WAL from where it ends, in Kafka's columns: no gap and no overlap.
+
+    Raises ArchiveError for an archive of another journal or one without its beginning, GapError if the WAL has been
+    trimmed beyond the archive.
+    """
+    manifest = newest_manifest(spark, path, source.journal)
+    if manifest.uuid != journal.uuid:
+        raise ArchiveError(f"{path} is the archive of a journal {source.journal} with uuid {manifest.uuid.hex()}")
+    require_beginning(spark, path, source.journal)
+    starting = manifest.ends()
+    readable_start(spark, source, journal, starting, mend=f"the archive {path} ends before that")
+    # newest first: what is archived meanwhile lies behind it
+    archived = as_records(read_archive(spark, path, source.journal), source.wal)
+    ends = F.create_map(*(F.lit(n) for pair in sorted(starting.items()) for n in pair))
+    before = archived.where(F.col("offset") < ends[F.col("partition")])
+    return before.unionByName(batch(spark, source, source.wal, starting=starting))

@@ -1,0 +1,171 @@
+"""A journal's topics as DataFrames with typed columns, as of now or as streams: docs/SPARK.md has all columns.
+
+    read_wal, stream_wal       operations and frames, and the records that are no frames
+    read_table, stream_table   records with their updates, marks, what was skipped; or every change of a row
+    read_transactions          what is in doubt, and the operations that wait for it
+
+DataFrames are lazy: every action reads the topic again, as it is then. What Spark says of Kafka in one becomes the
+journal's errors within `failures.journal_errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+from loaders.spark.read import frames, rows
+from loaders.spark.read.archived import archive_path, joined
+from loaders.spark.read.source import (
+    JournalIdentity,
+    JournalSource,
+    batch,
+    control,
+    identity,
+    identity_and_begun,
+    require_all_shards,
+    stream,
+)
+from loaders.spark.read.start import readable_start
+from loaders.spark.session.failures import journal_errors
+from loaders.spark.session.wire import with_frame
+
+_LEFT = "starting={shard: EARLIEST, ...} takes what there is"
+_ARCHIVED_OR_LEFT = f"include_archive=True reads it from the archive, {_LEFT}"
+
+
+class Wal(NamedTuple):
+    """A WAL, or a part of it. A record is a frame or a dead letter."""
+
+    operations: DataFrame
+    frames: DataFrame
+    dead_letters: DataFrame
+
+
+class Table(NamedTuple):
+    """The state that a table holds: the fold of the WAL up to each shard's mark."""
+
+    records: DataFrame
+    marks: DataFrame
+    skipped: DataFrame
+    dead_letters: DataFrame
+
+
+class TableChanges(NamedTuple):
+    """Rows as they are written."""
+
+    changes: DataFrame
+    dead_letters: DataFrame
+
+
+class Transactions(NamedTuple):
+    """What a table holds of transactions that are not settled."""
+
+    transactions: DataFrame
+    operations: DataFrame
+
+
+# ---- readers -----------------------------------------------------------------------------------------------
+
+
+def read_wal(
+    spark: SparkSession,
+    source: JournalSource,
+    *,
+    starting: Mapping[int, int] | None = None,
+    ending: Mapping[int, int] | None = None,
+    include_archive: str | bool = False,
+) -> Wal:
+    """The committed WAL, or each shard's part from `starting` to before `ending` ({shard: offset}, of all shards).
+
+    `source.EARLIEST` for an offset takes what there is of a trimmed shard. With `include_archive`, an archive's path
+    or True for the one that the journal is archived to, it is all that the archive has and the WAL from there on, and
+    there is nothing to bound.
+
+    Raises TopicError for a journal that does not exist, RowError for one of another format, GapError if records that
+    were asked for have been trimmed; it names what is gone. ConfigError for offsets that leave a shard out.
+    ArchiveError as `archived.joined` and `archived.archive_path`.
+    """
+    if include_archive is not False:
+        return _with_archive(spark, source, include_archive, bounded=starting is not None or ending is not None)
+    journal, begun = identity_and_begun(spark, source)
+    require_all_shards(journal, ending)
+    start = readable_start(spark, source, journal, starting, begun=begun, mend=_ARCHIVED_OR_LEFT)
+    return _wal(with_frame(batch(spark, source, source.wal, starting=start, ending=ending)), journal)
+
+
+def stream_wal(
+    spark: SparkSession,
+    source: JournalSource,
+    *,
+    starting: Mapping[int, int] | None = None,
+    max_offsets: int | None = None,
+) -> Wal:
+    """The same as streams; each of them that is started reads the topic. Raises as `read_wal`.
+
+    Where a query goes on from its checkpoint and finds that records were trimmed meanwhile, the query fails.
+    """
+    journal, begun = identity_and_begun(spark, source)
+    start = readable_start(spark, source, journal, starting, begun=begun, mend=_LEFT)
+    return _wal(with_frame(stream(spark, source, source.wal, starting=start, max_offsets=max_offsets)), journal)
+
+
+def read_table(spark: SparkSession, source: JournalSource) -> Table:
+    """The records with their updates, as of each shard's newest mark. Raises TopicError and RowError as `read_wal`."""
+    state, newest = _state(spark, source)
+    return Table(rows.records(state), rows.marks(state), rows.skipped(state), rows.dead_letters(newest))
+
+
+def skipped_places(spark: SparkSession, source: JournalSource) -> list[tuple[int, int]]:
+    """The WAL records (shard, offset) that operators had skipped by now. Raises as `read_table`."""
+    identity(spark, source)
+    # the few that there are, before rows are brought together
+    found = batch(spark, source, source.table).where(F.substring("key", 1, 1) == F.lit(b"s"))
+    with journal_errors(source):
+        rows_ = rows.skipped(rows.changes(rows.newest(found))).select("shard", "offset").collect()
+    return sorted((row["shard"], row["offset"]) for row in rows_)
+
+
+def stream_table(spark: SparkSession, source: JournalSource, *, max_offsets: int | None = None) -> TableChanges:
+    """Every row that is written or deleted, marks too: rows up to a shard's MARK belong together."""
+    identity(spark, source)
+    records = stream(spark, source, source.table, max_offsets=max_offsets)
+    return TableChanges(rows.changes(records), rows.dead_letters(records))
+
+
+def read_transactions(spark: SparkSession, source: JournalSource) -> Transactions:
+    """Transactions of more than one group that are not settled, with their xids; and the operations staged for them."""
+    state, _ = _state(spark, source)
+    staged = state.where(F.col("row") == "STAGED")
+    of_operation = ("type", "id", "kind", "data", "replaceable", "subject", "position")
+    return Transactions(rows.transactions(state), staged.select("tx", "shard", *of_operation))
+
+
+# ---- the WAL -----------------------------------------------------------------------------------------------
+
+
+def _with_archive(spark: SparkSession, source: JournalSource, archive: str | bool, *, bounded: bool) -> Wal:
+    if bounded:
+        raise ConfigError("starting and ending are of the WAL alone: read it without the archive")
+    found = control(spark, source)
+    path = archive if isinstance(archive, str) else archive_path(source, found)
+    return _wal(with_frame(joined(spark, source, found.identity, path)), found.identity)
+
+
+def _wal(records: DataFrame, journal: JournalIdentity) -> Wal:
+    return Wal(
+        frames.operations(records, journal), frames.frames(records, journal), frames.dead_letters(records, journal)
+    )
+
+
+# ---- the table ---------------------------------------------------------------------------------------------
+
+
+def _state(spark: SparkSession, source: JournalSource) -> tuple[DataFrame, DataFrame]:
+    """The newest rows, typed, and as they are."""
+    identity(spark, source)
+    newest = rows.newest(batch(spark, source, source.table))
+    return rows.changes(newest), newest

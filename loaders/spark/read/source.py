@@ -1,0 +1,268 @@
+"""The topics of a journal by Spark's own Kafka source: committed records only, and no gap is passed over.
+
+What connects and authenticates is said once, in the journal's settings, with librdkafka's names; `client_options` makes
+of it what the Java client wants.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError, RowError, TopicError
+from journal.kafka.access import Access, access_of
+from journal.v1.journal_pb2 import Archive, Identity, SkipRequest, Trim
+from loaders.spark.read.client_options import java_options
+from loaders.spark.session.failures import journal_errors
+from loaders.spark.session.wire import FORMAT, MAGIC
+
+if TYPE_CHECKING:
+    from journal.config import Settings
+
+log = logging.getLogger(__name__)
+
+_Message = TypeVar("_Message", bound=Message)
+
+IDENTITY_KEY = b"journal"
+EPOCH_KEY = b"epoch"
+ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS = b"archive/", b"trim/", b"skip/"
+EARLIEST, LATEST = -2, -1
+"""In place of an offset: where the partition starts, where it ends."""
+
+
+@dataclass(frozen=True)
+class JournalSource:
+    """Where a journal is. `properties` are Kafka client properties: librdkafka's, or Spark's own (`kafka.…`)."""
+
+    bootstrap_servers: str
+    journal: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> JournalSource:
+        return cls(settings.bootstrap_servers, settings.journal, settings.client_properties)
+
+    @property
+    def wal(self) -> str:
+        return f"{self.journal}.wal"
+
+    @property
+    def table(self) -> str:
+        return f"{self.journal}.table"
+
+    @property
+    def control(self) -> str:
+        return f"{self.journal}.control"
+
+    @property
+    def access(self) -> Access:
+        """Who asks the brokers."""
+        return access_of(self.bootstrap_servers, self.properties)
+
+    def options(self) -> dict[str, str]:
+        """What Spark's Kafka source and sink are told about the brokers. Raises ConfigError for what Java has not."""
+        return java_options(self.properties) | {"kafka.bootstrap.servers": self.bootstrap_servers}
+
+
+@dataclass(frozen=True)
+class JournalIdentity:
+    """Of which journal frames are: what its control row says."""
+
+    uuid: bytes
+    shards: int
+
+
+def require_all_shards(journal: JournalIdentity, offsets: Mapping[int, int] | None) -> None:
+    """Raises ConfigError for offsets that leave a shard out, or name one that the journal has not."""
+    wanted = set(range(journal.shards))
+    if offsets is not None and offsets.keys() != wanted:
+        named = ", ".join(map(str, sorted(offsets))) or "no shard"
+        raise ConfigError(f"offsets are of all {journal.shards} shards (0 to {journal.shards - 1}), not of {named}")
+
+
+class Control(NamedTuple):
+    """What readers want of a journal's control rows."""
+
+    identity: JournalIdentity
+    begun: bool
+    """Whether it was ever activated."""
+    archives: dict[int, Archive]
+    """The archive's mark of each shard that has one, of this journal."""
+    trims: dict[int, Trim]
+    """The newest trim of each shard that was trimmed, of this journal."""
+    skip_requests: frozenset[tuple[int, int]]
+    """The WAL records (shard, offset) that operators asked to have skipped: whether a worker did, the table says."""
+
+
+def batch(
+    spark: SparkSession,
+    source: JournalSource,
+    topic: str,
+    *,
+    starting: Mapping[int, int] | None = None,
+    ending: Mapping[int, int] | None = None,
+    shards: Collection[int] | None = None,
+) -> DataFrame:
+    """A topic's committed records, read anew by every action: key, value, topic, partition, offset, timestamp.
+
+    `shards` are the partitions to read; all without it. `starting` and `ending` are {partition: offset}, the first
+    included, the other not; they name all that are read (Spark refuses anything else), `EARLIEST` and `LATEST` too.
+    """
+    which = {"subscribe": topic} if shards is None else {"assign": json.dumps({topic: sorted(shards)})}
+    begin = None if starting is None else {topic: starting}
+    reader = spark.read.format("kafka").options(**_reading(source, which, begin))
+    if ending is not None:
+        reader = reader.option("endingOffsets", _offsets({topic: ending}))
+    with journal_errors(source):
+        return _columns(reader.load())
+
+
+def batch_topics(
+    spark: SparkSession,
+    source: JournalSource,
+    starting: Mapping[str, Mapping[int, int]],
+    ending: Mapping[str, Mapping[int, int]],
+) -> DataFrame:
+    """Several topics' records, as `batch`; of the partitions where `ending` is beyond `starting`."""
+    found = ((topic, {s: end for s, end in ends.items() if end > starting[topic][s]}) for topic, ends in ending.items())
+    end = {topic: of for topic, of in found if of}
+    begin = {topic: {shard: starting[topic][shard] for shard in of} for topic, of in end.items()}
+    which = {"assign": json.dumps({topic: sorted(of) for topic, of in end.items()})}
+    options = _reading(source, which, begin) | {"endingOffsets": _offsets(end)}
+    with journal_errors(source):
+        return _columns(spark.read.format("kafka").options(**options).load())
+
+
+def stream(
+    spark: SparkSession,
+    source: JournalSource,
+    topic: str,
+    *,
+    starting: Mapping[int, int] | None = None,
+    max_offsets: int | None = None,
+) -> DataFrame:
+    """The same as a stream. `starting` counts where the query has no checkpoint; `max_offsets` bounds a micro-batch."""
+    begin = None if starting is None else {topic: starting}
+    return _streamed(spark, _reading(source, {"subscribe": topic}, begin), max_offsets)
+
+
+def stream_topics(
+    spark: SparkSession,
+    source: JournalSource,
+    starting: Mapping[str, Mapping[int, int]],
+    *,
+    max_offsets: int | None = None,
+) -> DataFrame:
+    """Several topics as one stream: those of `starting`, which has the offsets of all partitions of each."""
+    return _streamed(spark, _reading(source, {"subscribe": ",".join(starting)}, starting), max_offsets)
+
+
+def identity(spark: SparkSession, source: JournalSource) -> JournalIdentity:
+    """Which journal it is. Raises TopicError for one that `init` has not made, RowError for one of another format."""
+    return identity_and_begun(spark, source)[0]
+
+
+def identity_and_begun(spark: SparkSession, source: JournalSource) -> tuple[JournalIdentity, bool]:
+    """The same, and whether it was ever activated: then every shard of its WAL has a marker."""
+    return control(spark, source)[:2]
+
+
+def control(spark: SparkSession, source: JournalSource) -> Control:
+    """What the control rows say, in one look. Raises as `identity`."""
+    found = _control_rows(spark, source)
+    if IDENTITY_KEY not in found:
+        raise TopicError(f"journal {source.journal} is not initialised: run `kafka-journal init -j {source.journal}`")
+    told = _identity(source, found[IDENTITY_KEY])
+    archives = _advice(source, found, ARCHIVE_KEYS, Archive)
+    trims = _advice(source, found, TRIM_KEYS, Trim)
+    skips = _advice(source, found, SKIP_KEYS, SkipRequest)
+    return Control(
+        told,
+        EPOCH_KEY in found,
+        {mark.shard: mark for mark in archives if mark.journal == told.uuid},
+        {trim.shard: trim for trim in trims if trim.journal == told.uuid},
+        frozenset((skip.shard, skip.offset) for skip in skips if skip.journal == told.uuid),
+    )
+
+
+def _advice(
+    source: JournalSource, rows: Mapping[bytes, Row], keys: bytes, message: type[_Message]
+) -> Iterator[_Message]:
+    """Of rows that count as absent where they do not parse (docs/FORMAT.md)."""
+    for key, row in rows.items():
+        if key.startswith(keys):
+            try:
+                yield message.FromString(bytes(row["value"]))
+            except DecodeError as error:
+                place = f"{source.control}[0]@{row['offset']}"
+                log.warning("a control row is not what its key says, and counts as absent: %s: %s", place, error)
+
+
+def _control_rows(spark: SparkSession, source: JournalSource) -> dict[bytes, Row]:
+    """By key, the newest of those rows that are there. One partition, and not many keys: a shuffle would cost more."""
+    wanted = F.col("key").isin(IDENTITY_KEY, EPOCH_KEY)
+    for keys in (ARCHIVE_KEYS, TRIM_KEYS, SKIP_KEYS):
+        wanted |= F.substring("key", 1, len(keys)) == F.lit(keys)
+    rows = batch(spark, source, source.control).where(wanted)
+    with journal_errors(source):
+        read = rows.select("key", "value", "offset").collect()
+    newest = {bytes(row["key"]): row for row in sorted(read, key=lambda row: int(row["offset"]))}
+    return {at: row for at, row in newest.items() if row["value"] is not None}
+
+
+def _identity(source: JournalSource, row: Row) -> JournalIdentity:
+    """Raises RowError for one of another format."""
+
+    def fault(reason: str) -> RowError:
+        return RowError(reason, topic=source.control, partition=0, offset=row["offset"])
+
+    try:
+        told = Identity.FromString(bytes(row["value"]))
+    except DecodeError:
+        told = Identity()
+    if told.magic != MAGIC or not told.journal or not told.shards:
+        raise fault("the control row of the journal's identity does not parse")
+    if told.format != FORMAT:
+        raise fault(f"the journal has format {told.format}, this kafka-journal reads {FORMAT}")
+    return JournalIdentity(told.journal, told.shards)
+
+
+def _reading(
+    source: JournalSource, which: Mapping[str, str], starting: Mapping[str, Mapping[int, int]] | None
+) -> dict[str, str]:
+    return {
+        # three tries: an unreachable broker is known in a minute, a slow one is waited for; the user's may replace it
+        "kafka.default.api.timeout.ms": "20000",
+        "kafka.request.timeout.ms": "20000",
+        # what is read is there: a look further, which a consumer takes by itself, would hold up all that it asks next
+        "kafka.fetch.max.wait.ms": "10",
+        **source.options(),
+        **which,
+        "startingOffsets": "earliest" if starting is None else _offsets(starting),
+        "failOnDataLoss": "true",
+        # else a consumer's question would make a topic where brokers have auto.create.topics.enable
+        "kafka.allow.auto.create.topics": "false",
+        "kafka.isolation.level": "read_committed",
+    }
+
+
+def _streamed(spark: SparkSession, options: Mapping[str, str], max_offsets: int | None) -> DataFrame:
+    reader = spark.readStream.format("kafka").options(**options)
+    if max_offsets is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(max_offsets))
+    return _columns(reader.load())
+
+
+def _offsets(offsets: Mapping[str, Mapping[int, int]]) -> str:
+    return json.dumps({topic: {str(shard): offset for shard, offset in of.items()} for topic, of in offsets.items()})
+
+
+def _columns(records: DataFrame) -> DataFrame:
+    return records.select("key", "value", "topic", "partition", "offset", "timestamp")

@@ -1,0 +1,144 @@
+"""Where the WAL begins, and whether a reader may begin there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import GapError
+from loaders.spark.read.source import (
+    EARLIEST,
+    JournalIdentity,
+    JournalSource,
+    batch,
+    identity_and_begun,
+    require_all_shards,
+)
+from loaders.spark.session.failures import journal_errors
+from loaders.spark.session.wire import with_frame
+
+_SHARDS_AT_ONCE = 16
+"""Branches of one plan."""
+
+
+def readable_start(
+    spark: SparkSession,
+    source: JournalSource,
+    journal: JournalIdentity,
+    starting: Mapping[int, int] | None = None,
+    *,
+    mend: str,
+    begun: bool | None = None,
+) -> Mapping[int, int]:
+    """Where to read the WAL from to have all frames, or all from `starting` on. By offsets: what is trimmed behind this
+    look is an error of whoever reads then, where "earliest" would begin behind it.
+
+    Raises GapError unless they are all there; it names what is gone, and says `mend`. `begun` as `identity_and_begun`
+    has it; asked for without.
+    """
+    require_all_shards(journal, starting)
+    if starting is not None:
+        asked = {shard: offset for shard, offset in starting.items() if offset != EARLIEST}
+        gone = _unreadable(spark, source, asked) if asked else []
+    else:
+        if begun is None:
+            _, begun = identity_and_begun(spark, source)
+        asked, gone = {}, list(range(journal.shards))
+        if not begun or _is_there(spark, source, journal):
+            return dict.fromkeys(gone, 0)
+    first = _first_frames(spark, source, gone, None)
+    told = "; ".join(filter(None, (_what_is_gone(shard, first.get(shard), asked.get(shard)) for shard in gone)))
+    if told:
+        raise GapError(f"{source.wal} has been trimmed: {told} ({mend})")
+    # of a shard that has its first frame, what stood before that was aborted
+    return starting if starting is not None else {shard: row["offset"] for shard, row in first.items()}
+
+
+class Begin(NamedTuple):
+    """Where the WAL begins."""
+
+    offsets: dict[int, int]
+    """Of each shard; `EARLIEST` of one that has no record. Who reads from here is told of what is trimmed meanwhile."""
+    trimmed: frozenset[int]
+    """The shards that do not begin with their first frame any more."""
+
+
+def begin_of(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> Begin:
+    """Where the WAL begins now."""
+    shards = range(journal.shards)
+    if _is_there(spark, source, journal):
+        return Begin(dict.fromkeys(shards, 0), frozenset())
+    firsts = _first_frames(spark, source, shards, None)
+    trimmed = (shard for shard, row in firsts.items() if row["offset"] and row["number"] != 1)
+    offsets = {shard: firsts[shard]["offset"] if shard in firsts else EARLIEST for shard in shards}
+    return Begin(offsets, frozenset(trimmed))
+
+
+def _first_frames(
+    spark: SparkSession, source: JournalSource, shards: Iterable[int], starting: Mapping[int, int] | None
+) -> dict[int, Row]:
+    """The first record of each shard (that has one): shard, offset and its frame's number, null for no frame."""
+    found: dict[int, Row] = {}
+    left = sorted(shards)
+    while left:
+        now, left = left[:_SHARDS_AT_ONCE], left[_SHARDS_AT_ONCE:]
+        firsts = [
+            batch(
+                spark,
+                source,
+                source.wal,
+                starting=None if starting is None else {shard: starting[shard]},
+                shards=[shard],
+            ).limit(1)
+            for shard in now
+        ]
+        frame = F.col("frame")
+        first = with_frame(reduce(DataFrame.union, firsts)).select(
+            F.col("partition").alias("shard"), "offset", frame["number"].alias("number")
+        )
+        with journal_errors(source):
+            found |= {row["shard"]: row for row in first.collect()}
+    return found
+
+
+def _is_there(spark: SparkSession, source: JournalSource, journal: JournalIdentity) -> bool:
+    """Whether every shard has its first record, which is at offset 0: one small job, where asking where shards begin
+    takes one a shard."""
+    firsts = dict.fromkeys(range(journal.shards), 0)
+    records = batch(spark, source, source.wal, starting=firsts, ending=dict.fromkeys(firsts, 1))
+    try:
+        with journal_errors(source):
+            records.select("offset").collect()
+    except GapError:
+        return False
+    return True
+
+
+def _unreadable(spark: SparkSession, source: JournalSource, asked: Mapping[int, int]) -> list[int]:
+    """The shards that cannot be read from the offset asked for."""
+    try:
+        _first_frames(spark, source, asked, asked)
+    except GapError:
+        if len(asked) == 1:
+            return list(asked)
+    else:
+        return []
+    return [shard for shard, offset in sorted(asked.items()) if _unreadable(spark, source, {shard: offset})]
+
+
+def _what_is_gone(shard: int, first: Row | None, asked: int | None) -> str | None:
+    """Of a shard that was to be read from offset `asked` on, or from its start; None if nothing is."""
+    if first is None:
+        return f"shard {shard}: all of it"
+    number, begins = first["number"], f"the WAL begins at offset {first['offset']}"
+    if number is not None:
+        begins += f" with frame {number}"
+    if asked is not None:
+        return f"shard {shard}: asked from offset {asked} on, {begins}"
+    if number == 1 or (number is None and first["offset"] == 0):
+        return None
+    return f"shard {shard}: {begins}" + (f", frames 1 to {number - 1} are gone" if number else "")

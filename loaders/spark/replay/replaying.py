@@ -1,0 +1,306 @@
+"""What of an archive is replayed: effective operations in the order of the source's groups, by filter.
+
+    manifest -> frames up to its ends -> the fold's rules: what took effect, and what is still in doubt
+    -> filter -> one row an operation, ordered by (group, shard, position); what is in doubt comes last
+
+An operation of a transaction stands where its COMMIT does, so a transaction that the filter cuts is there by its
+settled effect. Everything of a group comes together: whoever replays whole groups tears no transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from copy import copy
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ArchiveError, ConfigError, CorruptionError
+from loaders.spark.fold.fold import by_shard, cut_at, is_one_of, transacted
+from loaders.spark.fold.frames import (
+    applied_operations,
+    before,
+    flattened,
+    in_order,
+    known_facts,
+    put_aside,
+    shard_facts,
+)
+from loaders.spark.fold.transactions import COMMITTED, PREPARED, STAGED
+from loaders.spark.read.archived import as_records, newest_manifest, read_archive, read_manifests
+from loaders.spark.read.source import JournalIdentity
+from loaders.spark.replay.replay_filter import of_addresses, require_places
+from loaders.spark.session.wire import with_frame
+from loaders.spark.stored.manifest import Manifest
+
+COLUMNS = ("group", "shard", "offset", "type", "id", "kind", "data", "replaceable", "subject", "tx", "in_doubt")
+"""Of `Selection.operations`. `tx`: the source's transaction, 0 for none. `in_doubt`: it is not settled; a row of type
+PREPARE stands behind its operations of a shard, one of them with what it carried."""
+
+_LAST = 2**63 - 1
+_DAY_MS = 86_400_000
+_POSITION = "struct<offset: bigint, index: int, ordinal: int>"
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What is replayed: operations that all of these hold for. Bounds are inclusive, days are UTC's."""
+
+    until: datetime | None = None
+    """Groups of which everything had been appended by then."""
+    addresses: tuple[str, ...] = ()
+    """Of a message store: the addresses' records, with queues, bindings, messages and bodies."""
+    queues: tuple[str, ...] = ()
+    """Of a message store: the queues, their addresses, and of those what refers to these queues."""
+    ids: tuple[int, int] | None = None
+    epochs: tuple[int, int] | None = None
+    days: tuple[date, date] | None = None
+    """When an operation took effect, as the WAL's append time has it."""
+    skip: tuple[tuple[int, int], ...] = ()
+    """Records (shard, offset) that are left out, beside those that the source's operators had skipped, as the archive
+    has it."""
+
+    def to_json(self) -> str:
+        """In words, without what is not asked for."""
+        asked = {name: value for name, value in asdict(self).items() if value}
+        return json.dumps(asked, default=_as_text, sort_keys=True)
+
+    def digest(self, *, remapped: bool) -> bytes:
+        """32 bytes that tell a replay with this filter from every other. What is skipped is a repair of the source's,
+        and does not make it another one."""
+        asked = replace(self, skip=()).to_json()
+        return hashlib.sha256(f"{asked} remapped={remapped}".encode()).digest()
+
+
+def _as_text(value: Any) -> str:
+    moment: date = value.astimezone(UTC) if isinstance(value, datetime) else value
+    return moment.isoformat()
+
+
+def open_archive(spark: SparkSession, path: str, journal: str | None = None) -> Manifest:
+    """Where the archive of a journal stands; of the one that it has, if none is named. Raises ArchiveError."""
+    if journal is None:
+        try:
+            rows = read_manifests(spark, path).select("journal").distinct().collect()
+        except AnalysisException as error:
+            raise ArchiveError(f"{path} is no archive: there are no manifests in it") from error
+        names = sorted(row["journal"] for row in rows)
+        if len(names) != 1:
+            raise ArchiveError(f"{path} has {', '.join(names) or 'no journal'}: name one with --source")
+        journal = names[0]
+    return newest_manifest(spark, path, journal)
+
+
+class Selection:
+    """The operations of an archive, as its manifest has it, that a filter leaves.
+
+    What was parsed is kept by the executors (in memory, then on disk) as long as this is, and so is what became of
+    transactions: every step of a replay looks at them, and Spark takes longer to think about a plan that holds the
+    parsing so often than to run it. Raises CorruptionError for an archive whose fold stops before its end, ArchiveError
+    for an address or a queue of the filter that was never in it.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, manifest: Manifest, filter_: Filter) -> None:
+        self.manifest = manifest
+        self._filter = filter_
+        flat = put_aside(self._flattened(spark, path))
+        self._facts = shard_facts(flat).collect()
+        _require_whole(self._facts, path)
+        self._operations = applied_operations(flat, known_facts(spark, self._facts))
+        self._of_transactions = put_aside(transacted(self._operations))
+        self._require_places(filter_)
+
+    def with_filter(self, filter_: Filter) -> Selection:
+        """What another filter leaves of the same archive as of the same time, with the same records skipped: nothing is
+        parsed again. Raises ConfigError for another time, ArchiveError as the first one."""
+        if (filter_.until, filter_.skip) != (self._filter.until, self._filter.skip):
+            raise ConfigError("--until and --skip are of a selection as a whole: make another one")
+        self._require_places(filter_)
+        other = copy(self)
+        other._filter = filter_
+        return other
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """The last offset of each shard that is replayed, -1 for one of which nothing is."""
+        found = {row["shard"]: row["offset"] for row in self._facts}
+        return {shard: found.get(shard, -1) for shard in self.manifest.parts}
+
+    @property
+    def issued(self) -> int:
+        """The highest sequence of ids that the source had issued."""
+        return max((row["issued"] for row in self._facts), default=0)
+
+    def operations(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> DataFrame:
+        """`COLUMNS`, in order, of what lies behind `reached` ({shard: offset}). Of the transactions `kept`, which were
+        replayed while they were in doubt, nothing comes that was prepared up to there: they are the target's by now.
+        What was done later to the records that they added does."""
+        found = self._filtered(self._living(dict(reached or {}), kept))
+        order = ("group", F.when(F.col("in_doubt"), F.col("tx")), "shard", "place", "ordinal")
+        return found.orderBy(*order).select(*COLUMNS)
+
+    def counts(self, reached: Mapping[int, int] | None = None, kept: Collection[int] = ()) -> list[Row]:
+        """Rows of shard, type, in_doubt, operations and bytes, in order; of PREPARE one a transaction and shard."""
+        found = self.operations(reached, kept).groupBy("shard", "type", "in_doubt")
+        counted = found.agg(F.count("*").alias("operations"), F.sum(F.length("data")).alias("bytes"))
+        return counted.orderBy("shard", "in_doubt", "type").collect()
+
+    def in_doubt(self) -> list[int]:
+        """The transactions that are not settled, and of which the filter leaves something."""
+        waiting = self.operations().where(F.col("in_doubt") & (F.col("type") == "PREPARE"))
+        return sorted({row["tx"] for row in waiting.select("tx").distinct().collect()})
+
+    # ---- what took effect ----------------------------------------------------------------------------------------
+
+    def _require_places(self, asked: Filter) -> None:
+        """Those that only transactions added which were rolled back or dropped are not there."""
+        plain = self._operations.where(F.col("tx") == 0)
+        of_transactions = self._of_transactions.where(F.col("part")["fate"].isin(COMMITTED, PREPARED))
+        lasting = plain.unionByName(of_transactions.select(*plain.columns))
+        require_places(lasting, asked.addresses, asked.queues)
+
+    def _flattened(self, spark: SparkSession, path: str) -> DataFrame:
+        manifest, until = self.manifest, self._filter.until
+        archived = as_records(read_archive(spark, path, manifest.journal), f"{manifest.journal}.wal")
+        # newest manifest first: what is archived meanwhile lies behind it
+        bounded = archived.where(F.col("offset") < by_shard(manifest.ends()))
+        with_skips = bounded.withColumn("skip", is_one_of({*self._filter.skip, *manifest.skipped}))
+        journal = JournalIdentity(manifest.uuid, len(manifest.parts))
+        if until is None:
+            cut = with_skips.withColumn("until", F.lit(None).cast("bigint"))
+        else:
+            cut = cut_at(with_skips, journal, F.lit(until))
+        return flattened(with_frame(cut), journal)
+
+    def _living(self, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
+        """Operations that were allowed, with the `life` of their id that they are of, and whether they are `new`."""
+        of_transactions = self._of_transactions
+        plain = self._operations.where(F.col("tx") == 0)
+        all_ = plain.select(*_columns(_position("offset", "index", F.lit(0))), F.lit(False).alias("known"))
+        all_ = all_.union(_committed(of_transactions, reached, kept)).union(_waiting(of_transactions, kept))
+        behind = F.col("in_doubt") | (F.col("position")["offset"] > F.coalesce(_reached(reached), F.lit(-1)))
+        # what the target knows is a part of its records' lives all the same
+        return _with_lives(all_).withColumn("new", behind & ~F.col("known"))
+
+    def _filtered(self, living: DataFrame) -> DataFrame:
+        asked = self._filter
+        found = living
+        if asked.addresses or asked.queues:
+            found = of_addresses(found.localCheckpoint(), asked.addresses, asked.queues)
+        for bounds, column in ((asked.ids, "id"), (asked.epochs, "epoch")):
+            if bounds is not None:
+                found = found.where(F.col(column).between(*bounds) | _is_prepare())
+        if asked.days is not None:
+            found = found.where(_day().between(*(F.lit(day) for day in asked.days)) | _is_prepare())
+        found = found.where("new")
+        if found is not living and self._cuts_transactions():
+            with_operations = found.where(F.col("in_doubt") & ~_is_prepare()).select("tx").distinct()
+            some_left = with_operations.withColumn("some", F.lit(True))
+            found = found.join(F.broadcast(some_left), "tx", "left").where(~_is_prepare() | F.col("some"))
+        return found
+
+    def _cuts_transactions(self) -> bool:
+        asked = self._filter
+        return bool(asked.addresses or asked.queues or asked.ids or asked.epochs or asked.days)
+
+
+def _require_whole(facts: list[Row], path: str) -> None:
+    for row in sorted(facts, key=lambda row: row["shard"]):
+        if row["stop_offset"] is not None:
+            mend = (
+                "the archive was begun after a trim"
+                if row["trimmed"]
+                else f"if the source's operators had it skipped, so does --skip {row['shard']}:{row['stop_offset']}"
+            )
+            raise CorruptionError(
+                f"{path} cannot be applied from {row['topic']}[{row['shard']}]@{row['stop_offset']} on: "
+                f"{row['stop_reason']} ({mend})"
+            )
+
+
+# ---- rows ----------------------------------------------------------------------------------------------------
+
+
+def _position(offset: Any, index: Any, ordinal: Column) -> Column:
+    return F.struct(
+        (F.col(offset) if isinstance(offset, str) else offset).alias("offset"),
+        (F.col(index) if isinstance(index, str) else index).alias("index"),
+        ordinal.alias("ordinal"),
+    ).cast(_POSITION)
+
+
+def _columns(position: Column, *, in_doubt: bool = False) -> Iterator[Column | str]:
+    """Of a row before it is filtered; `place` is where it stands in the WAL, `position` where it took effect."""
+    yield from ("topic", "shard")
+    yield (F.lit(_LAST) if in_doubt else F.col("group")).cast("bigint").alias("group")
+    yield from ("epoch", "timestamp", "offset")
+    yield F.struct("offset", "index").alias("place")
+    yield position["ordinal"].alias("ordinal")
+    yield position.alias("position")
+    yield from ("type", "id", "kind", "data", "replaceable", "subject", "tx")
+    yield F.lit(in_doubt).alias("in_doubt")
+
+
+def _committed(of_transactions: DataFrame, reached: Mapping[int, int], kept: Collection[int]) -> DataFrame:
+    """What transactions did, each operation where and when the COMMIT did it; `known` of the `kept` ones."""
+    part, at = F.col("part"), ("offset", "index", "group", "epoch", "timestamp")
+    commits = of_transactions.where((F.col("type") == COMMITTED) & F.col("done")).select("topic", "shard", "tx", *at)
+    done = of_transactions.where((part["fate"] == COMMITTED) & F.col("type").isin(*STAGED))
+    early = F.coalesce(part["prepared"]["offset"] <= _reached(reached), F.lit(False))
+    done = done.withColumn("known", F.col("tx").isin(*kept) & early)
+    placed = done.withColumn("offset", part["at"]["offset"]).withColumn("index", part["at"]["index"])
+    placed = placed.drop("group", "epoch", "timestamp").join(commits, ["topic", "shard", "tx", "offset", "index"])
+    return placed.select(*_columns(_position("offset", "index", F.col("ordinal"))), "known")
+
+
+def _waiting(of_transactions: DataFrame, kept: Collection[int]) -> DataFrame:
+    """What is in doubt: staged operations and their PREPARE, of transactions that are prepared in all of their shards.
+
+    The end of an archive may have a group in one shard and not yet in another; the next replay has it. `known` of the
+    `kept` ones.
+    """
+    prepared = of_transactions.where(F.col("part")["fate"] == PREPARED)
+    wholes = (
+        prepared.where(_is_prepare())
+        .groupBy("topic", "tx")
+        .agg(F.count("*").alias("found"), F.max("shards").alias("wanted"))
+    )
+    wholes = wholes.where(F.col("found") == F.col("wanted")).select("topic", "tx")
+    whole = prepared.join(F.broadcast(wholes), ["topic", "tx"], "left_semi")
+    position = _position(F.lit(_LAST), F.lit(0), F.coalesce("ordinal", F.lit(0)))
+    return whole.select(*_columns(position, in_doubt=True), F.col("tx").isin(*kept).alias("known"))
+
+
+def _with_lives(operations: DataFrame) -> DataFrame:
+    """Those whose record was there, or for an ADD was not. `life` counts the times that an id was added."""
+    of_id, order = ("topic", "shard", "id"), ("position",)
+    kind_of = F.col("type")
+    life = F.when(kind_of != "UPDATE", kind_of)
+    there = F.coalesce(F.last(life, ignorenulls=True).over(before(*of_id, order=order)) == "ADD", F.lit(False))
+    stepped = operations.withColumn("allowed", F.when(kind_of == "ADD", ~there).otherwise(there))
+    adds = (F.col("allowed") & (kind_of == "ADD")).cast("int")
+    lives = F.sum(adds).over(in_order(*of_id, order=order).rowsBetween(-(2**63), 0))
+    # a PREPARE is of no record
+    return stepped.withColumn("life", lives).where(F.col("allowed") | _is_prepare())
+
+
+def _reached(reached: Mapping[int, int]) -> Column:
+    if not reached:
+        return F.lit(-1).cast("bigint")
+    named = (F.lit(value).cast("bigint") for pair in sorted(reached.items()) for value in pair)
+    return F.create_map(*named)[F.col("shard").cast("bigint")]
+
+
+def _day() -> Column:
+    """In UTC, whatever time zone the session has."""
+    return F.expr(f"date_from_unix_date(cast(floor(unix_millis(timestamp) / {_DAY_MS}) as int))")
+
+
+def _is_prepare() -> Column:
+    return F.col("type") == "PREPARE"

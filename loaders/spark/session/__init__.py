@@ -1,0 +1,1 @@
+"""Spark sessions: packages, settings, failures."""

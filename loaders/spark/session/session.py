@@ -1,0 +1,271 @@
+"""A SparkSession with the packages that a job needs, or an error that says what is missing and what mends it.
+
+A session that is there already (a notebook's, `spark-submit`'s) is taken as it is: its packages were fixed when its JVM
+started, so it is looked at, not changed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import pwd
+import signal
+import sys
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout, suppress
+from functools import reduce
+from pathlib import Path
+
+from journal.embedded.distribution import CACHE_VARIABLE, cache_directory
+from journal.embedded.downloads import one_at_a_time
+from journal.errors import ConfigError, MissingExtraError
+from loaders.spark.session.packages import READING, Part, installed_pyspark, not_imported, packages
+
+try:
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+    from pyspark.errors import AnalysisException, IllegalArgumentException
+    from pyspark.sql import SparkSession
+except ImportError as error:
+    raise not_imported(error) from error
+
+from loaders.spark.session.wire import parsed, ship_descriptor
+
+log = logging.getLogger(__name__)
+
+_PACKAGES = "spark.jars.packages"
+_DELTA_GROUP = "io.delta:"
+_DELTA_SETTINGS: Mapping[str, str] = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where PySpark finds the JVM that has started it."""
+_WAREHOUSE = Path("spark-warehouse")
+"""Where Spark keeps tables that have a name; it makes it in the working directory, whether there are any or not."""
+_LOOKED_UP = (
+    "functions",
+    "Column",
+    "PythonUtils",
+    "SparkConf",
+    "org",
+    "org.apache",
+    "org.apache.spark",
+    "org.apache.spark.sql",
+    "org.apache.spark.sql.catalyst",
+    "org.apache.spark.sql.catalyst.expressions",
+    "org.apache.spark.sql.catalyst.expressions.LambdaFunction",
+    "org.apache.spark.sql.catalyst.expressions.UnresolvedNamedLambdaVariable",
+    "org.apache.spark.sql.protobuf",
+    "org.apache.spark.sql.protobuf.functions",
+    "org.apache.hadoop",
+    "org.apache.hadoop.fs",
+    "org.apache.hadoop.fs.Path",
+)
+"""What PySpark, and who uses Hadoop's file systems, asks the JVM for again and again."""
+_TIME_ZONE = "spark.sql.session.timeZone"
+"""Times are shown, and days are cut, in UTC wherever a job runs."""
+
+
+def make_session(
+    name: str,
+    *,
+    parts: Collection[Part] = READING,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """The running session, or a new one, that has `parts`.
+
+    `master` is a URL; without one it is the environment's (`spark-submit`, spark-defaults). `settings` are Spark's own
+    and go before ours; packages of theirs are added to. Raises MissingExtraError if Spark does not start or lacks a
+    part, ConfigError for a PySpark that the parts are not matched to, and for a master or setting that the running
+    session was not started with.
+    """
+    wanted = packages(installed_pyspark(), parts)
+    asked = dict(settings or {}) | ({} if master is None else {"spark.master": master})
+    running = running_session()
+    if running is not None:
+        _check_settings(running, asked)
+        spark = running
+    else:
+        listed = [each for each in (asked.pop(_PACKAGES, ""), *wanted) if each]
+        own = {_TIME_ZONE: "UTC", **_settings_of(parts)}
+        if listed:
+            own[_PACKAGES] = ",".join(listed)
+        spark = _started(name, own | asked, wanted)
+    _look_up_once(spark)
+    check_parts(spark, parts)
+    if Part.PROTOBUF in parts:
+        ship_descriptor(spark)
+    return spark
+
+
+def running_session() -> SparkSession | None:
+    """The session of this process that is there already."""
+    return SparkSession.getActiveSession()
+
+
+def is_submitted() -> bool:
+    """Whether `spark-submit` has started this process: what its JVM has is fixed, though there is no session yet."""
+    return _SUBMITTED in os.environ
+
+
+def check_parts(spark: SparkSession, parts: Collection[Part]) -> None:
+    """Raises MissingExtraError for the parts that a session does not have, with what gives it them."""
+    absent = [part for part in Part if part in parts and not _FINDS[part](spark)]
+    if absent:
+        coordinates = ",".join(packages(spark.version, absent))
+        names = " and ".join(part.value for part in absent)
+        settings = "".join(f" --conf {key}={value}" for key, value in _settings_of(absent).items())
+        raise MissingExtraError(
+            f"the running Spark {spark.version} was started without {names}: "
+            f"start it with --packages {coordinates}{settings}"
+        )
+
+
+def _started(name: str, settings: Mapping[str, str], wanted: Collection[str]) -> SparkSession:
+    _require_user_name()
+    builder = SparkSession.builder.appName(name)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    warehouse = _WAREHOUSE.absolute()
+    if not warehouse.exists():
+        atexit.register(_removed_if_empty, warehouse)
+    getting = _getting_packages() if _PACKAGES in settings and not is_submitted() else nullcontext()
+    try:
+        with getting, _signals_are_ours():
+            return builder.getOrCreate()
+    except RuntimeError as error:  # all that PySpark 3 says of a JVM that ends at once
+        raise MissingExtraError(_did_not_start(wanted)) from error
+
+
+def _require_user_name() -> None:
+    """Hadoop, without which no Spark starts, asks for the name of the process' user, and takes no other for it."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError as error:
+        raise ConfigError(
+            f"Spark does not run as user id {os.getuid()}, which has no name here: add one to /etc/passwd (in a "
+            "container, when it starts), or run it as a user who has one"
+        ) from error
+
+
+_starting: set[int] = set()
+"""Threads that start a JVM just now."""
+
+
+def _leave_sigterm_to_python() -> None:
+    """In a child that was forked: if it becomes a JVM, that one ignores SIGTERM, as PySpark has it ignore Ctrl-C."""
+    if threading.get_ident() in _starting:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+os.register_at_fork(after_in_child=_leave_sigterm_to_python)
+
+
+@contextmanager
+def _signals_are_ours() -> Iterator[None]:
+    """What stops a service signals all its processes (systemd, `timeout`), and a JVM that stops at once leaves a job
+    that is told to stop with nothing to do that with. It ends behind this process, with its standard input.
+    """
+    _starting.add(threading.get_ident())
+    try:
+        yield
+    finally:
+        _starting.discard(threading.get_ident())
+
+
+@contextmanager
+def _getting_packages() -> Iterator[None]:
+    """One start at a time: of two that fill Ivy's cache together, both can find files there that are not whole."""
+    lock = cache_directory() / "spark-packages.lock"
+    with ExitStack() as held:
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held.enter_context(one_at_a_time(lock, "starting Spark", log.info))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot lock {lock} ({error}): set {CACHE_VARIABLE} to a directory where that can be done"
+            ) from error
+        yield
+
+
+def _look_up_once(spark: SparkSession) -> None:
+    """Each time, Py4J looks for a class of such a name in every jar, before it takes it for an import or a package. It
+    finds the same as long as the JVM lives."""
+    for name in _LOOKED_UP:
+        *packages_, last = name.split(".")
+        holder = reduce(getattr, packages_, spark._jvm)
+        setattr(holder, last, getattr(holder, last))
+
+
+def _removed_if_empty(directory: Path) -> None:
+    with suppress(OSError):
+        directory.rmdir()
+
+
+def _settings_of(parts: Collection[Part]) -> Mapping[str, str]:
+    return _DELTA_SETTINGS if Part.DELTA in parts else {}
+
+
+def _check_settings(spark: SparkSession, asked: Mapping[str, str]) -> None:
+    for key, value in asked.items():
+        found = spark.conf.get(key, None)
+        if found != value:
+            raise ConfigError(f"the running Spark has {key}={found or 'nothing'}, not {value}: stop it first")
+
+
+def _did_not_start(wanted: Collection[str]) -> str:
+    what = "Spark did not start; what it said is above. It needs Java 8, 11 or 17"
+    if not wanted:
+        return what
+    told = (
+        f"{what}, and from a Maven repository {', '.join(wanted)}: if one is 'not found' there, name another "
+        "repository (spark.jars.repositories, spark.jars.ivySettings)"
+    )
+    if not any(each.startswith(_DELTA_GROUP) for each in wanted):
+        return told
+    return (
+        f"{told}; to read an archive of Parquet files, which needs no Delta Lake, start this by spark-submit without it"
+    )
+
+
+def _finds_kafka(spark: SparkSession) -> bool:
+    """The source, if it is there, asks for what to read."""
+    try:
+        spark.read.format("kafka").load()
+    except IllegalArgumentException:
+        return True
+    except (AnalysisException, Py4JJavaError):  # which of them depends on where Spark looks first
+        return False
+    return True
+
+
+def _finds_protobuf(_: SparkSession) -> bool:
+    try:
+        with redirect_stdout(sys.stderr):  # PySpark prints a page about it
+            parsed("value", "Mark")
+    except TypeError:  # a Java package that is not there cannot be called
+        return False
+    return True
+
+
+def _finds_delta(spark: SparkSession) -> bool:
+    """With its SQL extension, which a session that was started by hand may lack."""
+    if _DELTA_SETTINGS["spark.sql.extensions"] not in (spark.conf.get("spark.sql.extensions", "") or ""):
+        return False
+    try:
+        spark.read.format("delta").load("/nowhere")
+    except AnalysisException:
+        return True
+    except Py4JJavaError:
+        return False
+    return True
+
+
+_FINDS: Mapping[Part, Callable[[SparkSession], bool]] = {
+    Part.KAFKA: _finds_kafka,
+    Part.PROTOBUF: _finds_protobuf,
+    Part.DELTA: _finds_delta,
+}

@@ -1,0 +1,1 @@
+"""What Spark keeps in files."""

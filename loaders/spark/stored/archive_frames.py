@@ -1,0 +1,323 @@
+"""Where an archive's records are: Parquet files that its manifests name, or one table of Delta Lake. Both have the same
+columns, and in both only batches that a manifest names count for our readers.
+
+    Parquet      <path>/frames/journal=NAME/day=YYYY-MM-DD/shard=N/batch=B/*.parquet
+    Delta Lake   <path>/table, partitioned by journal, day and shard
+
+Files of a batch that was cut off lie in directories that nobody reads. Of a Delta table there are other readers, who
+know of no manifests: so a batch is checked before it is in the table, and the commit that adds it carries its number as
+Delta's own transaction of the journal (`txnAppId`, `txnVersion`): there can be no second one. If the job is killed
+between that commit and the manifest, or if older manifests are put back from a backup, the next one finds the batches
+(`left_over`) and writes the manifests that they lack, instead of the batches again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ArchiveError, ConfigError
+from loaders.spark.session.failures import java_causes
+from loaders.spark.session.packages import Part
+from loaders.spark.session.session import check_parts
+from loaders.spark.session.wire import FORMAT, MAGIC, computed_once, parsed
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.table_stores import TableFormat, is_delta_conflict
+
+ARCHIVE_SCHEMA = (
+    "offset bigint, appended timestamp, key binary, value binary, bytes int, uuid binary, epoch bigint, node string, "
+    "`group` bigint, number bigint, previous bigint, last boolean, count int, issued bigint, "
+    "journal string, day date, shard int, batch string"
+)
+"""The archive's columns."""
+_COLUMNS = [column.split()[0].strip("`") for column in ARCHIVE_SCHEMA.split(", ")]
+_HEAD: Mapping[str, object] = {
+    "epoch": 0,
+    "node": "",
+    "group": 0,
+    "number": 0,
+    "previous": 0,
+    "last": False,
+    "count": 0,
+    "issued": 0,
+}
+"""A frame's columns with protobuf's defaults."""
+_FRAMES = "frames"
+_TABLE = "table"
+_DELTA_LOG = f"{_TABLE}/_delta_log"
+_WRITERS = "spark.sql.maxConcurrentOutputFileWriters"
+_WRITERS_MAX = 8
+"""Files that a task has open. It reads one shard, so they are days'; without, Spark sorts all bytes by directory."""
+_DAY_MS = 86_400_000
+_DAYS_NAMED_MAX = 100
+
+
+class Written(NamedTuple):
+    """A batch as it can be read by now, and how many records went into it, where that is known from elsewhere."""
+
+    rows: DataFrame
+    records: int | None = None
+
+
+class LeftOver(NamedTuple):
+    """A batch without its manifest: a job was killed before it, or older manifests were put back from a backup."""
+
+    number: int
+    batch: str
+    written: Written
+
+
+class ArchiveFrames(ABC):
+    """The records of one journal in one archive."""
+
+    def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
+        self._spark = spark
+        self._path = path
+        self._journal = journal
+        self._uuid = uuid
+
+    @abstractmethod
+    def new_batch(self, number: int) -> str:
+        """A name that no batch of any job has had."""
+
+    @abstractmethod
+    def write(self, records: DataFrame, batch: str) -> Written | None:
+        """Records in Kafka's columns, to be checked; None if there are none."""
+
+    @abstractmethod
+    def commit(self, number: int, batch: str, written: Written) -> None:
+        """What was checked is there for good. Raises ArchiveError if another job archives that journal too."""
+
+    @abstractmethod
+    def forget(self, written: Written) -> None:
+        """Whatever became of the batch, nobody reads these rows any more."""
+
+    @abstractmethod
+    def left_over(self, number: int) -> LeftOver | None:
+        """The first batch from that number on that is there for good, though no manifest names it."""
+
+    @abstractmethod
+    def files(self) -> Column:
+        """Of rows that were read back, aggregated: the names of their files that a manifest keeps."""
+
+
+class ParquetFrames(ArchiveFrames):
+    """Files in directories of a batch's own.
+
+    They are written below the journal's directory: what Spark writes at first into a directory of its own there, and
+    deletes behind it, is no other journal's then.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
+        super().__init__(spark, path, journal, uuid)
+        self._frames = f"{path}/{_FRAMES}"
+        self._own = f"{self._frames}/journal={journal}"
+
+    def new_batch(self, number: int) -> str:
+        return f"{number:012d}-{secrets.token_hex(4)}"
+
+    def write(self, records: DataFrame, batch: str) -> Written | None:
+        seen = Observation()
+        counted = records.observe(
+            seen,
+            F.count("*").alias("records"),
+            F.expr("min(unix_millis(timestamp))").alias("from_ms"),
+            F.expr("max(unix_millis(timestamp))").alias("to_ms"),
+        )
+        rows = _rows(counted, self._journal, batch).drop("journal")  # it is in the directory's name
+        writer = _unsorted(rows).write.mode("append").partitionBy("day", "shard", "batch")
+        try:
+            writer.parquet(self._own)
+        except (Py4JJavaError, PySparkException) as error:
+            if _is_swept_away(error):
+                raise ArchiveError(_other_job(self._own, batch)) from error
+            raise
+        told = seen.get
+        if not told["records"]:
+            return None
+        return Written(self._read(batch, _days(told["from_ms"], told["to_ms"])), told["records"])
+
+    def commit(self, number: int, batch: str, written: Written) -> None:
+        """Its manifest will name its files."""
+
+    def forget(self, written: Written) -> None:
+        """They are files."""
+
+    def left_over(self, number: int) -> LeftOver | None:
+        """Files without a manifest may be half a batch: it is written again."""
+        return None
+
+    def files(self) -> Column:
+        return F.array_sort(F.collect_set(F.col("_metadata.file_path")))
+
+    def _read(self, batch: str, days: str) -> DataFrame:
+        place = f"{self._own}/day={days}/shard=*/batch={batch}"
+        return self._spark.read.schema(ARCHIVE_SCHEMA).option("basePath", self._frames).parquet(place)
+
+
+class DeltaFrames(ArchiveFrames):
+    """A table of Delta Lake, each batch one commit of its."""
+
+    def __init__(self, spark: SparkSession, path: str, journal: str, uuid: bytes) -> None:
+        super().__init__(spark, path, journal, uuid)
+        self._table = f"{path}/{_TABLE}"
+        self._token = uuid.hex()[:8]
+        """In the names of batches; a journal that was made anew has another."""
+
+    def new_batch(self, number: int) -> str:
+        return f"{number:012d}-{self._token}{secrets.token_hex(4)}"
+
+    def write(self, records: DataFrame, batch: str) -> Written | None:
+        """Beside the table: they are looked at, then added, and read from Kafka once. They are as much as a batch has,
+        so they are persisted, and forgotten with it."""
+        if records.isEmpty():  # a commit without rows would take the number
+            return None
+        return Written(_rows(records, self._journal, batch).persist())
+
+    def commit(self, number: int, batch: str, written: Written) -> None:
+        try:
+            self._append(number, written.rows)
+        except Py4JJavaError as error:
+            if not is_delta_conflict(error):
+                raise
+            self._append_again(number, batch, written.rows)
+        if self._written(batch).isEmpty():  # of a number that it has, Delta leaves a commit out and says nothing
+            raise ArchiveError(_other_job(self._table, batch))
+
+    def _append_again(self, number: int, batch: str, rows: DataFrame) -> None:
+        """Behind a conflict: with this journal's other job, or with another journal's, which has made the table at the
+        same moment. There is nothing else in it to meet."""
+        if self.left_over(number) is not None:
+            raise ArchiveError(_other_job(self._table, batch))
+        try:
+            self._append(number, rows)
+        except Py4JJavaError as error:
+            if is_delta_conflict(error):
+                raise ArchiveError(_other_job(self._table, batch)) from error
+            raise
+
+    def _append(self, number: int, rows: DataFrame) -> None:
+        once = {"txnAppId": f"kafka-journal archive {self._uuid.hex()}", "txnVersion": str(number)}
+        writer = _unsorted(rows).write.format("delta").mode("append").options(**once)
+        writer.partitionBy("journal", "day", "shard").save(self._table)
+
+    def forget(self, written: Written) -> None:
+        written.rows.unpersist()
+
+    def left_over(self, number: int) -> LeftOver | None:
+        if not _is_delta(self._spark, self._path):
+            return None
+        # by a bound, as Delta knows the least and the greatest name in each file
+        from_number = F.col("batch") >= f"{number:012d}"
+        own = F.substring("batch", len(f"{number:012d}-") + 1, len(self._token)) == self._token
+        of_journal = self._all().where((F.col("journal") == self._journal) & from_number & own)
+        (found,) = of_journal.agg(F.min("batch").alias("batch")).collect()
+        batch = found["batch"]
+        return None if batch is None else LeftOver(int(batch.partition("-")[0]), batch, Written(self._written(batch)))
+
+    def files(self) -> Column:
+        """Delta's log has them, and may put them together."""
+        return F.array().cast("array<string>")
+
+    def _written(self, batch: str) -> DataFrame:
+        return self._all().where((F.col("journal") == self._journal) & (F.col("batch") == batch))
+
+    def _all(self) -> DataFrame:
+        return self._spark.read.format("delta").load(self._table).select(*_COLUMNS)
+
+
+def open_frames(spark: SparkSession, path: str, journal: str, uuid: bytes, kept_as: TableFormat) -> ArchiveFrames:
+    """To write to an archive, or to begin one. Raises ConfigError for one that is kept otherwise, MissingExtraError if
+    the session cannot write it."""
+    found = kept_in(spark, path)
+    if found is not None and found is not kept_as:
+        raise ConfigError(f"{path} is an archive in format {found.value}: go on with --format {found.value}")
+    if kept_as is TableFormat.PARQUET:
+        return ParquetFrames(spark, path, journal, uuid)
+    check_parts(spark, {Part.DELTA})
+    return DeltaFrames(spark, path, journal, uuid)
+
+
+def kept_in(spark: SparkSession, path: str) -> TableFormat | None:
+    """How the archive at a path is kept; None if nothing is in it yet."""
+    if _is_delta(spark, path):
+        return TableFormat.DELTA
+    return TableFormat.PARQUET if Files(spark, path).names(_FRAMES) else None
+
+
+def all_frames(spark: SparkSession, path: str, journal: str | None) -> DataFrame:
+    """All records that are there, whether a manifest names them or not, of one journal or of all."""
+    if _is_delta(spark, path):
+        check_parts(spark, {Part.DELTA})
+        found = spark.read.format("delta").load(f"{path}/{_TABLE}").select(*_COLUMNS)
+        return found if journal is None else found.where(F.col("journal") == journal)
+    place = f"{path}/{_FRAMES}" if journal is None else f"{path}/{_FRAMES}/journal={journal}"
+    return spark.read.schema(ARCHIVE_SCHEMA).option("basePath", f"{path}/{_FRAMES}").parquet(place)
+
+
+def _is_delta(spark: SparkSession, path: str) -> bool:
+    """A log without a commit is of a job that was killed at the first one."""
+    return any(name.endswith(".json") for name in Files(spark, path).names(_DELTA_LOG))
+
+
+def _other_job(place: str, batch: str) -> str:
+    return f"batch {batch} is not in {place}: another job writes there; one job at a time may write to an archive"
+
+
+def _is_swept_away(error: Exception) -> bool:
+    """Jobs that write to one directory have Spark's temporary one in common, which the first to be done deletes."""
+    said = [cause.message for cause in java_causes(error) if "/_temporary/" in cause.message]
+    return any("does not exist" in each or "No such file" in each for each in said)
+
+
+# ---- columns -----------------------------------------------------------------------------------------------
+
+
+def _rows(records: DataFrame, journal: str, batch: str) -> DataFrame:
+    """Kafka's columns as the archive's. Hot path: only what a frame says before its operations is parsed."""
+    read = computed_once(records, parsed("value", "FrameHead"), "head")
+    head = F.col("head")
+    is_frame = (head["magic"] == MAGIC) & (head["format"] == FORMAT)
+    of_frame = [F.when(is_frame, F.coalesce(head[name], F.lit(default))).alias(name) for name, default in _HEAD.items()]
+    return read.select(
+        "offset",
+        F.col("timestamp").alias("appended"),
+        "key",
+        "value",
+        F.length("value").alias("bytes"),
+        F.when(is_frame, F.coalesce(head["journal"], F.lit(b""))).alias("uuid"),
+        *of_frame,
+        F.lit(journal).alias("journal"),
+        _day().alias("day"),
+        F.col("partition").alias("shard"),
+        F.lit(batch).alias("batch"),
+    )
+
+
+def _unsorted(rows: DataFrame) -> DataFrame:
+    """Written as they come, in the session of one query, which has its settings to itself."""
+    settings = rows.sparkSession.conf
+    if settings.get(_WRITERS, "0") == "0":
+        settings.set(_WRITERS, str(_WRITERS_MAX))
+    return rows
+
+
+def _day() -> Column:
+    """In UTC, whatever time zone the session has."""
+    return F.expr(f"date_from_unix_date(cast(floor(unix_millis(timestamp) / {_DAY_MS}) as int))")
+
+
+def _days(from_ms: int, to_ms: int) -> str:
+    """The days between two moments, as a part of a path."""
+    days = range(from_ms // _DAY_MS, to_ms // _DAY_MS + 1)
+    if len(days) > _DAYS_NAMED_MAX:
+        return "*"
+    return "{" + ",".join(time.strftime("%Y-%m-%d", time.gmtime(day * _DAY_MS / 1000)) for day in days) + "}"

@@ -1,0 +1,77 @@
+"""Files below a path, by Hadoop's file systems: what Spark's jobs note beside what they keep."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from journal.errors import ConfigError
+
+
+class Files:
+    """What is below a path, by Hadoop's file systems, as Spark's own I/O."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._root = path.rstrip("/")
+        self._jvm: Any = spark._jvm
+        self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._gateway: Any = spark.sparkContext._gateway
+
+    def place(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        path = self._path(name)
+        return bool(path.getFileSystem(self._conf).exists(path))
+
+    def names(self, directory: str) -> list[str]:
+        path = self._path(directory)
+        files = path.getFileSystem(self._conf)
+        return [status.getPath().getName() for status in files.listStatus(path)] if files.exists(path) else []
+
+    def text(self, name: str) -> str:
+        path = self._path(name)
+        stream = path.getFileSystem(self._conf).open(path)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def told(self, name: str, *keys: str) -> Mapping[str, Any]:
+        """The JSON object with these keys that a file is. Raises ConfigError for one that is something else: a power
+        cut may leave it empty."""
+        try:
+            found = json.loads(self.text(name))
+            if isinstance(found, dict) and found.keys() >= set(keys):
+                return found
+        except ValueError:  # told below
+            pass
+        raise ConfigError(
+            f"{self.place(name)} is empty or damaged, as a power cut leaves a file: delete {self.place('')} and keep "
+            "the tables anew"
+        )
+
+    def write_new(self, name: str, text: str) -> None:
+        """A file that appears whole; there must be none of that name."""
+        directory, _, base = name.rpartition("/")
+        aside, final = self._path(f"{directory}/.{base}.{secrets.token_hex(4)}"), self._path(name)
+        stream = aside.getFileSystem(self._conf).create(aside, True)
+        try:
+            stream.write(text.encode())
+            stream.hsync()
+        finally:
+            stream.close()
+        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
+        context = self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(final.toUri(), self._conf)
+        context.rename(aside, final, options)
+
+    def delete(self, name: str) -> None:
+        path = self._path(name)
+        path.getFileSystem(self._conf).delete(path, True)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._root}/{name}")

@@ -1,0 +1,184 @@
+"""What an archive holds: one manifest a batch, numbered in sequence, each naming its files, where each shard stands,
+and what operators had skipped by then. One that has only a skip to tell is of a batch without records.
+
+    <path>/manifest/<journal>/000000000001.json, …
+
+A batch is in the archive when its manifest is there, and a manifest appears whole or not at all: it is written aside
+and renamed, which fails if there is one of that number. All I/O goes through Hadoop's file systems, as Spark's own.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
+
+from journal.errors import ArchiveError
+from loaders.spark.session.failures import java_causes
+
+FORMAT = 1
+_EXISTS = "org.apache.hadoop.fs.FileAlreadyExistsException"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardPart:
+    """What a batch has of a shard: the committed records from offset `start` to before `end`.
+
+    `last` and `epoch` are the number and epoch of the newest frame up to `end`, of this batch or an earlier one.
+    """
+
+    shard: int
+    start: int
+    end: int
+    records: int = 0
+    frames: int = 0
+    """Of this journal: the rest of the records are none."""
+    first: int = 0
+    """The lowest frame number in the batch, 0 if it has none."""
+    last: int = 0
+    epoch: int = 0
+    epochs: tuple[int, ...] = ()
+    bytes: int = 0
+    """Of the records' values."""
+    faults: int = 0
+    """Frames that do not follow their predecessor: missing or repeated ones, which the WAL has so."""
+    files: tuple[str, ...] = ()
+    """Relative to the archive."""
+
+    def nothing_more(self) -> ShardPart:
+        """Of a batch that has nothing of the shard."""
+        return ShardPart(self.shard, self.end, self.end, last=self.last, epoch=self.epoch)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One batch of one journal's archive; `parts` has all shards. `batch` is the name of its directories."""
+
+    archive: bytes
+    journal: str
+    uuid: bytes
+    number: int
+    batch: str
+    written: int
+    """ms since 1970."""
+    parts: Mapping[int, ShardPart] = field(default_factory=dict)
+    skipped: tuple[tuple[int, int], ...] = ()
+    """The WAL records (shard, offset) that operators had skipped by then, in order; some may not be archived yet."""
+
+    def ends(self) -> dict[int, int]:
+        """Per shard the first offset that is not in the archive."""
+        return {shard: part.end for shard, part in self.parts.items()}
+
+    def skipped_and_archived(self) -> list[tuple[int, int]]:
+        """The archive's records (shard, offset) that operators had skipped by then, in order."""
+        ends = self.ends()
+        return [(shard, offset) for shard, offset in self.skipped if offset < ends.get(shard, 0)]
+
+    def to_json(self) -> str:
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "archive": self.archive.hex(),
+                "journal": self.journal,
+                "uuid": self.uuid.hex(),
+                "number": self.number,
+                "batch": self.batch,
+                "written": self.written,
+                "shards": [asdict(self.parts[shard]) for shard in sorted(self.parts)],
+                "skipped": [{"shard": shard, "offset": offset} for shard, offset in self.skipped],
+            },
+            separators=(",", ":"),
+        )
+
+    @classmethod
+    def from_json(cls, text: str, place: str) -> Manifest:
+        """Raises ArchiveError, which names `place`, for what is no manifest or one of a newer format."""
+        try:
+            found: dict[str, Any] = json.loads(text)
+            if found["format"] != FORMAT:
+                raise ArchiveError(f"{place} has format {found['format']}, this kafka-journal reads {FORMAT}")
+            parts = [
+                ShardPart(**part | {"epochs": tuple(part["epochs"]), "files": tuple(part["files"])})
+                for part in found["shards"]
+            ]
+            return cls(
+                bytes.fromhex(found["archive"]),
+                found["journal"],
+                bytes.fromhex(found["uuid"]),
+                found["number"],
+                found["batch"],
+                found["written"],
+                {part.shard: part for part in parts},
+                tuple((place["shard"], place["offset"]) for place in found.get("skipped", ())),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ArchiveError(f"{place} is no manifest of an archive: {error!r}") from error
+
+
+MANIFEST_SCHEMA = (
+    "format int, archive string, journal string, uuid string, number bigint, batch string, written bigint, "
+    "shards array<struct<shard: int, start: bigint, end: bigint, records: bigint, frames: bigint, first: bigint, "
+    "last: bigint, epoch: bigint, epochs: array<bigint>, bytes: bigint, faults: bigint, files: array<string>>>, "
+    "skipped array<struct<shard: int, offset: bigint>>"
+)
+"""Manifests as Spark's JSON reader reads them."""
+
+
+class ManifestLog:
+    """The manifests of one journal in one archive."""
+
+    def __init__(self, spark: SparkSession, path: str, journal: str) -> None:
+        self._jvm: Any = spark._jvm
+        self._gateway: Any = spark.sparkContext._gateway
+        self._conf: Any = spark._jsc.hadoopConfiguration()
+        self._directory = f"{path.rstrip('/')}/manifest/{journal}"
+
+    def newest(self) -> Manifest | None:
+        """The one with the highest number; None in an archive that has nothing of the journal yet."""
+        directory = self._path(self._directory)
+        files = directory.getFileSystem(self._conf)
+        if not files.exists(directory):
+            return None
+        names = [status.getPath().getName() for status in files.listStatus(directory)]
+        numbers = [name for name in names if name.endswith(".json") and name[:-5].isdigit()]
+        if not numbers:
+            return None
+        place = f"{self._directory}/{max(numbers)}"
+        stream = files.open(self._path(place))
+        try:
+            text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return Manifest.from_json(text, place)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Make it appear. Raises ArchiveError if there is one of its number: another job writes to this archive."""
+        # of a batch that another job adopts, both write the manifest
+        aside = self._path(f"{self._directory}/.{manifest.batch}.{secrets.token_hex(4)}.tmp")
+        final = self._path(f"{self._directory}/{manifest.number:012d}.json")
+        stream = aside.getFileSystem(self._conf).create(aside, True)
+        try:
+            stream.write(manifest.to_json().encode())
+            stream.hsync()
+        finally:
+            stream.close()
+        options = self._gateway.new_array(getattr(self._jvm.org.apache.hadoop.fs, "Options$Rename"), 0)
+        try:
+            self._context(final).rename(aside, final, options)
+        except Py4JJavaError as error:
+            if any(cause.name == _EXISTS for cause in java_causes(error)):
+                raise ArchiveError(
+                    f"another job has written {final}: one job at a time may write to an archive; start again"
+                ) from error
+            raise
+
+    def _context(self, path: Any) -> Any:
+        return self._jvm.org.apache.hadoop.fs.FileContext.getFileContext(path.toUri(), self._conf)
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(name)

@@ -1,0 +1,118 @@
+"""Which batches journal tables have. A batch is known by its offsets: where it begins is where the one before it ends.
+
+    <path>/batches/<number>.begun    the batch's offsets, before it changes any table
+    <path>/batches/<number>.json     the same, once it is in all tables
+
+A file appears whole or not at all. A batch that was cut off is done again first, and has the same offsets: in part it
+may be in tables that change one after the other. The newest batch and the one before it are kept, for readers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from journal.errors import ConfigError
+
+if TYPE_CHECKING:
+    from loaders.spark.stored.files import Files
+
+BATCHES = "batches"
+Ends = Mapping[str, Mapping[int, int]]
+"""By topic and partition, the offset from which on nothing is read yet."""
+_BEGUN, _DONE = ".begun", ".json"
+_KEPT_BATCHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The records from `begin` to before `end`, of both topics and all partitions."""
+
+    number: int
+    begin: Ends
+    end: Ends
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """Names of the snapshots that go together, in the formats that have some."""
+
+
+class BatchLog:
+    """The batches of the tables below a path."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    def is_begun(self) -> bool:
+        """Whether any batch was."""
+        return bool(self._names(_BEGUN) or self._names(_DONE))
+
+    def count(self) -> int:
+        """How many are in all tables."""
+        newest = self.newest()
+        return 0 if newest is None else newest.number + 1
+
+    def newest(self) -> Batch | None:
+        """The newest that is in all tables; None before the first."""
+        names = self._names(_DONE)
+        return self._read(names[-1]) if names else None
+
+    def cut_off(self) -> Batch | None:
+        """The batch that was begun behind the newest one, and may be in some tables.
+
+        Raises ConfigError for one that does not begin where the newest ends: one of the two was put back.
+        """
+        begun, newest = self._names(_BEGUN), self.newest()
+        last = self._read(begun[-1]) if begun else None
+        if last is None or (newest is not None and last.number <= newest.number):
+            return None
+        if newest is not None and last.begin != newest.end:
+            raise ConfigError(
+                f"{self._files.place(BATCHES)} does not go together: batch {newest.number} ends at "
+                f"{ends_text(newest.end)}, and batch {last.number} begins at {ends_text(last.begin)}; put back all "
+                "that belongs to one moment, or keep the tables anew elsewhere"
+            )
+        return last
+
+    def begin(self, batch: Batch) -> None:
+        """Before the batch changes any table; one that was cut off has been begun."""
+        if f"{batch.number:012d}{_BEGUN}" not in self._names(_BEGUN):
+            self._write(batch, _BEGUN)
+
+    def commit(self, batch: Batch) -> None:
+        """The batch is in all tables. Raises ConfigError if another job has gone on meanwhile: nothing of what that has
+        is forgotten then."""
+        name = self._write(batch, _DONE)
+        if self._names(_DONE)[-1] != name:
+            self._files.delete(f"{BATCHES}/{name}")
+            raise ConfigError(f"another job has gone on with the tables below {self._files.place('')}")
+        for kind, kept in ((_DONE, _KEPT_BATCHES), (_BEGUN, 1)):
+            for older in self._names(kind)[:-kept]:
+                self._files.delete(f"{BATCHES}/{older}")
+
+    def kept(self) -> list[Batch]:
+        """The batches whose tables are kept."""
+        return [self._read(name) for name in self._names(_DONE)[-_KEPT_BATCHES:]]
+
+    def _names(self, kind: str) -> list[str]:
+        return sorted(name for name in self._files.names(BATCHES) if name.endswith(kind) and name[0] != ".")
+
+    def _write(self, batch: Batch, kind: str) -> str:
+        name = f"{batch.number:012d}{kind}"
+        told = {"batch": batch.number, "begin": batch.begin, "end": batch.end, "tables": batch.tables}
+        self._files.write_new(f"{BATCHES}/{name}", json.dumps(told))
+        return name
+
+    def _read(self, name: str) -> Batch:
+        found = self._files.told(f"{BATCHES}/{name}", "batch", "begin", "end", "tables")
+        return Batch(found["batch"], _ends(found["begin"]), _ends(found["end"]), found["tables"])
+
+
+def ends_text(ends: Ends) -> str:
+    """Offsets as a message has them."""
+    told = (f"{topic}[{partition}]@{offset}" for topic, of in ends.items() for partition, offset in of.items())
+    return ", ".join(told) or "the beginning"
+
+
+def _ends(found: Mapping[str, Mapping[str, int]]) -> Ends:
+    return {topic: {int(partition): offset for partition, offset in of.items()} for topic, of in found.items()}

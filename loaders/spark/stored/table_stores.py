@@ -1,0 +1,245 @@
+"""Where the journal tables are kept: Delta Lake, or plain Parquet. Either way a batch that is applied again changes
+nothing, and what a batch replaces of a table appears at once.
+
+Delta Lake, `<path>/<table>`: each change is one commit of that table, with the batch's number as Delta's transaction
+(`txnAppId`, `txnVersion`): what a later batch has changed is not changed back.
+
+Parquet, `<path>/<table>/<batch>`: a table that a batch changes is written anew, and the file that says that the batch
+is done (`table_batches`) names the directory of every table: all tables change together. Those of the newest batch and
+of the one before it are kept, for readers.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+from loaders.spark.session.failures import java_causes
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.table_batches import Batch, BatchLog, ends_text
+
+_GONE = "_gone"
+_MATERIALIZE = "spark.databricks.delta.merge.materializeSource"
+_DELTA_APP = "kafka-journal tables"
+_DELTA_WRITE = "spark.databricks.delta.write"
+_DELTA_CONFLICT = "io.delta.exceptions."
+_DELTA_LOG = "_delta_log"
+
+
+class TableFormat(Enum):
+    """How tables are kept."""
+
+    DELTA = "delta"
+    PARQUET = "parquet"
+
+
+class TableStore(ABC):
+    """The tables below a path. A batch changes each of them at most once."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.batches = BatchLog(files)
+
+    @abstractmethod
+    def read(self, spark: SparkSession, table: str) -> DataFrame | None:
+        """A table as it is, within a batch as that has left it; None if there is none yet."""
+
+    def begin(self, batch: Batch) -> None:
+        """From now on changes are the batch's."""
+        self.batches.begin(batch)
+        self._batch = batch
+
+    @abstractmethod
+    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+        """Rows of `fresh` take the place of those with the same keys; those with the keys in `gone` go."""
+
+    @abstractmethod
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        """`fresh` takes the place of all that the table has."""
+
+    def commit(self) -> None:
+        """The batch is over."""
+        self.batches.commit(self._batch)
+
+    @abstractmethod
+    def newest_change(self, table: str) -> int:
+        """The number of the newest batch that has changed a table, as the table itself says; -1 if it says of none."""
+
+    def require_known(self, tables: Sequence[str]) -> None:
+        """Raises ConfigError if a table has a batch that was never begun, as far as `batches` goes: that was put back
+        from a backup, and the table was not."""
+        changed = {table: self.newest_change(table) for table in tables}
+        newest = self.batches.cut_off() or self.batches.newest()
+        ahead, number = max(changed, key=lambda table: changed[table]), -1 if newest is None else newest.number
+        if changed[ahead] > number:
+            known = "the beginning" if newest is None else f"batch {number}, which ends at {ends_text(newest.end)}"
+            raise ConfigError(
+                f"{self._files.place(ahead)} has batch {changed[ahead]}, and {self._files.place('batches')} ends with "
+                f"{known}: put back all that belongs to one moment, or keep the tables anew elsewhere"
+            )
+
+
+def superseded(stored: DataFrame | None, scope: DataFrame, fresh: DataFrame, keys: Sequence[str]) -> DataFrame | None:
+    """The keys of stored rows that are in `scope` (by its columns) and not among `fresh`."""
+    if stored is None:
+        return None
+    of_scope = stored.join(scope, scope.columns, "left_semi").select(*keys)
+    return of_scope.join(fresh.select(*keys).alias("fresh"), _same(of_scope, fresh, keys), "left_anti")
+
+
+class DeltaStore(TableStore):
+    """Tables of Delta Lake."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self._changed: set[str] = set()
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame | None:
+        if not self._is_there(table):
+            return None
+        return spark.read.format("delta").load(self._files.place(table))
+
+    def begin(self, batch: Batch) -> None:
+        super().begin(batch)
+        self._changed.clear()
+
+    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+        if not self._is_there(table):
+            self._write(table, fresh, "append")
+            return
+        source = fresh.withColumn(_GONE, F.lit(False))
+        if gone is not None:
+            source = source.unionByName(gone.withColumn(_GONE, F.lit(True)), allowMissingColumns=True)
+        source = source.localCheckpoint()
+        if not source.isEmpty():
+            self._merge(table, keys, source)
+
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        self._write(table, fresh, "overwrite")
+
+    def newest_change(self, table: str) -> int:
+        for name in reversed(self._commits(table)):
+            for line in self._files.text(f"{table}/{_DELTA_LOG}/{name}").splitlines():
+                if (told := json.loads(line).get("txn")) and told["appId"] == _DELTA_APP:
+                    return int(told["version"])
+        return -1
+
+    def _is_there(self, table: str) -> bool:
+        """Whether the table's log has a commit: the log's folder alone is of a job that was killed at the first one."""
+        return bool(self._commits(table))
+
+    def _commits(self, table: str) -> list[str]:
+        return sorted(name for name in self._files.names(f"{table}/{_DELTA_LOG}") if name.endswith(".json"))
+
+    def _write(self, table: str, fresh: DataFrame, mode: str) -> None:
+        fresh.write.format("delta").mode(mode).options(**self._once(table)).save(self._files.place(table))
+
+    def _once(self, table: str) -> Mapping[str, str]:
+        """Of a number that it has, or an older one, Delta leaves a change out and says nothing."""
+        assert table not in self._changed, (
+            f"batch {self._batch.number} changes {table} twice: the second one would be lost"
+        )
+        self._changed.add(table)
+        return {"txnAppId": _DELTA_APP, "txnVersion": str(self._batch.number)}
+
+    def _merge(self, table: str, keys: Sequence[str], source: DataFrame) -> None:
+        place = self._files.place(table).replace("`", "``")
+        view = f"changes_of_{table}"
+        # put aside already, which Delta does not see; the session is one query's
+        source.sparkSession.conf.set(_MATERIALIZE, "none")
+        for name, value in self._once(table).items():
+            source.sparkSession.conf.set(f"{_DELTA_WRITE}.{name}", value)
+        source.createOrReplaceTempView(view)
+        same = " AND ".join(f"kept.`{key}` <=> new.`{key}`" for key in keys)
+        source.sparkSession.sql(
+            f"MERGE INTO delta.`{place}` AS kept USING {view} AS new ON {same} "
+            f"WHEN MATCHED AND new.{_GONE} THEN DELETE "
+            "WHEN MATCHED THEN UPDATE SET * "
+            f"WHEN NOT MATCHED AND NOT new.{_GONE} THEN INSERT *"
+        )
+        source.sparkSession.catalog.dropTempView(view)
+
+
+class ParquetStore(TableStore):
+    """A snapshot of each table, and a file that says which ones go together."""
+
+    def __init__(self, files: Files) -> None:
+        super().__init__(files)
+        self._reload()
+
+    def read(self, spark: SparkSession, table: str) -> DataFrame | None:
+        place = self._places.get(table)
+        return None if place is None else spark.read.parquet(self._files.place(place))
+
+    def begin(self, batch: Batch) -> None:
+        super().begin(batch)
+        self._reload()
+        self._directory = f"{batch.number:012d}-{secrets.token_hex(4)}"
+
+    def replace(self, table: str, keys: Sequence[str], fresh: DataFrame, gone: DataFrame | None = None) -> None:
+        stored = self.read(fresh.sparkSession, table)
+        written = fresh
+        if stored is not None:
+            out = fresh.select(*keys) if gone is None else fresh.select(*keys).unionByName(gone.select(*keys))
+            out = out.localCheckpoint()
+            if out.isEmpty():
+                return
+            written = stored.join(out, _same(stored, out, keys), "left_anti").unionByName(fresh)
+        self.overwrite(table, written)
+
+    def overwrite(self, table: str, fresh: DataFrame) -> None:
+        place = f"{table}/{self._directory}"
+        fresh.write.parquet(self._files.place(place))
+        self._places[table] = place
+
+    def commit(self) -> None:
+        self._batch = replace(self._batch, tables=self._places)
+        super().commit()
+        self._forget()
+
+    def newest_change(self, table: str) -> int:
+        return max((int(name.partition("-")[0]) for name in self._files.names(table) if name[0] != "."), default=-1)
+
+    def _reload(self) -> None:
+        newest = self.batches.newest()
+        self._places = {} if newest is None else dict(newest.tables)
+
+    def _forget(self) -> None:
+        """Delete what neither this batch nor the one before it names; also what batches that were cut off left."""
+        kept = {place for batch in self.batches.kept() for place in batch.tables.values()}
+        for table in self._places:
+            for directory in self._files.names(table):
+                if f"{table}/{directory}" not in kept:
+                    self._files.delete(f"{table}/{directory}")
+
+
+def open_store(files: Files, kept_as: TableFormat) -> TableStore:
+    """The tables below a path."""
+    return DeltaStore(files) if kept_as is TableFormat.DELTA else ParquetStore(files)
+
+
+def read_tables_of(spark: SparkSession, path: str, table: str) -> DataFrame:
+    """A table that a job keeps below `path`, as it is now. Raises ConfigError where there is none."""
+    files = Files(spark, path)
+    kept = next((kept for each in TableFormat if (kept := open_store(files, each).read(spark, table))), None)
+    if kept is None:
+        raise ConfigError(f"{path} has no table {table}: `kafka-journal spark tables --to {path}` makes it")
+    return kept
+
+
+def is_delta_conflict(error: Exception) -> bool:
+    """Whether a change of a Delta table was refused because another one was faster."""
+    return any(cause.name.startswith(_DELTA_CONFLICT) for cause in java_causes(error))
+
+
+def _same(one: DataFrame, other: DataFrame, keys: Sequence[str]) -> Column:
+    return reduce(lambda left, right: left & right, (one[key].eqNullSafe(other[key]) for key in keys))

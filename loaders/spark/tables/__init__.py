@@ -1,0 +1,1 @@
+"""Kept tables of messages and queues."""

@@ -1,0 +1,77 @@
+"""What the table topic says of messages and of transactions in doubt; a batch of its rows at a time.
+
+A row counts only once its shard's mark behind it has been seen: until then it is kept apart. So what the tables hold is
+for each shard the state of a whole checkpoint.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from journal.v1.store_pb2 import RecordKind
+from loaders.spark.read import rows
+from loaders.spark.tables.store_columns import messages
+
+ROW_KEYS = ("shard", "key")
+PENDING_KEYS = ("shard", "offset")
+MESSAGE_KEYS = ("shard", "message", "queue_id")
+IN_DOUBT_KEYS = ("tx",)
+
+_OF_A_RECORD = ("RECORD", "UPDATES", "UPDATE")
+_OF_A_TRANSACTION = ("TRANSACTION", "STAGED")
+_OWNER = "substring(key, 1, 9)"
+
+
+class Checkpoints(NamedTuple):
+    """Rows as `loaders.spark.read.rows.changes` gives them, with their key."""
+
+    newest: DataFrame
+    """Up to each shard's last mark, of each key the newest; deletions too."""
+    pending: DataFrame
+    """Those behind it."""
+
+
+def checkpoints(records: DataFrame, pending: DataFrame | None) -> Checkpoints:
+    """`records` of the table topic, in Kafka's columns, and the rows that were pending."""
+    found = rows.changes(records.withColumn("owner", F.col("key"))).withColumnRenamed("owner", "key")
+    if pending is not None:
+        # a batch that is applied again may find rows of its own there
+        found = found.unionByName(pending).dropDuplicates(list(PENDING_KEYS))
+    of_shard = Window.partitionBy("shard")
+    until = F.max(F.when(F.col("row") == "MARK", F.col("offset"))).over(of_shard)
+    judged = found.withColumn("until", F.coalesce(until, F.lit(-1))).localCheckpoint()
+    counted = F.col("offset") <= F.col("until")
+    backwards = Window.partitionBy(*ROW_KEYS).orderBy(F.col("offset").desc())
+    numbered = judged.where(counted).withColumn("versions", F.row_number().over(backwards))
+    newest = numbered.where("versions = 1").drop("versions", "until")
+    return Checkpoints(newest.localCheckpoint(), judged.where(~counted).drop("until").localCheckpoint())
+
+
+def touched_messages(newest: DataFrame, stored: DataFrame | None) -> DataFrame:
+    """The messages (shard, message) that a batch concerns; those of queues that it ends are among them."""
+    touched = newest.where(F.col("row").isin(*_OF_A_RECORD)).select("shard", F.col("id").alias("message"))
+    if stored is not None:
+        ended = newest.where("row = 'RECORD' and deleted").select("shard", F.col("id").alias("queue_id"))
+        touched = touched.unionByName(stored.join(ended, ["shard", "queue_id"], "left_semi").select("shard", "message"))
+    return touched.distinct()
+
+
+def live_messages(state: DataFrame, touched: DataFrame) -> DataFrame:
+    """The messages among `touched` that wait in queues: `loaders.spark.tables.store_columns.messages` has the
+    columns."""
+    ids = touched.select("shard", F.col("message").alias("id"))
+    queues = (F.col("row") == "RECORD") & (F.col("kind") == RecordKind.QUEUE)
+    wanted = state.where(queues).unionByName(state.where(~queues).join(ids, ["shard", "id"], "left_semi"))
+    return messages(rows.records(wanted.withColumn("owner", F.expr(_OWNER))))
+
+
+def touched_transactions(newest: DataFrame) -> DataFrame:
+    return newest.where(F.col("row").isin(*_OF_A_TRANSACTION)).select("tx").distinct()
+
+
+def in_doubt(state: DataFrame, touched: DataFrame) -> DataFrame:
+    """The transactions among `touched` that are prepared: docs/SPARK.md has the columns."""
+    return rows.transactions(state.join(touched, ["tx"], "left_semi")).where("prepared").drop("prepared")

@@ -1,0 +1,316 @@
+"""Journal tables: a streaming job that keeps tables which anybody can query, up to date with the journal.
+
+    table topic ──▶ rows ──▶ messages, in_doubt     what is there: up to whole checkpoints of each shard
+    WAL         ──▶ progress, lives                 what became of each message, also of one that never had a row
+    neither     ──▶ dead_letters
+
+One query reads both topics; `foreachBatch` merges a batch into the tables. Where the next one begins is said beside the
+tables (`table_batches`). One that was cut off comes again with the same offsets, and applying it again changes nothing:
+rows go by their offsets, a life is made of firsts and lasts by WAL position; and where each shard of the WAL stands is
+written with the operations that wait for their transaction, in one step, last (`progress`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from journal.errors import ConfigError
+from loaders.spark.fold.fold import is_skipped
+from loaders.spark.read import frames, rows
+from loaders.spark.read.source import EARLIEST, JournalIdentity, JournalSource, batch_topics, identity, stream_topics
+from loaders.spark.read.start import readable_start
+from loaders.spark.session.failures import journal_errors
+from loaders.spark.session.wire import with_frame
+from loaders.spark.stored.files import Files
+from loaders.spark.stored.micro_batches import run_micro_batches
+from loaders.spark.stored.table_batches import Batch, Ends
+from loaders.spark.stored.table_stores import (
+    TableFormat,
+    TableStore,
+    is_delta_conflict,
+    open_store,
+    read_tables_of,
+    superseded,
+)
+from loaders.spark.tables import live_tables, lives
+from loaders.spark.tables.tables_place import ALL_TABLES, TABLES, TablesPlace
+
+BATCH_OFFSETS_MAX = 200_000
+"""Of both topics and all shards, in one batch."""
+_DEAD_LETTER_KEYS = ("topic", "partition", "offset")
+_SEEN_EVERY_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TablesBatch:
+    """What one batch had."""
+
+    number: int
+    records: int
+    dead_letters: int
+    gaps: int
+    skipped: int
+
+
+@dataclass(slots=True)
+class TablesResult:
+    """What a run did."""
+
+    path: str
+    journal: str
+    batches: int = 0
+    records: int = 0
+    dead_letters: int = 0
+    """Records that are no frames of this journal or no rows; they are in the table of that name."""
+    gaps: int = 0
+    """Frames that do not follow the one before them."""
+    skipped: int = 0
+    """Records of the WAL that operators had skipped: they count in no life."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Of each of `TABLES`, at the end of the run."""
+
+
+def keep_tables(
+    spark: SparkSession,
+    source: JournalSource,
+    path: str,
+    *,
+    kept_as: TableFormat = TableFormat.DELTA,
+    once: bool = False,
+    every_s: float = 60.0,
+    max_offsets: int = BATCH_OFFSETS_MAX,
+    from_trimmed: bool = False,
+    retention_ms: int | None = None,
+    told: Callable[[TablesBatch], None] | None = None,
+    stop: threading.Event | None = None,
+    opened: Callable[[Files, TableFormat], TableStore] = open_store,
+) -> TablesResult:
+    """Keep the tables below `path` (any file system of Hadoop's): `once`, to the journal's end as of now, or for good,
+    a batch every `every_s`, until `stop` is set. `told` is called behind each batch. `from_trimmed`: begin with what is
+    left of a trimmed WAL; lives that began before are not there. `retention_ms` is the table topic's
+    `delete.retention.ms`: a job that was away longer has missed deletions. `opened` opens the tables.
+
+    Raises TopicError for a journal that does not exist, GapError for a WAL that has been trimmed, at its beginning or
+    behind where a run ended, and ConfigError for a path that has another journal's tables, whose files do not go
+    together, that was away too long, or is another job's since.
+    """
+    found = identity(spark, source)
+    files = Files(spark, path)
+    place = TablesPlace(files, path, now_ms=_now_ms())
+    start: Mapping[int, int] = dict.fromkeys(range(found.shards), EARLIEST)
+    if not place.open(source.journal, found, kept_as, retention_ms) and not from_trimmed:
+        start = readable_start(spark, source, found, mend="--from-trimmed keeps tables of what is left")
+    store = opened(files, kept_as)
+    job = _Job(source, found, place, store, told or (lambda _batch: None), stop or threading.Event())
+    job.skip = is_skipped(spark, source)
+    place.take()
+    store.require_known(ALL_TABLES)
+    job.result = TablesResult(path.rstrip("/"), source.journal)
+    job.run(spark, start, once=once, every_s=every_s, max_offsets=max_offsets)
+    for table in TABLES:
+        kept = store.read(spark, table)
+        job.result.rows[table] = 0 if kept is None else kept.count()
+    return job.result
+
+
+def read_kept(spark: SparkSession, path: str, table: str) -> DataFrame:
+    """A table that a job keeps below `path`, in whichever format, as it is now. Raises ConfigError where it is not."""
+    return read_tables_of(spark, path, table)
+
+
+class _Read(NamedTuple):
+    """What a batch has of both topics."""
+
+    records: int
+    end: Ends
+    """Behind its last record, of the partitions that it has any of."""
+    until_ms: int | None
+    """Of the table topic all rows that were written before it have been read; None if that is not known."""
+
+
+class _Job:
+    """One run. Micro-batches come one at a time."""
+
+    result: TablesResult
+    skip: Column
+    """Whether a record of the WAL is one that an operator had skipped when the run began."""
+
+    def __init__(
+        self,
+        source: JournalSource,
+        journal: JournalIdentity,
+        place: TablesPlace,
+        store: TableStore,
+        told: Callable[[TablesBatch], None],
+        stop: threading.Event,
+    ) -> None:
+        self._source = source
+        self._journal = journal
+        self._place = place
+        self._store = store
+        self._told = told
+        self._stop = stop
+        self._newest_ms: dict[int, int] = {}
+        """By partition of the table topic."""
+        self._seen = time.monotonic()
+        """When the place was looked at."""
+        self._number = 0
+        """Of the batch that comes next."""
+        self._ends: Ends = {}
+        """Where that begins."""
+
+    def run(
+        self, spark: SparkSession, start: Mapping[int, int], *, once: bool, every_s: float, max_offsets: int
+    ) -> None:
+        """`start` is of the WAL, where no batch has begun yet."""
+        source, batches = self._source, self._store.batches
+        began_ms = _now_ms()
+        try:
+            if (cut_off := batches.cut_off()) is not None:
+                with journal_errors(source):
+                    records = batch_topics(spark, source, cut_off.begin, cut_off.end).localCheckpoint()
+                    self._apply(records, cut_off, self._read(records))
+            newest = batches.newest()
+            self._number = 0 if newest is None else newest.number + 1
+            self._ends = {source.wal: start, source.table: dict.fromkeys(start, EARLIEST)}
+            if newest is not None:
+                self._ends = newest.end
+            run_micro_batches(
+                stream_topics(spark, source, self._ends, max_offsets=max_offsets),
+                "tables",
+                source,
+                self._take,
+                once=once,
+                every_s=every_s,
+                stop=self._stop,
+                look=lambda idle: self._look(every_s, idle=idle),
+            )
+        except ConfigError:
+            raise
+        except Exception as error:
+            # two jobs fail in many ways, as on files that the other one has deleted
+            if self._place.is_taken():
+                raise ConfigError(self._place.taken()) from error
+            if is_delta_conflict(error):
+                raise ConfigError(self._place.disturbed()) from error
+            raise
+        if once and not self._stop.is_set():
+            self._place.has_all_until(began_ms)
+
+    def _look(self, every_s: float, *, idle: bool) -> None:
+        """Now and then, while nothing is to do."""
+        if idle and time.monotonic() - self._seen > _SEEN_EVERY_S:
+            self._place.require()
+            # nothing was left at the last trigger
+            self._place.has_all_until(_now_ms() - int(every_s * 1000))
+            self._seen = time.monotonic()
+
+    def _take(self, records: DataFrame) -> None:
+        """A micro-batch, behind the newest batch."""
+        records = records.localCheckpoint()
+        read = self._read(records)
+        if not read.records:
+            return
+        end = {topic: {**of, **read.end.get(topic, {})} for topic, of in self._ends.items()}
+        self._apply(records, Batch(self._number, self._ends, end), read)
+        self._number, self._ends = self._number + 1, end
+
+    def _apply(self, records: DataFrame, batch: Batch, read: _Read) -> None:
+        self._place.require()
+        self._store.begin(batch)
+        of_table = records.where(F.col("topic") == self._source.table)
+        of_wal = records.where(F.col("topic") == self._source.wal).withColumn("skip", self.skip)
+        wal = with_frame(of_wal).localCheckpoint()
+        letters = self._keep_dead_letters(wal, of_table)
+        self._keep_state(of_table)
+        gaps, skipped = self._keep_lives(wal), wal.where("skip").count()
+        result = self.result
+        self._place.require()
+        self._store.commit()
+        if read.until_ms is not None:
+            self._place.has_all_until(read.until_ms)
+        count = read.records
+        result.batches += 1
+        result.records += count
+        result.dead_letters += letters
+        result.gaps += gaps
+        result.skipped += skipped
+        self._told(TablesBatch(batch.number, count, letters, gaps, skipped))
+
+    def _read(self, records: DataFrame) -> _Read:
+        """The partition that is furthest behind counts; one of which this run has seen nothing may be that."""
+        newest = F.expr("max(unix_millis(timestamp))").alias("newest_ms")
+        told = (F.count("*").alias("records"), F.max("offset").alias("last"), newest)
+        found = records.groupBy("topic", "partition").agg(*told).collect()
+        self._newest_ms |= {row["partition"]: row["newest_ms"] for row in found if row["topic"] == self._source.table}
+        whole = len(self._newest_ms) == self._journal.shards
+        end: dict[str, dict[int, int]] = {}
+        for row in found:
+            end.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
+        until_ms = min(self._newest_ms.values()) if whole else None
+        return _Read(sum(row["records"] for row in found), end, until_ms)
+
+    # ---- one batch ---------------------------------------------------------------------------------------------
+
+    def _keep_dead_letters(self, wal: DataFrame, of_table: DataFrame) -> int:
+        both = frames.dead_letters(wal, self._journal).unionByName(
+            rows.dead_letters(of_table), allowMissingColumns=True
+        )
+        letters = both.localCheckpoint()
+        self._store.replace("dead_letters", _DEAD_LETTER_KEYS, letters)
+        return letters.count()
+
+    def _keep_state(self, records: DataFrame) -> None:
+        """From the table topic: rows first; what follows from them; last, what is pending."""
+        spark, store = records.sparkSession, self._store
+        before = store.read(spark, "pending")
+        newest, pending = live_tables.checkpoints(records, before)
+        gone = newest.where("deleted").select(*live_tables.ROW_KEYS)
+        store.replace("rows", live_tables.ROW_KEYS, newest.where("not deleted"), gone)
+        state = store.read(spark, "rows")
+        if state is not None:
+            stored = store.read(spark, "messages")
+            touched = live_tables.touched_messages(newest, stored).localCheckpoint()
+            waiting = live_tables.live_messages(state, touched)
+            self._replace("messages", live_tables.MESSAGE_KEYS, stored, touched, waiting)
+            stored = store.read(spark, "in_doubt")
+            touched = live_tables.touched_transactions(newest).localCheckpoint()
+            in_doubt = live_tables.in_doubt(state, touched)
+            self._replace("in_doubt", live_tables.IN_DOUBT_KEYS, stored, touched, in_doubt)
+        if (before is not None and not before.isEmpty()) or not pending.isEmpty():
+            store.overwrite("pending", pending)
+
+    def _keep_lives(self, wal: DataFrame) -> int:
+        """From the WAL: lives first; last, with one change, what the next batch goes on from. Raises ConfigError if the
+        tables are another job's by then."""
+        spark, store = wal.sparkSession, self._store
+        before = store.read(spark, "progress")
+        found = lives.wal_batch(wal, self._journal, before, self._source.wal)
+        events, carried = lives.life_events(found.operations).localCheckpoint(), found.carried.localCheckpoint()
+        stored = store.read(spark, "lives")
+        touched = events.select("shard", "message").distinct()
+        now = lives.lives(events, stored, lives.queues_of(carried))
+        self._replace("lives", lives.LIFE_KEYS, stored, touched, now)
+        self._place.require()
+        store.overwrite("progress", carried)
+        return found.frames.where("gap").count()
+
+    def _replace(
+        self, table: str, keys: tuple[str, ...], stored: DataFrame | None, scope: DataFrame, fresh: DataFrame
+    ) -> None:
+        """What is stored of the scope gives way to what is fresh."""
+        if stored is not None and scope.isEmpty():
+            return
+        fresh = fresh.localCheckpoint()
+        self._store.replace(table, keys, fresh, superseded(stored, scope, fresh, keys))
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
