@@ -22,9 +22,9 @@ from bench.failover_processes import OPERATIONS_A_MESSAGE, tell
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S
 from bench.workload import bodies
 from journal.cli.common import Chosen
-from journal.cli.node_handover import wait_for_successor
+from journal.cli.node.handover import wait_for_successor
 from journal.cli.stopping import stopped_by_signals
-from journal.cli.worker_children import running_workers, worker_command
+from journal.cli.worker.children import running_workers, worker_command
 from journal.config import load_settings
 from journal.errors import DeadlineError, FullError, JournalError, StateError
 from journal.load.loading import LoadCounts, LoadedUpdate

@@ -10,8 +10,8 @@ from functools import partial
 from journal.activate.activation import ActivationReport
 from journal.activate.runtime import kafka_of
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, shown_if_long
-from journal.cli.gate_stops import GateStops
-from journal.cli.shard_stops import lines_of_stops, stops_now
+from journal.cli.status.gate_stops import GateStops
+from journal.cli.status.shard_stops import lines_of_stops, stops_now
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import GateTimeoutError, OperatingError

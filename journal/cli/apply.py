@@ -20,9 +20,9 @@ from journal.cli.common import (
     print_facts,
     print_json,
 )
+from journal.cli.script import apply_operation, parse_line
 from journal.errors import ScriptError
 from journal.journal import BlockingJournal
-from journal.script import apply_operation, parse_line
 
 _PROGRESS_LINES = 1000
 

@@ -11,8 +11,8 @@ import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_note
 from journal.cli.reading import loaded_state
+from journal.cli.script import prepared_line, record_line
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.script import prepared_line, record_line
 from journal.v1.journal_pb2 import Mark, Operation, Skipped
 from journal.wire.keys import SKIPPED_PREFIX
 

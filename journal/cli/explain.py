@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_facts, print_json, print_line
-from journal.cli.operations.places import NodeOption, looking
+from journal.cli.places import NodeOption, looking
 from journal.cli.text import duration, moment
 from journal.limits import ID_MAX
 

@@ -9,7 +9,7 @@ import typer
 
 from journal.activate.runtime import wall_ms
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
-from journal.cli.operations.places import NodeOption, looking
+from journal.cli.places import NodeOption, looking
 from journal.cli.text import duration
 
 _DEFAULT_LIMIT = 100

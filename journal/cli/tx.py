@@ -24,9 +24,9 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.operations.outcomes import forgettable
-from journal.cli.operations.places import NodeOption, looking, settling
 from journal.cli.operations.ports import Json
 from journal.cli.optional_value import OptionalValueCommand
+from journal.cli.places import NodeOption, looking, settling
 from journal.cli.text import duration, printable
 from journal.config import Settings
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from journal.append.completion import Completion
+from journal.cli.script import apply_operation
 from journal.cli.stopping import stopped_by_signals
 from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts
-from journal.script import apply_operation
 from loaders.node.node import ActiveNode, Node
 from loaders.node.roles import Role
 from tests.chaos.crash_places import crash_in_activations

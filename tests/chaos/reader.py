@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from journal.cli.reader import main as read
+from journal.cli.worker.reader import main as read
 from tests.chaos.crash_places import crash_in_commits
 from tests.chaos.crash_points import CrashPoints
 

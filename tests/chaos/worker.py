@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from journal.cli import worker
 from journal.cli.main import main as command_line
+from journal.cli.worker import worker
 from tests.chaos.crash_places import crash_in_checkpoints, crash_in_commits
 from tests.chaos.crash_points import CrashPoints
 

@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
     ResourceType,
 )
 
-from journal.cli.gate_stops import STILL_S
+from journal.cli.status.gate_stops import STILL_S
 from journal.embedded.cluster import EmbeddedKafka
 from journal.v1.journal_pb2 import ADD, Position, Record, Transaction
 from journal.wire.keys import record_key, transaction_key

@@ -13,12 +13,12 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from journal.activate.runtime import kafka_of
 from journal.append.completion import Completion
+from journal.cli.script import apply_operation
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError
 from journal.journal import BlockingJournal
 from journal.limits import FRAME_OVERHEAD_BYTES, ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
 from journal.load.loading import LoadCounts
-from journal.script import apply_operation
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic
 from journal.v1.journal_pb2 import Mark

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from journal.cli.worker import processors
+from journal.cli.worker.worker import processors
 from journal.embedded.process import wait_until
 from journal.kafka.clients import KafkaClients
 from journal.topics.names import table_topic, worker_group

@@ -13,9 +13,9 @@ from collections import deque
 from pathlib import Path
 
 from journal.append.completion import Completion
+from journal.cli.script import apply_operation
 from journal.errors import CallerError
 from journal.local.journal import LocalJournal
-from journal.script import apply_operation
 from tests.support.node_workload import Workload
 from tests.support.nodes import History, NotingLoader
 from tests.support.script_model import Line

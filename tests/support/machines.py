@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from journal.cli.reading import opened_journal
-from journal.cli.status import read_status, to_json
+from journal.cli.status.status import read_status, to_json
 from journal.config import load_settings
 from journal.embedded.process import start_time, wait_until
 from journal.errors import OperatingError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 
-from journal.cli.node_store import StoreOwner
+from journal.cli.node.store import StoreOwner
 from journal.cli.stopping import stopped_by_signals
 from journal.config import load_settings
 from journal.errors import JournalError

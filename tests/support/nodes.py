@@ -23,11 +23,11 @@ from types import TracebackType
 from typing import Any
 
 from journal.append.completion import Completion
+from journal.cli.script import apply_operation, prepared_line, record_line
 from journal.config import load_settings
 from journal.errors import CallerError, FencedError, JournalError
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.script import apply_operation, prepared_line, record_line
 from journal.v1.journal_pb2 import Mark, Operation
 from tests.support.history_files import open_history
 from tests.support.node_history import Activation, parse_history

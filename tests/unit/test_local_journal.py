@@ -19,6 +19,7 @@ from journal.append.group import FrameNumbers, Group, Origin
 from journal.append.operations import Append
 from journal.append.state import JournalState
 from journal.append.writing import Claim
+from journal.cli.script import apply_operation, parse_line
 from journal.disk.rocks import RocksStore
 from journal.errors import (
     ClosedError,
@@ -41,7 +42,6 @@ from journal.limits import Limits
 from journal.load.loading import NullLoader
 from journal.local.journal import LocalJournal
 from journal.local.writer import LocalWriter, marks_of
-from journal.script import apply_operation, parse_line
 from journal.v1.journal_pb2 import ADD, COMMIT, DELETE, MARKER, PREPARE, ROLLBACK, UPDATE, Identity, Mark, Record
 from journal.wire.ids import is_volatile, shard_of
 from journal.wire.keys import record_id_of, record_key

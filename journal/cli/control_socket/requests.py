@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from journal.cli.operations.ports import Json, NodeOperations, Receiving, SendOrder
+from journal.cli.script import encode_data
 from journal.errors import InvalidOperationError, StateError
 from journal.limits import ID_MAX
-from journal.script import encode_data
 from journal.store.model import Message
 
 SEND_MESSAGES_MAX = 1000

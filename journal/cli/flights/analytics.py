@@ -14,8 +14,8 @@ from pathlib import Path
 
 from journal.cli.child import end_with_parent
 from journal.cli.logs import set_up_logging
-from journal.cli.spark_analytics import to_json, write_report
-from journal.cli.spark_session import SMALL, spark_session
+from journal.cli.spark.analytics import to_json, write_report
+from journal.cli.spark.session import SMALL, spark_session
 from journal.config import Settings, load_settings
 from journal.errors import ConfigError, MissingExtraError
 from loaders.spark.session.packages import READING

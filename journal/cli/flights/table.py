@@ -7,7 +7,7 @@ from journal.cli.flights.corrections import Corrected
 from journal.cli.flights.expected import Comparison
 from journal.cli.flights.landed import Diverted
 from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
-from journal.cli.spark_analytics import show as show_analytics
+from journal.cli.spark.analytics import show as show_analytics
 
 
 def show(result: Result) -> None:

@@ -16,6 +16,7 @@ from journal.cli.operations.outcomes import forget, outcomes_among
 from journal.cli.operations.ports import Json, Receiving, SendOrder, Sent
 from journal.cli.operations.queue_lines import depth_of, shown_values
 from journal.cli.operations.views import BROWSE_MAX
+from journal.cli.script import encode_data
 from journal.errors import (
     AddressMissingError,
     FullError,
@@ -26,7 +27,6 @@ from journal.errors import (
 )
 from journal.journal import BlockingJournal
 from journal.process.progress import Progress, no_progress
-from journal.script import encode_data
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState, Routing
 from journal.store.operations.look import QueueInfo
 from journal.store.pending import Pending

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from journal.cli.script import encode_data
 from journal.cli.text import printable
 from journal.errors import RowError, TransactionUnknownError
 from journal.fold.rows import Base
 from journal.load.loading import LoadedPart, prepared_transactions
-from journal.script import encode_data
 from journal.store.records import decode_queue
 from journal.v1.journal_pb2 import DELETE, UPDATE, Operation, Record, Transaction
 from journal.v1.store_pb2 import ACKNOWLEDGE, QUEUE, REFERENCE, ROUTE

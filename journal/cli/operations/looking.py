@@ -13,13 +13,13 @@ from journal.cli.operations.outcomes import kept_outcomes, outcome_line
 from journal.cli.operations.ports import Json, MessagesFound, QueuesFound, TransactionFound, TransactionsFound
 from journal.cli.operations.queue_lines import message_line
 from journal.cli.operations.views import Browsed, LoadedQueues, QueuesView, StoreQueues
+from journal.cli.queue_loads import tell_queues
 from journal.cli.reading import loaded_snapshot, loaded_state, opened_journal
-from journal.cli.store import tell_queues
+from journal.cli.script import operation_line
 from journal.config import Settings
 from journal.errors import QueueMissingError, RecordMissingError
 from journal.fold.rows import Base
 from journal.process.progress import Progress, no_progress
-from journal.script import operation_line
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark
 from journal.wire.ids import is_volatile, sequence_of

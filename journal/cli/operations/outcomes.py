@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from journal.cli.operations.in_doubt import xid_line
 from journal.cli.operations.ports import Json
+from journal.cli.script import encode_data
 from journal.errors import RowError, XidError
 from journal.fold.rows import Base
 from journal.process.progress import Progress, no_progress
-from journal.script import encode_data
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import OUTCOME, Outcome
 from journal.wire.keys import RECORD_KEY_BYTES, RECORD_TAG

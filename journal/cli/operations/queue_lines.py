@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 
 from journal.cli.operations.ports import Json
+from journal.cli.script import encode_data
 from journal.cli.text import printable
-from journal.script import encode_data
 from journal.store.model import Message, ReferenceInfo, ReferenceState, Value
 from journal.store.operations.look import QueueInfo
 from journal.store.queues.entry import BindingEntry, MessageEntry, QueueEntry

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from journal.activate.runtime import kafka_of
 from journal.cli.main import app
-from journal.cli.spark_analytics import to_json
+from journal.cli.spark.analytics import to_json
 from journal.errors import ArchiveError, ConfigError, TopicError
 from journal.topics.marks import records_between
 from journal.v1.journal_pb2 import Operation

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from journal.activate.runtime import kafka_of, wall_ms
 from journal.cli.main import app
-from journal.cli.verify_spark import show
+from journal.cli.verify.by_spark import show
 from journal.config import Settings
 from journal.errors import GapError, RowError
 from journal.journal import BlockingJournal

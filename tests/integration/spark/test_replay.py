@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from journal.cli.activating import activated_journal
 from journal.cli.main import app
-from journal.cli.spark_replay import source_of
+from journal.cli.spark.replay import source_of
 from journal.config import Settings
 from journal.errors import ArchiveError, ConfigError, CorruptionError
 from journal.journal import BlockingJournal

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from journal.cli.spark_analytics import show, state_at, to_json
+from journal.cli.spark.analytics import show, state_at, to_json
 from journal.errors import ConfigError
 from loaders.spark.analytics.analytics import Analytics, Epoch, QueueSummary
 from loaders.spark.analytics.queue_events import DeadLetters

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from journal.cli.gate_stops import STILL_S, GateStops
+from journal.cli.status.gate_stops import STILL_S, GateStops
 from journal.errors import CorruptionError, DeadlineError, GateTimeoutError
 from journal.kafka.ports import LogRecord
 from journal.process.background import at_once

@@ -10,7 +10,7 @@ import pytest
 
 from journal.cli.control_socket.client import find_node
 from journal.cli.control_socket.paths import OwnSocket, socket_path
-from journal.cli.node import serve
+from journal.cli.node.node import serve
 from journal.config import Settings, load_settings
 from journal.errors import NodeSocketError, NotActiveError
 from tests.support.sockets import until

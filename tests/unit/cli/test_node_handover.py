@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.cli.node_handover import next_active
+from journal.cli.node.handover import next_active
 from journal.errors import DeadlineError
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import NodeStatus

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from journal.cli.node_store import StoreOwner
+from journal.cli.node.store import StoreOwner
 from journal.config import load_settings
 from journal.errors import ConfigError, FullError, LocalStorageError, MessageTooLargeError
 from journal.journal import BlockingJournal

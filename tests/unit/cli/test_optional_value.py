@@ -6,8 +6,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from journal.cli.operations.places import NodeOption
 from journal.cli.optional_value import OptionalValueCommand
+from journal.cli.places import NodeOption
 
 app = typer.Typer(add_completion=False)
 

@@ -18,8 +18,8 @@ from journal.cli.common import exit_codes, print_json, print_line, print_note, p
 from journal.cli.logs import JsonLines, Lines
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.repair import record_facts
-from journal.cli.status import JournalStatus, ShardStatus, notes, print_status, to_json
-from journal.cli.status_rows import ShardRows
+from journal.cli.status.rows import ShardRows
+from journal.cli.status.status import JournalStatus, ShardStatus, notes, print_status, to_json
 from journal.cli.text import duration, printable
 from journal.errors import QueueMissingError
 from journal.fold.engine import Fold

@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from journal.cli.script import operation_line, parse_line, prepared_line, record_line
 from journal.errors import ScriptError
 from journal.load.loading import LoadedUpdate
-from journal.script import operation_line, parse_line, prepared_line, record_line
 from tests.support.build import add, delete, replace, update
 
 

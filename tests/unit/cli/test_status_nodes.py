@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
+from journal.cli.status.nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
 from journal.topics.control_rows import ControlRows, NodeRow
 from journal.v1.journal_pb2 import Failover, NodeStatus
 

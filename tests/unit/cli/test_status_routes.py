@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from journal.cli.routes_running import as_it_stands
-from journal.cli.status_routes import route_notes, route_stop
+from journal.cli.routes.running import as_it_stands
+from journal.cli.status.routes import route_notes, route_stop
 from journal.v1.journal_pb2 import DivertStatus
 
 REPORTED = DivertStatus(shard=3, worker="w1", timestamp=1_700_000_060_000, stopped="route r: no-key", stopped_at=41)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.cli.status_rows import UNASKED_OFFSETS_MAX, CountedRows, ShardRows, count_rows, counted_rows
+from journal.cli.status.rows import UNASKED_OFFSETS_MAX, CountedRows, ShardRows, count_rows, counted_rows
 from journal.config import Settings, load_settings
 from journal.errors import RowError, TopicError
 from journal.fold.engine import Fold

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.v1.journal_pb2 import IngressReport, SourceReport
 
 NOW_MS = 2_000_000.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.cli.status_trims import trim_json, trim_notes
+from journal.cli.status.trims import trim_json, trim_notes
 from journal.v1.journal_pb2 import Trim
 from tests.support.build import JOURNAL, START_MS
 

@@ -11,7 +11,7 @@ from journal.cli.operations.explaining import Explaining, Explanation
 from journal.cli.operations.in_doubt import in_doubt, summary
 from journal.cli.operations.queue_lines import message_line
 from journal.cli.operations.views import LoadedQueues, queue_lines
-from journal.cli.trying import parse_properties
+from journal.cli.send_receive import parse_properties
 from journal.errors import ConfigError, QueueMissingError
 from journal.fold.engine import Fold
 from journal.load.loading import load

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import typer
 
-from journal.cli.verify import summary
-from journal.cli.verify_spark import show
+from journal.cli.verify.by_spark import show
+from journal.cli.verify.verify import summary
 from journal.verify import Report, ShardReport
 from journal.verify.differences import Differences
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal.cli.verify_wal import WatchedWal
+from journal.cli.verify.wal import WatchedWal
 from journal.errors import CorruptionError
 from journal.verify.wal_fold import WalRecord
 

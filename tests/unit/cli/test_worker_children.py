@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from journal.cli import worker_children
 from journal.cli.common import Chosen
-from journal.cli.worker_children import running_workers, worker_command
+from journal.cli.worker import children as worker_children
+from journal.cli.worker.children import running_workers, worker_command
 from journal.config import Settings
 from journal.embedded.process import wait_until
 

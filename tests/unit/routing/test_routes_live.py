@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from journal.cli.routes_live import LiveMessage
+from journal.cli.routes.live import LiveMessage
 from journal.config import Settings
 from journal.routing.router import Router
 from journal.store.model import Message, Value

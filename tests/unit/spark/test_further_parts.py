@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from journal.cli.spark_session import further_parts, may_be_in_delta
+from journal.cli.spark.session import further_parts, may_be_in_delta
 
 
 @pytest.mark.parametrize("elsewhere", ["hdfs:///a", "hdfs:/a", "s3a://bucket/a", "S3A://bucket", "wasb://a@b/c"])

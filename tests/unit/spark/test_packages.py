@@ -85,7 +85,7 @@ def test_a_pyspark_that_this_python_cannot_import_is_not_said_to_be_missing() ->
     assert "typing.io" in said
     assert said.endswith("): PySpark 3.4 takes Python 3.12 or older")
     assert "pip install" not in said
-    audited = "from journal.cli.verify_spark import audited; audited(None, None, None, 1)"
+    audited = "from journal.cli.verify.by_spark import audited; audited(None, None, None, 1)"
     assert said_without("typing.io", audited) == said
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from journal.cli.reader import reader_command
+from journal.cli.worker.reader import reader_command
 from journal.config import Settings
 from journal.embedded.process import wait_until
 from journal.errors import CorruptionError, KafkaRefusedError, KafkaUnavailableError, OperatingError

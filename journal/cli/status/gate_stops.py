@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
 
-from journal.cli.shard_stops import lines_of_stops
+from journal.cli.status.shard_stops import lines_of_stops
 from journal.errors import CorruptionError, GateTimeoutError, OperatingError
 from journal.process.background import InBackground
 from journal.process.clocks import Clock

@@ -8,8 +8,8 @@ import typer
 
 from journal.cli.common import Chosen, JsonOption, YesOption, confirm, journal_command, operator, print_json, print_line
 from journal.cli.control_socket.client import find_node
-from journal.cli.operations.places import NodeOption
 from journal.cli.optional_value import OptionalValueCommand
+from journal.cli.places import NodeOption
 
 
 def add_sources(app: typer.Typer) -> None:

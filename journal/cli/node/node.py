@@ -12,14 +12,14 @@ import typer
 from journal.cli.common import PROGRESS_AFTER_S, Chosen, JsonOption, journal_command, print_facts, print_json
 from journal.cli.logs import log_progress
 from journal.cli.stopping import stopped_by_signals
-from journal.cli.worker import LogJsonOption
+from journal.cli.worker.worker import LogJsonOption
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Sequence
 
     from journal.cli.control_socket.serving import ServedNode
-    from journal.cli.node_store import StoreOwner
+    from journal.cli.node.store import StoreOwner
     from journal.config import Settings
     from loaders.node.node import Node
 
@@ -60,7 +60,7 @@ def node(
     log_progress(as_json=as_json)
     worker = None
     if with_worker:
-        from journal.cli.worker_children import worker_command
+        from journal.cli.worker.children import worker_command
 
         # standby: a shard whose worker died with its node must not be read from the table topic while this node is at
         # its gate
@@ -74,9 +74,9 @@ def serve(settings: Settings, worker: Sequence[str] | None, stop: threading.Even
     """A node until `stop` is set; `worker` is the command line of its own."""
     # the command line is the one place of `journal` that knows the parts above it
     from journal.cli.control_socket.serving import control_socket
-    from journal.cli.node_handover import wait_for_successor
-    from journal.cli.node_store import StoreOwner
-    from journal.cli.worker_children import running_workers
+    from journal.cli.node.handover import wait_for_successor
+    from journal.cli.node.store import StoreOwner
+    from journal.cli.worker.children import running_workers
     from journal.errors import StateError
     from loaders.node.node import Node
     from loaders.node.roles import Role
@@ -170,7 +170,7 @@ class LoggedProgress:
 @journal_command
 def hand_over(chosen: Chosen, to: ToOption = "", as_json: JsonOption = False) -> None:
     """Have the active node hand the journal over to a standby that is fit, from anywhere; wait until that is active."""
-    from journal.cli.node_handover import ask_for_hand_over
+    from journal.cli.node.handover import ask_for_hand_over
 
     began = time.monotonic()
     found = ask_for_hand_over(chosen.settings(), to)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
-from journal.cli.spark_session import spark_session
+from journal.cli.spark.session import spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 
 if TYPE_CHECKING:

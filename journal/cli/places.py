@@ -14,7 +14,7 @@ from journal.cli.control_socket.client import NodeClient, find_node
 from journal.cli.operations.acting import JournalActing, Served, StoreActing, give_back_of_the_dead
 from journal.cli.operations.looking import LoadedStates, StateLooking
 from journal.cli.operations.ports import Acting, Looking
-from journal.cli.store import queue_loader
+from journal.cli.queue_loads import queue_loader
 from journal.config import Settings
 from journal.errors import ConfigError
 from journal.limits import ID_MAX

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note
-from journal.cli.spark_session import spark_session
-from journal.cli.spark_tables import KeptAs
+from journal.cli.spark.session import spark_session
+from journal.cli.spark.tables import KeptAs
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from loaders.spark.session.packages import READING, Part
 

@@ -28,8 +28,8 @@ from journal.cli.common import (
     print_json,
     print_note,
 )
-from journal.cli.operations.places import NodeOption, acting
 from journal.cli.operations.ports import Json, SendOrder
+from journal.cli.places import NodeOption, acting
 from journal.cli.text import printable
 from journal.errors import ConfigError
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message

@@ -30,8 +30,9 @@ from journal.cli.common import (
     print_line,
 )
 from journal.cli.reading import ShownLoader, loaded_snapshot, opened_journal
+from journal.cli.script import prepared_line, record_line
 from journal.cli.text import differences_left_out
-from journal.cli.verify_wal import WatchedWal
+from journal.cli.verify.wal import WatchedWal
 from journal.config import Settings
 from journal.errors import (
     ConfigError,
@@ -47,7 +48,6 @@ from journal.errors import (
 )
 from journal.kafka.ports import Kafka
 from journal.load.loading import LoadCounts, LoadedUpdate
-from journal.script import prepared_line, record_line
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import FoundMark
 from journal.topics.names import wal_topic
@@ -102,7 +102,7 @@ def verify(
     kept_max = differences_max or KEPT_ALL
     if with_spark:
         # quick without: only this way needs Spark
-        from journal.cli.verify_spark import audited, show
+        from journal.cli.verify.by_spark import audited, show
 
         show(audited(settings, master, archive, kept_max), as_json=as_json)
     with opened_journal(settings) as (kafka, rows), StepProgress(after_s=PROGRESS_AFTER_S) as progress:

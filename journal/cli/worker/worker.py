@@ -12,8 +12,8 @@ from journal.cli.common import Chosen, journal_command, print_json, print_note
 from journal.cli.init import ShardsOption, made_journal
 from journal.cli.kafka import Directory
 from journal.cli.logs import log_progress
-from journal.cli.reader import reader_command
-from journal.cli.worker_children import running_workers, worker_command
+from journal.cli.worker.children import running_workers, worker_command
+from journal.cli.worker.reader import reader_command
 from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka, default_directory
 

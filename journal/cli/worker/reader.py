@@ -1,4 +1,4 @@
-"""The reader of a worker, as the worker starts it: `python -m journal.cli.reader [-v] [--json] NUMBER`."""
+"""The reader of a worker, as the worker starts it: `python -m journal.cli.worker.reader [-v] [--json] NUMBER`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from journal.cli.logs import log_progress, set_up_logging
 
 def reader_command(*, as_json: bool, verbose: bool) -> list[str]:
     """Without the number, for a reader that logs as its worker does: to the same standard error."""
-    command = [sys.executable, "-m", "journal.cli.reader"]
+    command = [sys.executable, "-m", "journal.cli.worker.reader"]
     if verbose:
         command.append("-v")
     if as_json:

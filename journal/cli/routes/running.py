@@ -25,7 +25,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.cli.repair import newest_mark, wait_for_mark
-from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
 from journal.cli.text import duration, moment
 from journal.config import Settings
 from journal.errors import RepairError

@@ -12,12 +12,12 @@ import typer
 
 from journal.activate.runtime import wall_ms
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_table
-from journal.cli.operations.places import NodeOption
 from journal.cli.optional_value import OptionalValueCommand
-from journal.cli.routes_live import live_message
-from journal.cli.routes_replay import add_replay
-from journal.cli.routes_running import add_running
-from journal.cli.routes_sources import add_sources
+from journal.cli.places import NodeOption
+from journal.cli.routes.live import live_message
+from journal.cli.routes.replay import add_replay
+from journal.cli.routes.running import add_running
+from journal.cli.routes.sources import add_sources
 from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import InvalidOperationError

@@ -24,12 +24,12 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.reading import opened_journal
-from journal.cli.shard_stops import stop_lines
-from journal.cli.status_nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
-from journal.cli.status_routes import route_notes, route_stop
-from journal.cli.status_rows import NOT_WANTED, CountedRows, ShardRows, counted_rows
-from journal.cli.status_sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
-from journal.cli.status_trims import trim_json, trim_notes
+from journal.cli.status.nodes import NODE_COLUMNS, failover_note, node_lines, node_row, recovery_notes
+from journal.cli.status.routes import route_notes, route_stop
+from journal.cli.status.rows import NOT_WANTED, CountedRows, ShardRows, counted_rows
+from journal.cli.status.shard_stops import stop_lines
+from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
+from journal.cli.status.trims import trim_json, trim_notes
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.ports import GroupMember, Kafka

@@ -23,11 +23,11 @@ from journal.cli.common import (
     print_note,
     print_table,
 )
-from journal.cli.spark_analytics import add_to as add_analytics
-from journal.cli.spark_archive import add_to as add_archive
-from journal.cli.spark_replay import add_to as add_replay
-from journal.cli.spark_session import SMALL, further_parts, spark_session
-from journal.cli.spark_tables import add_to as add_tables
+from journal.cli.spark.analytics import add_to as add_analytics
+from journal.cli.spark.archive import add_to as add_archive
+from journal.cli.spark.replay import add_to as add_replay
+from journal.cli.spark.session import SMALL, further_parts, spark_session
+from journal.cli.spark.tables import add_to as add_tables
 from journal.cli.text import printable
 from journal.errors import ConfigError
 from loaders.spark.session.packages import READING, Part, installed_pyspark, packages

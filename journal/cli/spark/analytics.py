@@ -22,7 +22,7 @@ from journal.cli.common import (
     print_note,
     print_table,
 )
-from journal.cli.spark_session import SMALL, further_parts, spark_session
+from journal.cli.spark.session import SMALL, further_parts, spark_session
 from journal.cli.stopping import BEHIND_THE_BATCH, stopped_by_signals
 from journal.errors import ConfigError
 from loaders.spark.session.packages import READING, Part

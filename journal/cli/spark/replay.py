@@ -23,7 +23,7 @@ from journal.cli.common import (
     print_note,
     print_table,
 )
-from journal.cli.spark_session import further_parts, spark_session
+from journal.cli.spark.session import further_parts, spark_session
 from journal.errors import ConfigError, StateError
 from loaders.spark.session.packages import Part
 

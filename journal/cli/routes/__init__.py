@@ -1,0 +1,1 @@
+"""The commands for routes and sources."""
