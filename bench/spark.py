@@ -34,7 +34,7 @@ def run(scene: Scene) -> Outcome:
     with memory.watch(bench=os.getpid(), broker=scene.broker_pid), scene.journal(SHARDS) as settings:
         operations = scene.operations(OPERATIONS)
         wal_bytes = _fill(settings, operations)
-        spark = make_session("kafka-journal bench", master="local[*]", settings=_SETTINGS)
+        spark = make_session("python -m bench", master="local[*]", settings=_SETTINGS)
         spark.sparkContext.setLogLevel("ERROR")
         try:
             jobs = _Jobs(scene, spark, JournalSource.from_settings(settings), wal_bytes)

@@ -43,7 +43,6 @@ COMMANDS: Mapping[str, Command] = {
     "trim": Command("trim", "trim", "Delete the WAL's beginning, which tables and archive no longer need."),
     "spark": Command("spark.spark", "app", "Spark: its packages, a look at what it reads, and its jobs."),
     "demo": Command("flights.demo", "demo", "A year of departures through the journal, with a failover in the middle."),
-    "bench": Command("bench", "app", "Measure ours and the limit in turn."),
 }
 
 

@@ -1,17 +1,16 @@
-"""`kafka-journal bench` as a process that is ended while it measures."""
+"""`python -m bench` as a process that is ended while it measures."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
-
-from tests.support.processes import COMMAND
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -19,7 +18,7 @@ TIMEOUT_S = 120.0
 
 
 def test_one_that_is_ended_by_sigterm_leaves_no_processes_and_no_files(tmp_path: Path) -> None:
-    command = [str(COMMAND), "bench", "process", "--quick"]
+    command = [sys.executable, "-m", "bench", "process", "--quick"]
     env = os.environ | {"TMPDIR": str(tmp_path)}
     said: list[str] = []
     with (

@@ -12,6 +12,7 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from bench.__main__ import app as bench
 from bench.rounds import Outcome
 from journal.cli.common import Chosen, JsonOption, journal_command
 from journal.cli.main import COMMANDS, app, load_command
@@ -107,9 +108,9 @@ def test_a_bench_runs_on_the_brokers_of_the_environment(monkeypatch: pytest.Monk
         asked.append(bootstrap)
         return Outcome()
 
-    monkeypatch.setattr("bench.report.run_bench", run)
+    monkeypatch.setattr("bench.__main__.run_bench", run)
     for env in ({}, {"KAFKA_JOURNAL_BOOTSTRAP_SERVERS": "host:1"}):
-        assert CliRunner().invoke(app, ["bench", "append", "--quick"], env=env).exit_code == 0
+        assert CliRunner().invoke(bench, ["append", "--quick"], env=env).exit_code == 0
     assert asked == [None, "host:1"]
 
 

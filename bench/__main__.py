@@ -1,4 +1,4 @@
-"""`kafka-journal bench`: how fast it is on this machine, as ratios to what could be written without it."""
+"""`python -m bench NAME`: how fast it is on this machine, as ratios to what could be written without it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from bench.report import machine, run_bench
 from journal.cli.common import (
     BootstrapOption,
     JsonOption,
@@ -15,7 +16,8 @@ from journal.cli.common import (
     print_json,
     settings_from,
 )
-from journal.errors import MissingExtraError
+from journal.cli.logs import set_up_logging
+from journal.cli.standard_streams import standard_streams
 
 QuickOption = Annotated[bool, typer.Option("--quick", help="Fewer rounds and operations: rough figures, soon.")]
 
@@ -93,13 +95,6 @@ def shards(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_jso
 
 def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
     with exit_codes(), ended_by_sigterm_as_by_ctrl_c():
-        # measuring needs packages that nothing else does
-        try:
-            from bench.report import machine, run_bench
-        except ImportError as error:
-            what = "pip install 'kafka-journal[demo]'"
-            raise MissingExtraError(f"bench needs {error.name}, which is not installed: {what}") from error
-
         settings = settings_from(bootstrap, None, None, None)
         servers = settings.bootstrap_servers if "bootstrap_servers" in settings.model_fields_set else None
         described = machine()
@@ -108,3 +103,9 @@ def _run(name: str, bootstrap: str | None, quick: bool, as_json: bool) -> None:
         print_json({"bench": name, **figures, "machine": described})
     else:
         print_facts(f"bench {name}", {**described, **figures})
+
+
+if __name__ == "__main__":
+    with standard_streams():
+        set_up_logging(False)
+        app(prog_name="python -m bench")
