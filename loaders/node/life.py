@@ -30,7 +30,7 @@ from loaders.node.outlook import Outlook
 from loaders.node.resting import Resting
 from loaders.node.roles import Role
 from loaders.node.standing import ActiveNode, Owner, Standing, failover_of
-from loaders.surroundings import Surroundings
+from loaders.node.surroundings import Surroundings
 
 log = logging.getLogger(__name__)
 

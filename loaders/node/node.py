@@ -30,7 +30,7 @@ from loaders.node.hooks import RoleHooks
 from loaders.node.life import NodeLife
 from loaders.node.roles import Role
 from loaders.node.standing import ActiveNode, Owner, Standing
-from loaders.surroundings import surroundings_of
+from loaders.node.surroundings import surroundings_of
 
 __all__ = ["ActiveNode", "Node"]
 

@@ -28,9 +28,9 @@ from journal.v1.journal_pb2 import Mark
 from journal.wire.keys import RowType, row_type
 from journal.wire.rows import mark_name
 from streams.agents.agents import Agent, AgentCalls
+from streams.agents.change_copy import AgentCopy, ChangeConfig
 from streams.agents.change_memory import AgentPosition, agent_id, position_record, state_records
 from streams.agents.changes import STATE_PREFIX, AgentState, Changes, Overlaid
-from streams.change_copy import AgentCopy, ChangeConfig
 
 log = logging.getLogger(__name__)
 

@@ -28,11 +28,11 @@ from journal.topics.made_and_checked import open_journal
 from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeStatus
 from streams.agents.agents import Agent, AgentCalls, OperationAgents
 from streams.agents.change_agents import ChangeAgents
+from streams.agents.change_copy import ChangeConfig
 from streams.agents.change_memory import make_memory
 from streams.agents.change_session import ChangeSession
 from streams.apps.sources import Reports
 from streams.apps.view import GlobalView, StateLoader
-from streams.change_copy import ChangeConfig
 from streams.reading.app import StreamWorker
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell

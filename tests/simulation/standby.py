@@ -23,7 +23,7 @@ from loaders.node.hooks import RoleHooks
 from loaders.node.life import NodeLife
 from loaders.node.liveness import Members
 from loaders.node.standing import ActiveNode, Owner, Standing
-from loaders.surroundings import Surroundings
+from loaders.node.surroundings import Surroundings
 from tests.simulation.history import CapturedLoad
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.node_copy import NodeCopy

@@ -16,9 +16,9 @@ from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import mark_name, position_bytes
 from streams.agents.agents import Agent, AgentCalls
+from streams.agents.change_copy import ChangeConfig
 from streams.agents.change_session import ChangeSession, ReopenError
 from streams.agents.changes import Changes
-from streams.change_copy import ChangeConfig
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
