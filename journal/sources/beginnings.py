@@ -13,10 +13,12 @@ from contextlib import closing
 from typing import Protocol
 
 from journal.kafka.ports import Kafka
+from journal.routing.parts import SourceConfig
 from journal.topics.control_rows import control_row, read_control, source_key
 from journal.v1.journal_pb2 import SourceTopics
 
-Ids = frozenset[str]
+Ids = Mapping[str, str]
+"""Topic ids by topic name."""
 
 
 class Rows(Protocol):
@@ -39,14 +41,14 @@ class ControlBeginnings:
 
     def read(self) -> Mapping[str, Ids | None]:
         rows = read_control(self._kafka, self._journal, time.monotonic, self._timeout_s)
-        return {name: None if row is None else frozenset(row.topic_ids) for name, row in rows.sources.items()}
+        return {name: None if row is None else dict(row.ids) for name, row in rows.sources.items()}
 
     def write(self, changed: Mapping[str, Ids | None]) -> None:
         sent = [
             control_row(
                 self._journal,
                 source_key(name),
-                None if ids is None else SourceTopics(source=name, topic_ids=sorted(ids)),
+                None if ids is None else SourceTopics(source=name, ids=ids),
             )
             for name, ids in changed.items()
         ]
@@ -72,20 +74,22 @@ class Beginnings:
         if source in known and known[source] is None:
             del known[source]
 
-    def later(self, topics: Iterable[tuple[str, str, str]]) -> set[str]:
-        """Those of `topics` (source, topic, id) that came into being after their source had begun."""
+    def later(self, topics: Iterable[tuple[SourceConfig, str, str]]) -> set[str]:
+        """Those of `topics` (source, topic, id) that came into being after their source had begun: they were exchanged,
+        or a pattern finds them. A topic that a source names for the first time may have been there before."""
         known = self._read()
         return {
             topic
             for source, topic, topic_id in topics
-            if (ids := known.get(source)) is not None and topic_id not in ids
+            if (ids := known.get(source.name)) is not None
+            and (ids[topic] != topic_id if topic in ids else topic not in source.topics)
         }
 
-    def note(self, begun: Mapping[str, Collection[str]], sources: Collection[str]) -> None:
+    def note(self, begun: Mapping[str, Ids], sources: Collection[str]) -> None:
         """The ids of all topics that each source consumes, once offsets of them are committed; `sources` are all."""
         known = self._read()
         changed: dict[str, Ids | None] = {name: None for name in known if name not in sources}
-        changed |= {name: frozenset(ids) for name, ids in begun.items() if known.get(name) != frozenset(ids)}
+        changed |= {name: ids for name, ids in begun.items() if known.get(name) != ids}
         if changed:
             self._rows.write(changed)
             self._known = {name: ids for name, ids in (known | changed).items() if name in sources}

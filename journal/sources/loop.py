@@ -181,7 +181,7 @@ class IngressLoop:
     ) -> Positions:
         unfit, stopped = self._converter.letters.faults, self._stops.reasons()
         later = self._beginnings.later(
-            (source.name, topic, topic_id) for topic, source in sources.items() if (topic_id := self._ids.id_of(topic))
+            (source, topic, topic_id) for topic, source in sources.items() if (topic_id := self._ids.id_of(topic))
         )
         return positions_of(
             self._routing, topics, sources, committed, stopped, unfit=unfit, begun=self._begun, later=later
@@ -189,10 +189,10 @@ class IngressLoop:
 
     def _note_begun(self, stopped: Collection[str]) -> None:
         """Keep which topics are consumed now, for whoever is active next."""
-        begun: dict[str, set[str]] = {each.name: set() for each in self._routing.sources if each.name not in stopped}
+        begun: dict[str, dict[str, str]] = {each.name: {} for each in self._routing.sources if each.name not in stopped}
         for topic, source in self._sources.items():
             if source.name in begun:
-                begun[source.name].add(self._ids.id_of(topic))
+                begun[source.name][topic] = self._ids.id_of(topic)
         self._beginnings.note(begun, [source.name for source in self._routing.sources])
 
     def _meet_refusal(self, changed: Collection[str]) -> None:

@@ -255,12 +255,12 @@ class Replica:
         try:
             yield
         except (CountError, RowError) as error:
+            if self._is_fresh and isinstance(error, RowError):
+                raise  # a loader raises such errors too, of what its records say
             if self._is_fresh:
                 name = self._topic.removesuffix(table_topic(""))
                 what = f"{error}: {self._topic} itself is so. `kafka-journal verify -j {name}` names where"
-                raise type(error)(
-                    f"{what}, and `kafka-journal repair table -j {name}` mends numbers of rows"
-                ) from error
+                raise CountError(f"{what}, and `kafka-journal repair table -j {name}` mends numbers of rows") from error
             self._store.write((), {_IDENTITY: b""})  # whoever opens it next drops it
             what = f"the local copy is not what its marks say, and is built anew when it is used again: {error}"
             raise LocalDamageError(what) from error

@@ -1193,26 +1193,48 @@ Global___DivertStatus: _TypeAlias = DivertStatus  # noqa: Y015
 
 @_typing.final
 class SourceTopics(_message.Message):
-    """Control row "source/<name>": the topics that a source consumes. One without an offset that is not among them came into
-    being after the source had begun.
+    """Control row "source/<name>": the topics that a source consumes. One without an offset that has the name of one of them
+    and another id came into being after the source had begun.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class IdsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SOURCE_FIELD_NUMBER: _builtins.int
-    TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    IDS_FIELD_NUMBER: _builtins.int
     source: _builtins.str
     @_builtins.property
-    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def ids(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """by topic name"""
+
     def __init__(
         self,
         *,
         source: _builtins.str = ...,
-        topic_ids: _abc.Iterable[_builtins.str] | None = ...,
+        ids: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["source", b"source", "topic_ids", b"topic_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ids", b"ids", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -231,12 +231,12 @@ class KeptBeginnings:
     """`beginnings.Rows`."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, frozenset[str] | None] = {}
+        self.rows: dict[str, Mapping[str, str] | None] = {}
 
-    def read(self) -> Mapping[str, frozenset[str] | None]:
+    def read(self) -> Mapping[str, Mapping[str, str] | None]:
         return dict(self.rows)
 
-    def write(self, changed: Mapping[str, frozenset[str] | None]) -> None:
+    def write(self, changed: Mapping[str, Mapping[str, str] | None]) -> None:
         for name, ids in changed.items():
             if ids is None:
                 del self.rows[name]

@@ -105,11 +105,11 @@ def test_a_row_of_a_source_that_does_not_parse_is_known_as_such_and_keeps_nobody
 ) -> None:
     control.write(EPOCH_KEY, Epoch(epoch=3))
     control.write(source_key("in"), b"\xff\xff")
-    control.write(source_key("other"), SourceTopics(source="other", topic_ids=["id"]))
+    control.write(source_key("other"), SourceTopics(source="other", ids={"t": "id"}))
     rows = control.watcher.catch_up(LIMIT_S)
     other = rows.sources.pop("other")
     assert other is not None
-    assert (rows.epoch.epoch, rows.sources, list(other.topic_ids)) == (3, {"in": None}, ["id"])
+    assert (rows.epoch.epoch, rows.sources, dict(other.ids)) == (3, {"in": None}, {"t": "id"})
 
 
 def test_an_epoch_that_does_not_parse_is_an_error(control: Control) -> None:
