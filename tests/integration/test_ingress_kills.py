@@ -100,7 +100,7 @@ class Machine:
 
     def role(self) -> str:
         """What it became last, as far as it knows; empty: nothing."""
-        roles = re.findall(rf"loaders\.node_life: node {self.name} is ([a-z]+):", self.log())
+        roles = re.findall(rf"loaders\.node\.life: node {self.name} is ([a-z]+):", self.log())
         return roles[-1] if roles else ""
 
     def log(self) -> str:
