@@ -27,7 +27,7 @@ from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
-from tests.unit.ingress_scene import Broker, BrokerCluster
+from tests.unit.sources.scene import Broker, BrokerCluster
 
 ROUTING = {
     "dead_letter_topic": "letters",

@@ -10,8 +10,8 @@ import pytest
 
 from journal.routing.outcomes import Header
 from journal.store.model import Message, QueueConfig
-from tests.unit.ingress_scene import DEADLINE_S, Scene
 from tests.unit.routing.building import ingress, record
+from tests.unit.sources.scene import DEADLINE_S, Scene
 
 IN = {"name": "in", "topics": ["t"], "address": "a"}
 

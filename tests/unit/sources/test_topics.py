@@ -12,7 +12,7 @@ from journal.errors import InvalidOperationError
 from journal.kafka.ports import Position
 from journal.sources.identities import require_none_outlived
 from journal.store.model import QueueConfig
-from tests.unit.ingress_scene import Scene
+from tests.unit.sources.scene import Scene
 
 IN = {"name": "in", "pattern": "t.*", "address": "a"}
 OTHER = {"name": "other", "topics": ["u"], "address": "a"}

@@ -11,7 +11,7 @@ import pytest
 from journal.kafka.ports import Sent
 from journal.limits import Limits
 from journal.store.model import QueueConfig, Routing
-from tests.unit.ingress_scene import Scene
+from tests.unit.sources.scene import Scene
 
 SMALL = Limits(queue_operations_max=60, transaction_buffer_operations_max=10)
 IN = {"name": "in", "topics": ["t"], "address": "a"}

@@ -16,7 +16,7 @@ from journal.sources.filters import Filters
 from journal.store.model import Message, QueueConfig, Routing, Value
 from journal.store.records import encode_message
 from journal.v1 import store_pb2 as pb
-from tests.unit.ingress_scene import Scene
+from tests.unit.sources.scene import Scene
 
 ID = 17
 FIELDS = ("JMSDestination", "address", "JMSTimestamp", "JMSPriority", "JMSExpiration", "JMSDeliveryTime")

@@ -22,7 +22,7 @@ from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 from tests.support.build import JOURNAL
-from tests.unit.ingress_scene import Scene
+from tests.unit.sources.scene import Scene
 
 CLAIM = Claim(1, "node", b"nonce")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from journal.store.model import QueueConfig
-from tests.unit.ingress_scene import Scene
+from tests.unit.sources.scene import Scene
 
 PRICES = {"name": "prices", "topics": ["p"], "replies": True, "requests": "ask-price", "reply_timeout_ms": 60_000}
 STOCKS = PRICES | {"name": "stocks", "topics": ["s"], "requests": "ask-stock"}
