@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Command] = {
         "status.status", "status", "Where each shard stands, the active node, the workers, and what stopped."
     ),
     "verify": Command("verify.verify", "verify", "Check the tables and the loaded state against the WAL."),
-    "repair": Command("repair", "app", "Mend a journal by hand: skip, control."),
+    "repair": Command("repair", "app", "Mend a journal by hand: skip, control, table."),
     "trim": Command("trim", "trim", "Delete the WAL's beginning, which tables and archive no longer need."),
     "spark": Command("spark.spark", "app", "Spark: its packages, a look at what it reads, and its jobs."),
     "demo": Command("flights.demo", "demo", "A year of departures through the journal, with a failover in the middle."),
