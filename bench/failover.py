@@ -29,8 +29,8 @@ from bench.failover_group import Group
 from bench.failover_processes import OPERATIONS_A_MESSAGE, Event, NodeProcess, wait_for_members
 from bench.rounds import Comparison, Figures, Outcome, Series, alternate, rounded, say
 from bench.scene import TIMEOUT_S, Marks, Memory, Scene, worker
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
+from journal.kafka.clients import kafka_of
 from journal.topics.names import node_group, wal_topic, worker_group
 
 SHARDS = 8

@@ -32,8 +32,9 @@ from journal.store.model import Message, QueueConfig
 from journal.store.pending import Pending
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark, Operation
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
 from loaders.node.roles import Role
+from loaders.node.standing import ActiveNode
 from loaders.queues import QueueLoader
 
 QUEUES = 64

@@ -18,11 +18,12 @@ from bench import limits
 from bench.rounds import Comparison, Figures, Outcome, alternate, say
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, rss_mb, worker
 from bench.workload import append_live
-from journal.activate.runtime import kafka_of, open_replica
 from journal.config import Settings
 from journal.disk.rocks import RocksStore
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.load.loading import LoadCounts, LoadedUpdate, load
+from journal.table.opening import open_replica
 from journal.table.replica import Replica
 from journal.topics.made_and_checked import open_journal
 from journal.topics.names import table_topic, wal_topic

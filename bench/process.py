@@ -18,9 +18,9 @@ from bench.baseline_faust import measure_faust
 from bench.rounds import Comparison, Outcome, alternate, say
 from bench.scene import RUN_TIMEOUT_S, TIMEOUT_S, Marks, Memory, Scene, delete_topics, worker
 from bench.workload import Prefill, PrefilledFrame, markers, operation_frames
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
 from journal.embedded.process import wait_until
+from journal.kafka.clients import kafka_of
 from journal.topics.names import wal_topic, worker_group
 
 OPERATIONS = 2_000_000

@@ -22,11 +22,12 @@ from pathlib import Path
 import psutil
 from confluent_kafka.admin import AdminClient
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings, load_settings
 from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import DeadlineError
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Reader
+from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Mark

@@ -53,7 +53,7 @@ class NewRecords(NamedTuple):
     data: Sequence[bytes]
     update_kind: int
     subject: int
-    """Of the updates."""
+    """The updates have this kind and this subject."""
 
 
 class DeletedRecords(NamedTuple):
@@ -63,7 +63,7 @@ class DeletedRecords(NamedTuple):
 
     ids: Sequence[int]
     kind: int
-    """Of the updates, as the data and the subject."""
+    """The updates have this kind, and the data and the subject below."""
     data: bytes
     subject: int
 

@@ -49,11 +49,11 @@ class Recoveries(NamedTuple):
     """What an activation had to do over, since it began."""
 
     times: int = 0
-    """That check, init, check followed a commit."""
+    """How often check, init, check followed a commit."""
     checks: int = 0
-    """Times that the epoch counter was read."""
+    """How often the epoch counter was read."""
     inits: int = 0
-    """Producers that were initialised: all but the newest are lost."""
+    """How many producers were initialised; all but the newest are lost."""
 
 
 class Joining(Protocol):

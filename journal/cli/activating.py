@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from functools import partial
 
 from journal.activate.activation import ActivationReport
-from journal.activate.runtime import kafka_of
 from journal.cli.common import ended_by_sigterm_as_by_ctrl_c, shown_if_long
 from journal.cli.status.gate_stops import GateStops
 from journal.cli.status.shard_stops import lines_of_stops, stops_now
@@ -16,6 +15,7 @@ from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import GateTimeoutError, OperatingError
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.load.loading import Loader
 from journal.process.background import in_thread
 from journal.process.progress import Progress

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -19,6 +18,8 @@ from journal.cli.common import (
 )
 from journal.config import Settings
 from journal.errors import ConfigError
+from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import init_journal
 

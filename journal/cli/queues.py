@@ -7,10 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_note, print_table
 from journal.cli.places import NodeOption, looking
 from journal.cli.text import duration
+from journal.process.clocks import wall_ms
 
 _DEFAULT_LIMIT = 100
 

@@ -12,17 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from journal.activate.runtime import kafka_of, open_replica
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress, shown_if_long
 from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy
 from journal.disk.slots import take_slot
 from journal.errors import DeadlineError, LocalStorageError
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.load.loading import LoadedUpdate, Loader
 from journal.process.directories import CACHE, user_directory
 from journal.process.progress import Progress, no_progress
+from journal.table.opening import open_replica
 from journal.table.replica import Replica
 from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import open_journal

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -28,6 +27,7 @@ from journal.cli.text import moment, printable
 from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
 from journal.kafka.ports import Kafka, LogRecord
+from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows, control_row, skip_key
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import typer
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -22,6 +21,8 @@ from journal.cli.common import (
     shown_if_long,
 )
 from journal.cli.text import printable
+from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
 from journal.topics.names import control_topic
 from journal.upkeep.control_repair import ControlRepair, ControlRepairer
 

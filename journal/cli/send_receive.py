@@ -16,7 +16,6 @@ from typing import Annotated
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -32,6 +31,7 @@ from journal.cli.operations.ports import Json, SendOrder
 from journal.cli.places import NodeOption, acting
 from journal.cli.text import printable
 from journal.errors import ConfigError
+from journal.process.clocks import wall_ms
 from journal.store.model import PRIORITY_DEFAULT, PRIORITY_MAX, Message
 
 # ---- send --------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     PROGRESS_AFTER_S,
     Chosen,
@@ -24,6 +23,7 @@ from journal.cli.common import (
     print_table,
 )
 from journal.cli.reading import opened_journal
+from journal.process.clocks import wall_ms
 from journal.upkeep.trim import ShardTrim, Trimming
 
 _COLUMNS = ("shard", "WAL starts at", "will start at", "offsets to delete", "held by")

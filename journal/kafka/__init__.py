@@ -1,1 +1,1 @@
-"""Kafka access: clients, topics, control rows, and the embedded Apache Kafka."""
+"""Clients of Kafka, and the ports that they stand behind."""

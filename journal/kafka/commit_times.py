@@ -27,7 +27,7 @@ class CommitTimes:
     def __init__(self) -> None:
         self._took_s: dict[str, deque[float]] = {}
         self.backoff_ms = RETRY_BACKOFF_MS
-        """Of the next producer. For any thread."""
+        """The next producer waits so long before it asks again. Any thread may read it."""
 
     def took(self, call: str, seconds: float) -> None:
         """A successful call of this name has taken so long."""

@@ -18,7 +18,7 @@ from journal.wire.keys import STAGED_PREFIX, TRANSACTION_PREFIX, xa_shard_of
 
 
 class Numbers(NamedTuple):
-    """Of a shard's rows."""
+    """How many rows of each kind a shard has."""
 
     records: int
     updates: int

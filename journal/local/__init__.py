@@ -1,1 +1,1 @@
-"""A journal in a local file, without Kafka."""
+"""A journal in a local RocksDB, without Kafka."""

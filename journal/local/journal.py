@@ -44,8 +44,8 @@ from journal.load.accepted_load import load_with_acceptance
 from journal.load.loading import Loader, NullLoader
 from journal.local.lookup import LocalLookup
 from journal.local.writer import LocalWriter, marks_of
-from journal.process.clocks import Timing
-from journal.process.progress import Progress
+from journal.process.clocks import Timing, wall_ms
+from journal.process.progress import Progress, no_progress
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC
 
@@ -57,14 +57,6 @@ ROOM_TIMEOUT_MS_DEFAULT = 30_000
 _IDENTITY = b"local-journal"
 _STEP_S = 1.0
 _REQUEST_S = 15.0
-
-
-def _no_progress(step: str, done: int, total: int) -> None:
-    """Shows nothing."""
-
-
-def _wall_ms() -> float:
-    return time.time() * 1000
 
 
 def _sync_entries(made: Sequence[Path]) -> None:
@@ -90,7 +82,7 @@ class LocalJournal(Appends):
         node: str = "local",
         room_timeout_ms: int = ROOM_TIMEOUT_MS_DEFAULT,
         on_critical: Callable[[JournalError], None] | None = None,
-        progress: Progress = _no_progress,
+        progress: Progress = no_progress,
     ) -> None:
         """`shards` is fixed when the directory is first used (8 unless given).
 
@@ -172,7 +164,7 @@ class LocalJournal(Appends):
                 journal=uuid.uuid4().bytes,
                 name="local",
                 shards=self._shards_wanted or SHARDS_DEFAULT,
-                created=int(_wall_ms()),
+                created=int(wall_ms()),
             )
             store.write((), {_IDENTITY: made.SerializeToString()}, synced=True)
             return made
@@ -226,7 +218,7 @@ class LocalJournal(Appends):
         store.named(_IDENTITY)  # opens it again if it has failed
         epoch = max(mark.epoch for mark in marks_of(store, identity.shards).values()) + 1
         claim = Claim(epoch, self._node, os.urandom(16))
-        writer = LocalWriter(store, identity, claim, self._limits, wall_ms=_wall_ms)
+        writer = LocalWriter(store, identity, claim, self._limits, wall_ms=wall_ms)
         claimed = clock()
         marks = marks_of(store, identity.shards)
         snapshot = store.snapshot()

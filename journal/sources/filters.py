@@ -61,7 +61,7 @@ class Filters:
         return True
 
     def unreachable(self, addresses: Collection[str]) -> dict[str, str]:
-        """Of these addresses, those to which nothing can be sent, and why."""
+        """The addresses to which nothing can be sent, with the reason of each."""
         found = self._store.ways_in(addresses)
         bad: dict[str, str] = {}
         for address in addresses:

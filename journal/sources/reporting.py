@@ -9,9 +9,9 @@ from typing import Any
 
 from google.protobuf.json_format import ParseDict
 
-from journal.activate.runtime import wall_ms
 from journal.errors import OperatingError
 from journal.kafka.ports import Kafka
+from journal.process.clocks import wall_ms
 from journal.topics.control_rows import INGRESS_KEY, control_row
 from journal.v1.journal_pb2 import IngressReport
 

@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from journal.activate.runtime import wall_ms
 from journal.config import Settings
 from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
 from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
 from journal.routing.record_in import Ingress, Replies, nobody_waits
 from journal.sources.batch import Converter
 from journal.sources.beginnings import ControlBeginnings

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from journal.activate.runtime import wall_ms
+from journal.process.clocks import wall_ms
 from journal.routing.outcomes import Reason
 
 PEAK_MS = 5 * 60 * 1000

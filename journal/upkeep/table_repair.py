@@ -34,7 +34,7 @@ class TableRepair:
     changes: Mapping[bytes, bytes | None]
     """By key; None: it goes."""
     numbers: Numbers
-    """Of rows, once these are written."""
+    """How many rows there are once these are written."""
 
     @property
     def said(self) -> Numbers:

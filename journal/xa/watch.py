@@ -17,9 +17,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from journal.activate.runtime import wall_ms
 from journal.errors import JournalError, OperatingError
-from journal.process.clocks import AGREEMENT_MS, AgreedTime, monotonic_ms
+from journal.process.clocks import AGREEMENT_MS, AgreedTime, monotonic_ms, wall_ms
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.ports import ClockMs
 from journal.xa.resource import XaResource

@@ -16,12 +16,12 @@ from collections.abc import Callable
 from types import TracebackType
 
 from journal.activate.copy import TableCopy
-from journal.activate.runtime import wall_ms
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import ConfigError, DeadlineError, JournalError, StateError
 from journal.kafka.clients import kafka_of
 from journal.load.loading import Loader
+from journal.process.clocks import wall_ms
 from journal.process.progress import Progress, no_progress
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.node.asked_handover import Asked

@@ -13,14 +13,13 @@ from typing import Protocol
 from google.protobuf.message import Message
 
 from journal.activate.copy import TableCopy
-from journal.activate.runtime import wall_ms
 from journal.config import Settings
 from journal.errors import JournalError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
 from journal.kafka.membership import Membership
 from journal.kafka.ports import Kafka
-from journal.process.clocks import Clock
+from journal.process.clocks import Clock, wall_ms
 from journal.process.progress import Progress
 from journal.topics.names import control_topic, node_group
 from loaders.node.members import Roll

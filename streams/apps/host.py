@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 
 from mode import Service
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy
 from journal.disk.rocks_options import SHARD_FILES
 from journal.disk.slots import Slot, take_slot
 from journal.errors import ConfigError, CorruptionError, TopicError
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
+from journal.process.clocks import wall_ms
 from journal.process.descriptors import require_descriptors
 from journal.table.opening import identity_of_copy, patiently
 from journal.topics.made_and_checked import open_journal

@@ -18,8 +18,8 @@ from typing import Any, Protocol, TypeVar
 
 from faust.web import Request, Response, View
 
-from journal.activate.runtime import wall_ms
 from journal.errors import OperatingError, QueueMissingError, StateError
+from journal.process.clocks import wall_ms
 from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
 from streams.apps.sources import Sample, node_metrics, source_metrics
 from streams.apps.view import GlobalView, MessageView, QueueView, TransactionView

@@ -12,7 +12,8 @@ from journal.errors import OperatingError
 from journal.kafka.ports import Kafka, TransactionalProducer
 from journal.process.background import InBackground
 from journal.process.clocks import Clock
-from journal.routing.router import Body, Router
+from journal.routing.router import Router
+from journal.routing.sending import Body
 from journal.topics.control_rows import control_row, divert_key
 from journal.topics.names import OwnTopics
 from journal.v1.journal_pb2 import DivertStatus

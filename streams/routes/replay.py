@@ -19,7 +19,8 @@ from journal.config import Settings
 from journal.errors import OperatingError, RouteStopError
 from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Clock, wall_ms
-from journal.routing.router import Body, Router
+from journal.routing.router import Router
+from journal.routing.sending import Body
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import OwnTopics, table_topic, wal_topic

@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, nullcontext
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings
 from journal.disk.ports import LocalStore
 from journal.disk.rocks import open_copy
 from journal.disk.rocks_options import SHARD_FILES
 from journal.disk.slots import Slot, take_slot
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.process.background import InBackground
+from journal.process.clocks import wall_ms
 from journal.process.descriptors import require_descriptors
 from journal.table.opening import identity_of_copy, patiently
 from journal.table.replica import Replica

@@ -14,11 +14,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 
-from journal.activate.runtime import wall_ms
 from journal.config import Settings
 from journal.errors import ConfigError, CorruptionError, JournalError
 from journal.kafka.ports import Kafka
-from journal.process.clocks import Clock
+from journal.process.clocks import Clock, wall_ms
 from journal.topics.control_rows import ControlRows, read_control
 from journal.upkeep.trim import Trimming, archives_of
 from streams.reading.records import Prepared

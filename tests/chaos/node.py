@@ -24,8 +24,9 @@ from journal.config import Settings, load_settings
 from journal.errors import CallerError, FencedError, JournalError, OperatingError, OutcomeUnknownError
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
 from loaders.node.roles import Role
+from loaders.node.standing import ActiveNode
 from tests.chaos.crash_places import crash_in_activations
 from tests.chaos.crash_points import CrashPoints
 from tests.chaos.history import digest

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
 from journal.embedded.cluster import EmbeddedKafka
 from journal.errors import CorruptionError, GapError
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka, LogRecord, Reader, Sent
 from streams.reading.app import BackgroundWorker
 from tests.integration.test_faust_glue import DEADLINE_S, RecordingShell, Wal

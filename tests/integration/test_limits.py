@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
-from journal.activate.runtime import kafka_of
 from journal.append.completion import Completion
 from journal.cli.script import apply_operation
 from journal.config import Settings
 from journal.errors import FullError, InvalidOperationError
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.limits import FRAME_OVERHEAD_BYTES, ID_MAX, KIND_MAX, OPERATION_OVERHEAD_BYTES, SUBJECT_MAX, Limits
 from journal.load.loading import LoadCounts
 from journal.topics.marks import MarkReader

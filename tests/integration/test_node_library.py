@@ -16,8 +16,9 @@ from journal.journal import BlockingJournal
 from journal.kafka.clients import KafkaClients
 from journal.kafka.membership import Membership
 from journal.load.loading import NullLoader
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
 from loaders.node.roles import Role
+from loaders.node.standing import ActiveNode
 from tests.support.in_process import made_journal, running_worker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]

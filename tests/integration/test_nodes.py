@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
+from journal.kafka.clients import kafka_of
 from journal.topics.control_rows import read_control
 from journal.topics.names import node_group
 from tests.support.in_process import made_journal, running_worker

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from journal.activate.runtime import kafka_of
 from journal.append.state import JournalState
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import Mark
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
 from loaders.node.roles import Role
+from loaders.node.standing import ActiveNode
 from tests.support.followed import KeptState
 from tests.support.in_process import made_journal, running_worker
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from journal.activate.runtime import wall_ms
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings, load_settings
 from journal.journal import BlockingJournal
 from journal.load.loading import NullLoader
+from journal.process.clocks import wall_ms
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal
 from journal.topics.names import table_topic
 from tests.support.in_process import Collected, made_journal, running_worker

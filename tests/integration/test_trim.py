@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
 from journal.errors import CountError, LocalDamageError
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Sent
 from journal.topics.control_rows import archive_key, control_row
 from journal.topics.made_and_checked import open_journal

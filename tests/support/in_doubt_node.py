@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from journal.activate.runtime import wall_ms
 from journal.config import load_settings
 from journal.errors import FullError
 from journal.journal import BlockingJournal
+from journal.process.clocks import wall_ms
 from journal.store.model import Message
 from journal.store.store import MessageStore
 from journal.xa.resource import XaResource

@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings, load_settings
 from journal.disk.slots import take_slot
+from journal.kafka.clients import kafka_of
 from journal.load.loading import LoadCounts, LoadedUpdate
+from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal, open_journal
 from journal.v1.journal_pb2 import Mark, Operation
 from streams.reading.app import BackgroundWorker

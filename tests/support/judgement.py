@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.config import Settings, load_settings
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
 from journal.topics.made_and_checked import init_journal
 from tests.support.evidence import Evidence, order_faults, settled_evidence, verify_all
 from tests.support.node_history import Activation, Verdict, check_history, happenings

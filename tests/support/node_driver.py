@@ -21,7 +21,8 @@ from journal.errors import JournalError, RowError
 from journal.journal import BlockingJournal
 from journal.load.loading import LoadCounts, LoadedUpdate
 from journal.v1.journal_pb2 import Mark, Operation
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
+from loaders.node.standing import ActiveNode
 
 BROKEN_LOADER = "TEST_NODE_BROKEN_LOADER"
 """Set in the environment of a node whose loader refuses every record."""

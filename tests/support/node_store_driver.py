@@ -16,7 +16,8 @@ from journal.config import load_settings
 from journal.errors import JournalError
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
+from loaders.node.standing import ActiveNode
 from tests.support.node_driver import tell
 
 QUEUE = "orders"

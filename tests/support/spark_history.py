@@ -10,9 +10,9 @@ from pathlib import Path
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]  # it re-exports them without saying so
 
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
 from journal.limits import Limits
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore

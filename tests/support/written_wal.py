@@ -10,8 +10,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from journal.activate.runtime import kafka_of
 from journal.config import Settings
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import LogRecord, Sent
 from journal.topics.control_rows import EPOCH_KEY, control_row, read_control
 from journal.topics.marks import records_between

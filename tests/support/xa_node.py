@@ -19,12 +19,12 @@ from typing import Any
 
 import transaction  # type: ignore[import-untyped]
 
-from journal.activate.runtime import wall_ms
 from journal.append.appends import Appends
 from journal.append.operations import PlainOperation
 from journal.config import load_settings
 from journal.journal import BlockingJournal
 from journal.local.journal import LocalJournal
+from journal.process.clocks import wall_ms
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
 from journal.xa.coordinator import Coordinator, Recovery

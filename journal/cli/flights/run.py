@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from journal.activate.runtime import kafka_of
 from journal.cli.flights.catch_up import catch_up_seconds
 from journal.cli.flights.corrections import (
     Corrected,
@@ -38,6 +37,7 @@ from journal.cli.operations.views import read_message
 from journal.cli.reading import loaded_snapshot, opened_journal
 from journal.config import Settings
 from journal.errors import DeadlineError, DemoError
+from journal.kafka.clients import kafka_of
 from journal.process.progress import Progress
 from journal.store.model import ReferenceInfo
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX

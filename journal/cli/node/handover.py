@@ -7,11 +7,12 @@ import time
 from collections.abc import Collection
 from contextlib import closing
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.cli.reading import opened_journal
 from journal.config import Settings
 from journal.errors import DeadlineError, NotActiveError, OperatingError, StateError
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
+from journal.process.clocks import wall_ms
 from journal.topics.control_rows import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row
 from journal.topics.names import node_group
 from journal.v1.journal_pb2 import HandOver, NodeStatus

@@ -7,18 +7,18 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any
 
-from journal.activate.runtime import wall_ms
 from journal.cli.operations.acting import Served
 from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
+from journal.process.clocks import wall_ms
 from journal.sources.service import IngressService, ingress_of
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
 from journal.xa.resource import XaResource
 from journal.xa.watch import InDoubtWatch
-from loaders.node.node import ActiveNode
+from loaders.node.standing import ActiveNode
 from loaders.queues import QueueLoader
 
 log = logging.getLogger(__name__)

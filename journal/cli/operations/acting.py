@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from journal.activate.activation import ActivationReport
-from journal.activate.runtime import wall_ms
 from journal.cli.operations.in_doubt import name_of, unknown
 from journal.cli.operations.looking import missing_queue
 from journal.cli.operations.outcomes import forget, outcomes_among
@@ -26,6 +25,7 @@ from journal.errors import (
     StateError,
 )
 from journal.journal import BlockingJournal
+from journal.process.clocks import wall_ms
 from journal.process.progress import Progress, no_progress
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceState, Routing
 from journal.store.operations.look import QueueInfo

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Protocol
 
-from journal.activate.runtime import wall_ms
 from journal.cli.operations.explaining import Explaining
 from journal.cli.operations.in_doubt import find_in_doubt, in_doubt, summary
 from journal.cli.operations.outcomes import kept_outcomes, outcome_line
@@ -19,6 +18,7 @@ from journal.cli.script import operation_line
 from journal.config import Settings
 from journal.errors import QueueMissingError, RecordMissingError
 from journal.fold.rows import Base
+from journal.process.clocks import wall_ms
 from journal.process.progress import Progress, no_progress
 from journal.store.store import MessageStore
 from journal.v1.journal_pb2 import Mark

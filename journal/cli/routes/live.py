@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import PROGRESS_AFTER_S, StepProgress
 from journal.cli.control_socket.client import find_node
 from journal.cli.operations.message import missing_message
@@ -18,8 +17,10 @@ from journal.errors import InvalidOperationError, RouteStopError
 from journal.fold.rows import Base
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
+from journal.process.clocks import wall_ms
 from journal.routing.outcomes import Outgoing, Refusal
-from journal.routing.router import Body, Router
+from journal.routing.router import Router
+from journal.routing.sending import Body
 from journal.store.records import decode_message, encode_message
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import MESSAGE

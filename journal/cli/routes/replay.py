@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.activate.runtime import kafka_of
 from journal.cli.common import (
     PROGRESS_AFTER_S,
     Chosen,
@@ -21,6 +20,7 @@ from journal.cli.common import (
 )
 from journal.cli.reading import opened_journal
 from journal.errors import InvalidOperationError
+from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.routing.parts import start_ms
 from streams.routes.replay import RouteReplay, ShardReplayed

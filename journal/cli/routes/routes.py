@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import Chosen, JsonOption, journal_command, print_json, print_line, print_table
 from journal.cli.optional_value import OptionalValueCommand
 from journal.cli.places import NodeOption
@@ -22,10 +21,12 @@ from journal.cli.text import printable
 from journal.config import Settings
 from journal.errors import InvalidOperationError
 from journal.limits import ID_MAX
+from journal.process.clocks import wall_ms
 from journal.routing.headers import belongs_to_headers, header_value
 from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
 from journal.routing.record_in import Ingress
-from journal.routing.router import Body, Router, Verdict
+from journal.routing.router import Router, Verdict
+from journal.routing.sending import Body
 from journal.routing.templates import text_of
 from journal.store.model import PRIORITY_DEFAULT, Message, Value
 from journal.store.records import encode_message

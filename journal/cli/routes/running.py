@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     Chosen,
     JsonOption,
@@ -30,6 +29,7 @@ from journal.cli.text import duration, moment
 from journal.config import Settings
 from journal.errors import RepairError
 from journal.kafka.ports import Kafka
+from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows, control_row, route_skip_key
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic

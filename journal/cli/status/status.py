@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import typer
 
-from journal.activate.runtime import wall_ms
 from journal.cli.common import (
     PROGRESS_AFTER_S,
     Chosen,
@@ -33,6 +32,7 @@ from journal.cli.status.trims import trim_json, trim_notes
 from journal.cli.text import duration
 from journal.config import Settings
 from journal.kafka.ports import GroupMember, Kafka
+from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import node_group, table_topic, wal_topic, worker_group

@@ -77,7 +77,7 @@ class _Look:
         tables.onlookers.add(self)
 
     def keys(self, rows: Sequence[int], turn: Turn) -> list[tuple[_Order, int]]:
-        """Of those that are still there, with their rows."""
+        """The places of the rows that are still there, with the rows themselves."""
         with turn():
             return self._keys(rows)
 
@@ -137,7 +137,7 @@ class _Look:
         return _behind(_order_of_paged(part[-1])) if len(part) == _AT_ONCE else _END
 
     def _keys(self, rows: Iterable[int]) -> list[tuple[_Order, int]]:
-        """Of those copied rows that still stand for what they did."""
+        """The places of the rows that still stand for the same reference, with the rows themselves."""
         there = [row for row in rows if row not in self._readmitted and self._is_there(row)]
         return [(_order(self._tables, row), row) for row in there]
 

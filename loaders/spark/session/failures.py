@@ -38,7 +38,7 @@ class Cause(NamedTuple):
 
 
 class Asked(Protocol):
-    """Whose topics Spark was asked for: a `JournalSource`."""
+    """The journal whose topics Spark was asked for: a `JournalSource`."""
 
     @property
     def journal(self) -> str: ...

@@ -18,20 +18,21 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
-from journal.activate.runtime import kafka_of
 from journal.cli.main import app
 from journal.cli.spark.analytics import to_json
 from journal.errors import ArchiveError, ConfigError, TopicError
+from journal.kafka.clients import kafka_of
 from journal.topics.marks import records_between
 from journal.v1.journal_pb2 import Operation
 from journal.v1.store_pb2 import Queue, RecordKind, UpdateKind
 from journal.wire.keys import skipped_key
-from loaders.spark.analytics.analytics import Analytics, analysed, analytics, require_beginning
+from loaders.spark.analytics.analytics import Analytics, analysed, analytics
 from loaders.spark.analytics.follow import Follower, Over, follow
 from loaders.spark.analytics.queue_events import DeadLetters
 from loaders.spark.analytics.window_sinks import WHOLE, Sink, Told, to_delta, to_files, to_topic
 from loaders.spark.archive.archive import archive
 from loaders.spark.fold.fold import is_one_of
+from loaders.spark.read.archived import require_beginning
 from loaders.spark.read.source import JournalIdentity, JournalSource
 from loaders.spark.stored.manifest import Manifest, ManifestLog, ShardPart
 from tests.support.build import JOURNAL, START_MS, add, frame, marker, skipped, update

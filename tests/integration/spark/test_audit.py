@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from typer import Exit
 from typer.testing import CliRunner
 
-from journal.activate.runtime import kafka_of, wall_ms
 from journal.cli.main import app
 from journal.cli.verify.by_spark import show
 from journal.config import Settings
 from journal.errors import GapError, RowError
 from journal.journal import BlockingJournal
+from journal.kafka.clients import kafka_of
+from journal.process.clocks import wall_ms
 from journal.process.progress import no_progress
 from journal.topics.control_rows import read_control
 from journal.topics.names import table_topic

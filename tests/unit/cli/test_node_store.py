@@ -22,7 +22,7 @@ from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
 from journal.xa.resource import XaResource
 from journal.xa.xid import encode_xid, make_xid
-from loaders.node.node import ActiveNode
+from loaders.node.standing import ActiveNode
 from loaders.queues import QueueLoader
 
 WAIT_S = 10.0

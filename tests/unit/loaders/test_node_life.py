@@ -23,9 +23,10 @@ from journal.topics.names import control_topic, node_group, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark, NodeStatus, Released
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.node.liveness import FORGOTTEN_AFTER_MS
-from loaders.node.node import ActiveNode, Node
+from loaders.node.node import Node
 from loaders.node.outlook import RECENT_S
 from loaders.node.roles import Role
+from loaders.node.standing import ActiveNode
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.kafka import SimulatedKafka

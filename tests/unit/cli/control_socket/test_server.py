@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from journal.activate.runtime import wall_ms
 from journal.cli.control_socket.client import NodeClient
 from journal.cli.control_socket.lines import SocketLimits
 from journal.cli.control_socket.requests import order_params
@@ -27,6 +26,7 @@ from journal.errors import (
     TransactionUnknownError,
     XidError,
 )
+from journal.process.clocks import wall_ms
 from journal.store.model import Message
 from journal.store.operations.look import QueueInfo
 from journal.store.store import MessageStore
