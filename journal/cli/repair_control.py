@@ -8,18 +8,8 @@ from uuid import UUID
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    JsonOption,
-    YesOption,
-    confirm,
-    errors,
-    journal_command,
-    print_facts,
-    print_json,
-    print_line,
-    shown_if_long,
-)
+from journal.cli.common import Chosen, JsonOption, YesOption, journal_command
+from journal.cli.repairing import repair
 from journal.cli.text import printable
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
@@ -45,18 +35,12 @@ def control(
     repairer = ControlRepairer(
         kafka_of(settings), settings, clock=time.monotonic, wall_ms=wall_ms, uuid=uuid.bytes if uuid else b""
     )
-    with shown_if_long("Kafka"):
-        planned = repairer.plan()
-    facts = _facts(planned)
-    if not as_json or not yes:
-        print_facts(f"what {control_topic(settings.journal)} is to say", facts, to=errors)
-    confirm("write it?", yes=yes)
-    with shown_if_long("Kafka"):
-        repairer.write(planned)
-    if as_json:
-        print_json(facts | {"repaired": True})
-    else:
-        print_line(f"{control_topic(settings.journal)} says epoch {planned.epoch}; the next activation is behind it")
+    topic = control_topic(settings.journal)
+
+    def written(planned: ControlRepair) -> str:
+        return f"{topic} says epoch {planned.epoch}; the next activation is behind it"
+
+    repair(repairer, f"what {topic} is to say", _facts, written, yes=yes, as_json=as_json)
 
 
 def _facts(planned: ControlRepair) -> dict[str, object]:

@@ -10,19 +10,9 @@ from typing import Annotated
 
 import typer
 
-from journal.cli.common import (
-    Chosen,
-    JsonOption,
-    YesOption,
-    confirm,
-    errors,
-    journal_command,
-    print_facts,
-    print_json,
-    print_line,
-    shown_if_long,
-)
+from journal.cli.common import Chosen, JsonOption, YesOption, journal_command
 from journal.cli.reading import opened_journal
+from journal.cli.repairing import repair
 from journal.disk.rocks import open_copy
 from journal.errors import RowError
 from journal.limits import ID_MAX
@@ -86,18 +76,12 @@ def table(
             delete=keys,
             recount=recount,
         )
-        with shown_if_long("Kafka"):
-            planned = repairer.plan()
-        facts = _facts(planned)
-        if not as_json or not yes:
-            print_facts(f"what is to be written to {table_topic(settings.journal)}[{shard}]", facts, to=errors)
-        confirm("write it?", yes=yes)
-        with shown_if_long("Kafka"):
-            repairer.write(planned)
-    if as_json:
-        print_json(facts | {"repaired": True})
-    else:
-        print_line(f"{table_topic(settings.journal)}[{shard}] has {planned.numbers}, as its mark says")
+        place = f"{table_topic(settings.journal)}[{shard}]"
+
+        def written(planned: TableRepair) -> str:
+            return f"{place} has {planned.numbers}, as its mark says"
+
+        repair(repairer, f"what is to be written to {place}", _facts, written, yes=yes, as_json=as_json)
 
 
 def _facts(planned: TableRepair) -> dict[str, object]:

@@ -1,0 +1,42 @@
+"""How the commands of `repair` ask and write: what is to be written is shown, agreed to, and only then written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from journal.cli.common import confirm, errors, print_facts, print_json, print_line, shown_if_long
+
+_Plan = TypeVar("_Plan")
+
+
+class Repairer(Protocol[_Plan]):
+    """One repair: `plan` looks and writes nothing, `write` writes what was agreed to."""
+
+    def plan(self) -> _Plan: ...
+
+    def write(self, agreed: _Plan, /) -> None: ...
+
+
+def repair(
+    repairer: Repairer[_Plan],
+    title: str,
+    facts_of: Callable[[_Plan], Mapping[str, object]],
+    written: Callable[[_Plan], str],
+    *,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Do it, unless the operator says no. `written` is what is told in the end."""
+    with shown_if_long("Kafka"):
+        planned = repairer.plan()
+    facts = facts_of(planned)
+    if not as_json or not yes:
+        print_facts(title, facts, to=errors)
+    confirm("write it?", yes=yes)
+    with shown_if_long("Kafka"):
+        repairer.write(planned)
+    if as_json:
+        print_json({**facts, "repaired": True})
+    else:
+        print_line(written(planned))
