@@ -80,7 +80,7 @@ simulate: venv  ## the simulation, SEEDS seeds from SEED on (20000 take about 10
 
 SECONDS ?= 3600
 
-LONG_TESTS := tests/chaos tests/integration/test_divert_kills.py tests/integration/test_ingress_kills.py \
+LONG_TESTS := tests/chaos tests/integration/test_routes_kills.py tests/integration/test_sources_kills.py \
 	tests/integration/spark/test_analytics.py
 
 chaos: venv  ## the long fault tests, the matrix of endings (1 to 3 hours), a mix of faults for SECONDS (default an hour)

@@ -64,15 +64,15 @@ def failover(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_j
 
 
 @app.command()
-def divert(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+def routes(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
     """A worker whose routes send every message on, against the same worker without routes."""
-    _run("divert", bootstrap, quick, as_json)
+    _run("routes", bootstrap, quick, as_json)
 
 
 @app.command()
-def ingress(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
+def sources(bootstrap: BootstrapOption = None, quick: QuickOption = False, as_json: JsonOption = False) -> None:
     """Records of a topic into the message store, against a bare loop that consumes and produces in transactions."""
-    _run("ingress", bootstrap, quick, as_json)
+    _run("sources", bootstrap, quick, as_json)
 
 
 @app.command()

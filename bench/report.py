@@ -18,7 +18,7 @@ import confluent_kafka
 import psutil
 import typer
 
-from bench import activate, append, audit, divert, failover, ingress, load, process, shards, store
+from bench import activate, append, audit, failover, load, process, routes, shards, sources, store
 from bench.rounds import Comparison, Figures, Outcome, say
 from bench.scene import Scene, make_scene
 from journal.embedded.distribution import KAFKA_VERSION
@@ -38,8 +38,8 @@ BENCHES: dict[str, Callable[[Scene], Outcome]] = {
     "activate": activate.run,
     "store": store.run,
     "failover": failover.run,
-    "divert": divert.run,
-    "ingress": ingress.run,
+    "routes": routes.run,
+    "sources": sources.run,
     "spark": _spark,
     "audit": audit.run,
     "shards": shards.run,

@@ -53,7 +53,7 @@ class Fold:
         recent_bytes_max: int = RECENT_BYTES_MAX,
     ) -> None:
         """Start from `mark` and the rows it ends. `tell` collects what happened, for agents; `tell_added` are the kinds
-        of records of which what is added is collected, for diverts.
+        of records of which what is added is collected, for routes.
 
         `highest` is known to be the largest id of a record in the base, or a larger one: of ids above it none is read.
         Rows of updates that went to the base not long ago are remembered up to `recent_bytes_max`.

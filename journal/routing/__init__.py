@@ -1,6 +1,6 @@
 """Messages to Kafka topics and back: what is decided about it. No I/O, no clock, no randomness.
 
-`Router` turns a message that was added into the records its routes send; `Ingress` turns a source's record into a
+`Router` turns a message that was added into the records its routes send; `Sources` turns a source's record into a
 message. The worker and the active node put what they decide into the Kafka transactions that exist anyway.
 docs/ROUTING.md has the configuration, the headers and the selector's grammar.
 """

@@ -77,7 +77,7 @@ def policy_of(source: SourceConfig, reason: Reason) -> OnError:
     return source.on_error
 
 
-class Ingress:
+class Sources:
     """The sources of a journal."""
 
     def __init__(

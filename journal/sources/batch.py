@@ -2,7 +2,7 @@
 
 Pure but for the store, which encodes and says which queues there are.
 
-Hot path: plain records, which `Ingress.encode` makes messages of at once, in runs.
+Hot path: plain records, which `Sources.encode` makes messages of at once, in runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from journal.limits import Limits
 from journal.routing.config import RoutingConfig
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
 from journal.routing.parts import SourceConfig
-from journal.routing.record_in import Ingress, dead_letter_topic_of
+from journal.routing.record_in import Sources, dead_letter_topic_of
 from journal.routing.source_record import SourceRecord
 from journal.sources.filters import Filters
 from journal.sources.letters import Letter, LetterTopics, letter_bytes
@@ -78,7 +78,7 @@ class Converter:
 
     def __init__(
         self,
-        ingress: Ingress,
+        sources: Sources,
         routing: RoutingConfig,
         store: MessageStore,
         filters: Filters,
@@ -90,7 +90,7 @@ class Converter:
         request_s: float,
     ) -> None:
         self.letters = letters
-        self._ingress = ingress
+        self._sources = sources
         self._routing = routing
         self._store = store
         self._filters = filters
@@ -100,7 +100,7 @@ class Converter:
         self._plain_bytes_max = store.inline_bytes_max
         self._batch_bytes = min(batch_bytes, limits.queue_bytes_max // 2)
         self._overdue_max = min(_OVERDUE_MAX, limits.queue_operations_max)
-        self._sources: dict[str, SourceConfig] = {}
+        self._source_by_topic: dict[str, SourceConfig] = {}
         self._bad_addresses: dict[str, str] = {}
 
     def has_replies(self, records: Sequence[SourceRecord]) -> bool:
@@ -118,14 +118,14 @@ class Converter:
         answered: dict[int, Settles] = {}
         place, end = 0, min(len(records), records_max)
         while place < end and size <= self._batch_bytes:
-            run = self._ingress.encode(records, place, end, self._plain_bytes_max, self._batch_bytes - size)
+            run = self._sources.encode(records, place, end, self._plain_bytes_max, self._batch_bytes - size)
             if run is not None:
                 converted.append((place, run))
                 place += len(run.data)
                 size += sum(map(len, run.data))
                 continue
             record = records[place]
-            one = self._ingress.convert(record)
+            one = self._sources.convert(record)
             if replies and isinstance(one, Message) and self._source_of(record.topic).replies:
                 settles = self._waiting.settles(self._source_of(record.topic).name, one)
                 if settles is not None:
@@ -154,7 +154,7 @@ class Converter:
     def refused(self, records: Sequence[SourceRecord], error: RefusedError) -> Batch:
         """The first of these alone, as its source's policy wants it, although it could be converted."""
         batch = Batch(left=records[1:])
-        self._add(batch, records[0], self._ingress.refuse(records[0], error), None, 1)
+        self._add(batch, records[0], self._sources.refuse(records[0], error), None, 1)
         return batch
 
     def late_since(self) -> dict[str, float]:
@@ -236,7 +236,7 @@ class Converter:
             try:
                 incoming = self._incoming(one)
             except RefusedError as error:
-                one = self._ingress.refuse(record, error)
+                one = self._sources.refuse(record, error)
         refused = one if isinstance(one, Refusal) else None
         if refused is not None:
             where = Place(record.topic, record.partition, record.offset)
@@ -267,11 +267,11 @@ class Converter:
         return True
 
     def _source_of(self, topic: str) -> SourceConfig:
-        source = self._sources.get(topic)
+        source = self._source_by_topic.get(topic)
         if source is None:
-            source = self._ingress.source_of(topic)
+            source = self._sources.source_of(topic)
             assert source is not None, f"{topic} is consumed, and no source's"
-            self._sources[topic] = source
+            self._source_by_topic[topic] = source
         return source
 
     def _incoming(self, one: Incoming | Message) -> Incoming:

@@ -41,7 +41,7 @@ class ControlBeginnings:
 
     def read(self) -> Mapping[str, Ids | None]:
         rows = read_control(self._kafka, self._journal, time.monotonic, self._timeout_s)
-        return {name: None if row is None else dict(row.ids) for name, row in rows.sources.items()}
+        return {name: None if row is None else dict(row.ids) for name, row in rows.source_topics.items()}
 
     def write(self, changed: Mapping[str, Ids | None]) -> None:
         sent = [
@@ -57,7 +57,7 @@ class ControlBeginnings:
 
 
 class Beginnings:
-    """The rows as this activation knows them: only the active node writes them. Used by the ingress' thread."""
+    """The rows as this activation knows them: only the active node writes them. Used by the sources' thread."""
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows

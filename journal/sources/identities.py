@@ -14,7 +14,7 @@ from journal.sources.positions import Partition
 
 
 class TopicIds:
-    """As of the last look. Used by the ingress' thread."""
+    """As of the last look. Used by the sources' thread."""
 
     def __init__(self) -> None:
         self._ids: dict[str, str] = {}
@@ -53,8 +53,8 @@ def made_anew(topics: Iterable[str]) -> str:
     """Why a source of such topics is stopped."""
     return (
         f"topic {', '.join(sorted(topics))} was deleted and made anew, and where it was consumed up to says nothing of "
-        "the new one, of which nothing was taken. Delete the offsets of that topic from the journal's ingress group to "
-        "begin anew, and have the source go on"
+        "the new one, of which nothing was taken. Delete the offsets of that topic from the group "
+        "kafka-journal.NAME.sources to begin anew, and have the source go on"
     )
 
 

@@ -30,7 +30,7 @@ class Letter(NamedTuple):
 
 
 class LetterTopics:
-    """Those of a journal's sources. Used by the ingress' thread."""
+    """Those of a journal's sources. Used by the sources' thread."""
 
     def __init__(self, settings: Settings) -> None:
         routing = settings.routing

@@ -1,4 +1,4 @@
-"""The ingress of one activation: consume, take in, commit, and begin again at the committed offsets after an error.
+"""The sources of one activation: consume, take in, commit, and begin again at the committed offsets after an error.
 
     begin     the committed offsets (stable: the activation's init has settled what a predecessor left open), and where
               partitions without one begin, which is committed first
@@ -23,7 +23,7 @@ from journal.errors import OperatingError, TopicError
 from journal.kafka.ports import Cluster, Position
 from journal.routing.config import RoutingConfig
 from journal.routing.parts import SourceConfig
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.sources.batch import Batch, Converter
 from journal.sources.beginnings import Beginnings, Rows, row_unreadable
@@ -34,7 +34,7 @@ from journal.sources.patience import Patience
 from journal.sources.positions import Partition, Positions, positions_of
 from journal.sources.renewal import COMMIT_AGAIN_S, Renewal
 from journal.sources.starts import start_of
-from journal.sources.status import IngressStatus
+from journal.sources.status import SourcesStatus
 from journal.sources.stops import Place, Resumption, Stops
 from journal.sources.taking import Again, Flight, Taking
 from journal.store.operations.take_in import Takes
@@ -63,26 +63,26 @@ class LoopConfig:
     commit_again_s: float = COMMIT_AGAIN_S
 
 
-class IngressLoop:
+class SourcesLoop:
     """Used by one thread, but for `stop`."""
 
     def __init__(
         self,
         config: LoopConfig,
         routing: RoutingConfig,
-        ingress: Ingress,
+        sources: Sources,
         store: MessageStore,
         converter: Converter,
         takes: Takes,
         consumer: Callable[[], SourceConsumer],
         cluster: Callable[[], Cluster],
-        status: IngressStatus,
+        status: SourcesStatus,
         stops: Stops,
         beginnings: Rows,
     ) -> None:
         self._config = config
         self._routing = routing
-        self._ingress = ingress
+        self._sources = sources
         self._converter = converter
         self._make_consumer = consumer
         self._make_cluster = cluster
@@ -102,7 +102,7 @@ class IngressLoop:
             batch_records=config.batch_records,
         )
         self._topics: dict[str, int] = {}
-        self._sources: dict[str, SourceConfig] = {}
+        self._source_by_topic: dict[str, SourceConfig] = {}
         self._faults: dict[str, str] = {}
         """Sources that are stopped until what is wrong with their topics is mended."""
         self._committed: dict[Partition, int] = {}
@@ -130,7 +130,7 @@ class IngressLoop:
                 if self._taking.landed > landed:
                     pause_s = _PAUSE_S
                 self._status.fail(str(error))
-                log.warning("the ingress begins again at its committed offsets in %g s: %s", pause_s, error)
+                log.warning("the sources begin again at their committed offsets in %g s: %s", pause_s, error)
                 self._stop.wait(pause_s)
                 pause_s = min(2 * pause_s, _PAUSE_MAX_S)
 
@@ -150,7 +150,7 @@ class IngressLoop:
         config = self._config
         self._land()  # the committed offsets say where to go on only when that is over
         self._topics = consumer.topics(config.request_s)
-        self._sources = self._ingress.topics(self._topics)
+        self._source_by_topic = self._sources.topics(self._topics)
         positions = self._stable_positions(cluster)
         committed = self._committed = {part: position.offset for part, position in positions.items()}
         changed = self._converter.letters.look(cluster, config.request_s)
@@ -160,7 +160,7 @@ class IngressLoop:
         unreadable = self._beginnings.unreadable(source.name for source in self._routing.sources)
         self._stops.add({name: row_unreadable(name) for name in unreadable}, {})
         stopped = self._stops.reasons()
-        found = self._positions(self._topics, self._sources, committed)
+        found = self._positions(self._topics, self._source_by_topic, committed)
         self._begin_partitions(consumer, cluster, found)
         self._note_begun({*found.stopped, *stopped})
         for name in (source.name for source in self._routing.sources):
@@ -173,7 +173,7 @@ class IngressLoop:
 
     def _stable_positions(self, cluster: Cluster) -> dict[Partition, Position]:
         """Of all sources, stopped ones too."""
-        partitions = [(topic, number) for topic in self._sources for number in range(self._topics[topic])]
+        partitions = [(topic, number) for topic in self._source_by_topic for number in range(self._topics[topic])]
         return cluster.stable_positions(self._config.group, partitions, self._config.request_s)
 
     def _positions(
@@ -190,7 +190,7 @@ class IngressLoop:
     def _note_begun(self, stopped: Collection[str]) -> None:
         """Keep which topics are consumed now, for whoever is active next."""
         begun: dict[str, dict[str, str]] = {each.name: {} for each in self._routing.sources if each.name not in stopped}
-        for topic, source in self._sources.items():
+        for topic, source in self._source_by_topic.items():
             if source.name in begun:
                 begun[source.name][topic] = self._ids.id_of(topic)
         self._beginnings.note(begun, [source.name for source in self._routing.sources])
@@ -230,7 +230,8 @@ class IngressLoop:
     def _source_of(self, partition: Partition) -> str:
         """The source that has a partition; empty: it is not there, or none's."""
         topic, number = partition
-        return self._sources[topic].name if topic in self._sources and number < self._topics[topic] else ""
+        source = self._source_by_topic.get(topic)
+        return "" if source is None or number >= self._topics[topic] else source.name
 
     def _tell_where(self, consumer: SourceConsumer, *, ask: bool = False) -> None:
         """How far the sources are; with `ask` also those that are not consumed."""
@@ -331,12 +332,12 @@ class IngressLoop:
         self._tell_where(consumer, ask=True)
         self._converter.letters.look(cluster, self._config.request_s)
         topics = consumer.topics(self._config.request_s)
-        sources = self._ingress.topics(topics)
+        sources = self._sources.topics(topics)
         if self._faults:  # which may be of offsets that have been deleted since
             self._committed = {part: position.offset for part, position in self._stable_positions(cluster).items()}
         committed = self._committed | self._taking.offsets
         faults = self._positions(topics, sources, committed).stopped
-        before = {topic: self._topics[topic] for topic in self._sources}
+        before = {topic: self._topics[topic] for topic in self._source_by_topic}
         if {topic: topics[topic] for topic in sources} != before or faults != self._faults:
             raise Again
         if self._compare_ids(cluster):
@@ -345,7 +346,7 @@ class IngressLoop:
     def _compare_ids(self, cluster: Cluster) -> bool:
         """Stop the sources of topics that are not those of before under their names; whether there are such."""
         stopped = self._stops.reasons()
-        wanted = [topic for topic, source in self._sources.items() if source.name not in stopped]
+        wanted = [topic for topic, source in self._source_by_topic.items() if source.name not in stopped]
         anew, _ = self._ids.look(cluster, wanted, self._config.request_s)
         return self._stop_of_topics(anew)
 
@@ -365,8 +366,8 @@ class IngressLoop:
         """Stop the sources of topics that were deleted and made anew; whether there are such."""
         of_sources: dict[str, set[str]] = {}
         for topic in anew:
-            if topic in self._sources:
-                of_sources.setdefault(self._sources[topic].name, set()).add(topic)
+            if topic in self._source_by_topic:
+                of_sources.setdefault(self._source_by_topic[topic].name, set()).add(topic)
         self._stops.add({name: made_anew(topics) for name, topics in of_sources.items()}, {})
         return bool(of_sources)
 

@@ -35,7 +35,7 @@ class _Ends(NamedTuple):
 
 
 class Patience:
-    """Used by the ingress' thread."""
+    """Used by the sources' thread."""
 
     def __init__(self, converter: Converter, taking: Taking) -> None:
         self._converter = converter

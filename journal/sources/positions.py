@@ -78,6 +78,6 @@ def _fault_of(
         if first is source and number >= topics.get(topic, 0):
             return (
                 f"{topic}[{number}] is gone, of which records were consumed: if that is meant, delete the offsets of "
-                "that topic from the journal's ingress group"
+                "that topic from the group kafka-journal.NAME.sources"
             )
     return unfit.get(dead_letter_topic_of(routing, source), "") if has_dead_letters(source) else ""

@@ -22,7 +22,7 @@ _COMMIT_SOONER_S = 600.0
 
 
 class Renewal:
-    """Used by the ingress' thread. Nothing depends on it."""
+    """Used by the sources' thread. Nothing depends on it."""
 
     def __init__(self, taking: Taking, every_s: float) -> None:
         self._taking = taking

@@ -12,8 +12,8 @@ from google.protobuf.json_format import ParseDict
 from journal.errors import OperatingError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
-from journal.topics.control_rows import INGRESS_KEY, control_row
-from journal.v1.journal_pb2 import IngressReport
+from journal.topics.control_rows import SOURCES_KEY, control_row
+from journal.v1.journal_pb2 import SourcesReport
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Reporter:
         self._timeout_s = timeout_s
         self._reported: dict[str, Any] = {}
         self._end = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="kafka-journal-ingress-report", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-sources-report", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
@@ -64,9 +64,9 @@ class Reporter:
                 self._reported = status
 
     def _report(self, status: dict[str, Any]) -> None:
-        row = ParseDict(status, IngressReport(node=self._node, timestamp=int(wall_ms())))
+        row = ParseDict(status, SourcesReport(node=self._node, timestamp=int(wall_ms())))
         producer = self._kafka.plain_producer()
         try:
-            producer.send([control_row(self._journal, INGRESS_KEY, row)], self._timeout_s)
+            producer.send([control_row(self._journal, SOURCES_KEY, row)], self._timeout_s)
         finally:
             producer.close()

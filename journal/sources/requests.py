@@ -43,7 +43,7 @@ class Request(NamedTuple):
 
 
 class Requests:
-    """Those of one source. Used by the ingress' thread."""
+    """Those of one source. Used by the sources' thread."""
 
     def __init__(self, store: MessageStore, source: SourceConfig, clock_ms: Callable[[], float]) -> None:
         self.source = source

@@ -1,6 +1,6 @@
-"""`IngressService`: the ingress of a node while it is active.
+"""`SourcesService`: the sources of a node while it is active.
 
-    service = IngressService(settings, store)      # in on_active, with a store that was started
+    service = SourcesService(settings, store)      # in on_active, with a store that was started
     service.start()
     ...
     service.close()                                # in on_standby, before the store is closed; in on_fenced: stop
@@ -20,20 +20,20 @@ from journal.config import Settings
 from journal.errors import ClosedError, FencedError, JournalError, OutcomeUnknownError, StateError
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
-from journal.routing.record_in import Ingress, Replies, nobody_waits
+from journal.routing.record_in import Replies, Sources, nobody_waits
 from journal.sources.batch import Converter
 from journal.sources.beginnings import ControlBeginnings
 from journal.sources.consumer import SourceConsumer
 from journal.sources.filters import Filters
 from journal.sources.identities import require_none_outlived
 from journal.sources.letters import LetterTopics
-from journal.sources.loop import IngressLoop, LoopConfig
+from journal.sources.loop import LoopConfig, SourcesLoop
 from journal.sources.reporting import Reporter
 from journal.sources.requests import Waiting
-from journal.sources.status import IngressStatus, SourceStatus
+from journal.sources.status import SourcesStatus, SourceStatus
 from journal.sources.stops import Stops
 from journal.store.store import MessageStore
-from journal.topics.names import OwnTopics, ingress_group
+from journal.topics.names import OwnTopics, sources_group
 from journal.words import shortened
 
 log = logging.getLogger(__name__)
@@ -50,17 +50,17 @@ LIST_EVERY_S = 10.0
 _END_S = 5.0
 
 
-def ingress_of(
+def sources_of(
     settings: Settings, replies: Replies = nobody_waits, bytes_max: Mapping[str, int] | None = None
-) -> Ingress:
+) -> Sources:
     """The sources of a journal. Raises ConfigError for topics that are the journal's own, and requests without a
-    dead-letter topic. `bytes_max` as of `Ingress`.
+    dead-letter topic. `bytes_max` as of `Sources`.
     """
     own = OwnTopics(settings.journal)
-    return Ingress(settings.routing, journal=settings.journal, own_topics=own, replies=replies, bytes_max=bytes_max)
+    return Sources(settings.routing, journal=settings.journal, own_topics=own, replies=replies, bytes_max=bytes_max)
 
 
-class IngressService:
+class SourcesService:
     """One activation's. Its methods may be called from any thread."""
 
     def __init__(
@@ -74,21 +74,21 @@ class IngressService:
     ) -> None:
         """`group` has the offsets, instead of the journal's own one.
 
-        Raises ConfigError as `ingress_of`.
+        Raises ConfigError as `sources_of`.
         """
         self._settings = settings
         self._store = store
         self._batch_records = batch_records
         self._list_every_s = list_every_s
-        self._group = group or ingress_group(settings.journal)
+        self._group = group or sources_group(settings.journal)
         routing = settings.routing
-        self._status = IngressStatus({source.name: SourceStatus(source.name) for source in routing.sources})
+        self._status = SourcesStatus({source.name: SourceStatus(source.name) for source in routing.sources})
         self._stops = Stops()
         self._loop = self._make_loop()
         self._reporter = Reporter(
             kafka_of(settings), settings.journal, settings.node, self.status, settings.request_timeout_ms / 1000
         )
-        self._thread = threading.Thread(target=self._run, name="kafka-journal-ingress", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="kafka-journal-sources", daemon=True)
 
     def start(self) -> None:
         """Consume in a thread of its own, if there are sources."""
@@ -132,15 +132,15 @@ class IngressService:
         """How the sources stand, in values that JSON can say."""
         return self._status.as_json()
 
-    def _make_loop(self) -> IngressLoop:
+    def _make_loop(self) -> SourcesLoop:
         settings, store = self._settings, self._store
         routing, kafka, request_s = settings.routing, kafka_of(settings), settings.request_timeout_ms / 1000
         waiting, letters = Waiting(store, routing.sources, wall_ms), LetterTopics(settings)
-        ingress = ingress_of(settings, waiting.address, letters.bytes_max)
+        sources = sources_of(settings, waiting.address, letters.bytes_max)
         filters = Filters(store)
         config = LoopConfig(self._group, request_s, self._list_every_s, self._batch_records)
         converter = Converter(
-            ingress,
+            sources,
             routing,
             store,
             filters,
@@ -150,10 +150,10 @@ class IngressService:
             batch_bytes=BATCH_BYTES,
             request_s=request_s,
         )
-        return IngressLoop(
+        return SourcesLoop(
             config,
             routing,
-            ingress,
+            sources,
             store,
             converter,
             filters.takes,
@@ -168,10 +168,10 @@ class IngressService:
         try:
             self._loop.run()
         except (StateError, ClosedError, FencedError, OutcomeUnknownError) as error:
-            log.info("the ingress ends with the activation: %s", error)
+            log.info("the sources end with the activation: %s", error)
         except JournalError as error:
-            log.error("the ingress ends: %s", error)
+            log.error("the sources end: %s", error)
             self._status.fail(str(error))
         except Exception as error:
-            log.exception("the ingress ends")
+            log.exception("the sources end")
             self._status.fail(shortened(repr(error)))

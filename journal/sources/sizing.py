@@ -7,7 +7,7 @@ _GROWTH = 8
 
 
 class Sizing:
-    """Used by the ingress' thread."""
+    """Used by the sources' thread."""
 
     def __init__(self, records_max: int) -> None:
         self.records_max = records_max

@@ -1,4 +1,4 @@
-"""How each source stands: written by the ingress' thread, read by any."""
+"""How each source stands: written by the sources' thread, read by any."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SourceStatus:
         }
 
 
-class IngressStatus:
+class SourcesStatus:
     """All sources. Thread-safe."""
 
     def __init__(self, sources: Mapping[str, SourceStatus], clock_ms: Callable[[], float] = wall_ms) -> None:

@@ -32,7 +32,7 @@ from journal.sources.identities import TopicIds
 from journal.sources.letters import Letter
 from journal.sources.positions import Partition
 from journal.sources.sizing import Sizing
-from journal.sources.status import IngressStatus
+from journal.sources.status import SourcesStatus
 from journal.store.operations.take_in import TakenIn, Takes
 from journal.store.store import MessageStore
 
@@ -55,14 +55,14 @@ class Again(Exception):
 
 
 class Taking:
-    """Used by the ingress' thread. Raises Again when `stop` is set."""
+    """Used by the sources' thread. Raises Again when `stop` is set."""
 
     def __init__(
         self,
         store: MessageStore,
         takes: Takes,
         converter: Converter,
-        status: IngressStatus,
+        status: SourcesStatus,
         stop: threading.Event,
         *,
         ids: TopicIds,

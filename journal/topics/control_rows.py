@@ -21,14 +21,14 @@ from journal.process.clocks import Clock
 from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import (
     Archive,
-    DivertStatus,
     Epoch,
     HandOver,
     Identity,
-    IngressReport,
     NodeStatus,
     Released,
+    RoutesReport,
     SkipRequest,
+    SourcesReport,
     SourceTopics,
     Trim,
 )
@@ -40,7 +40,7 @@ IDENTITY_KEY = b"journal"
 EPOCH_KEY = b"epoch"
 RELEASED_KEY = b"released"
 HAND_OVER_KEY = b"hand-over"
-INGRESS_KEY = b"ingress"
+SOURCES_KEY = b"sources"
 CHECK_KEY = b"check"
 """Only tombstones are written under it: a read behind one is no deposed leader's."""
 _SKIP_PREFIX = b"skip/"
@@ -48,7 +48,7 @@ _NODE_PREFIX = b"node/"
 _ARCHIVE_PREFIX = b"archive/"
 _TRIM_PREFIX = b"trim/"
 _ROUTE_SKIP_PREFIX = b"route-skip/"
-_DIVERT_PREFIX = b"divert/"
+_ROUTES_PREFIX = b"routes/"
 _SOURCE_PREFIX = b"source/"
 
 _Message = TypeVar("_Message", bound=Message)
@@ -74,8 +74,8 @@ def route_skip_key(shard: int, offset: int) -> bytes:
     return b"route-skip/%d/%d" % (shard, offset)
 
 
-def divert_key(shard: int) -> bytes:
-    return b"divert/%d" % shard
+def routes_key(shard: int) -> bytes:
+    return b"routes/%d" % shard
 
 
 def source_key(name: str) -> bytes:
@@ -102,9 +102,9 @@ class ControlRows:
     archives: dict[int, Archive] = field(default_factory=dict)
     trims: dict[int, Trim] = field(default_factory=dict)
     route_skips: dict[tuple[int, int], SkipRequest] = field(default_factory=dict)
-    diverts: dict[int, DivertStatus] = field(default_factory=dict)
-    ingress: IngressReport | None = None
-    sources: dict[str, SourceTopics | None] = field(default_factory=dict)
+    routes: dict[int, RoutesReport] = field(default_factory=dict)
+    sources: SourcesReport | None = None
+    source_topics: dict[str, SourceTopics | None] = field(default_factory=dict)
     """By source; None: its row cannot be read, which stops that source."""
     unreadable: dict[bytes, RowError] = field(default_factory=dict)
     """By key, rows that an activation depends on and that cannot be read: `repair control` alone goes on with some."""
@@ -247,9 +247,9 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
     archives: dict[int, Archive] = {}
     trims: dict[int, Trim] = {}
     route_skips: dict[tuple[int, int], SkipRequest] = {}
-    diverts: dict[int, DivertStatus] = {}
-    ingress: IngressReport | None = None
-    sources: dict[str, SourceTopics | None] = {}
+    routes: dict[int, RoutesReport] = {}
+    sources: SourcesReport | None = None
+    source_topics: dict[str, SourceTopics | None] = {}
     unreadable: dict[bytes, RowError] = {}
     for record in records:
         key = record.key or b""
@@ -286,15 +286,15 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
             skip = _needed(topic, record, SkipRequest, unreadable)
             if skip is not None:
                 route_skips[skip.shard, skip.offset] = skip
-        elif key.startswith(_DIVERT_PREFIX):
-            divert = _advice(topic, record, DivertStatus)
-            if divert is not None:
-                diverts[divert.shard] = divert
-        elif key == INGRESS_KEY:
-            ingress = _advice(topic, record, IngressReport)
+        elif key.startswith(_ROUTES_PREFIX):
+            report = _advice(topic, record, RoutesReport)
+            if report is not None:
+                routes[report.shard] = report
+        elif key == SOURCES_KEY:
+            sources = _advice(topic, record, SourcesReport)
         elif key.startswith(_SOURCE_PREFIX):
             name = key.removeprefix(_SOURCE_PREFIX).decode(errors="replace")
-            sources[name] = _advice(topic, record, SourceTopics)
+            source_topics[name] = _advice(topic, record, SourceTopics)
     return ControlRows(
         identity,
         epoch,
@@ -305,9 +305,9 @@ def _decode(topic: str, records: Iterable[LogRecord]) -> ControlRows:
         archives,
         trims,
         route_skips,
-        diverts,
-        ingress,
+        routes,
         sources,
+        source_topics,
         unreadable,
     )
 

@@ -49,9 +49,9 @@ def worker_group(journal: str) -> str:
     return f"kafka-journal.{journal}.worker"
 
 
-def ingress_group(journal: str) -> str:
+def sources_group(journal: str) -> str:
     """Group of the offsets that the active node has consumed sources up to. It has no members: nobody joins it."""
-    return f"kafka-journal.{journal}.ingress"
+    return f"kafka-journal.{journal}.sources"
 
 
 def node_group(journal: str) -> str:

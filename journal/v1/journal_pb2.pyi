@@ -1128,8 +1128,8 @@ class RouteCounts(_message.Message):
 Global___RouteCounts: _TypeAlias = RouteCounts  # noqa: Y015
 
 @_typing.final
-class DivertStatus(_message.Message):
-    """Control row "divert/<shard>": what the routes did in a shard, as its worker last reported. For people: nothing depends
+class RoutesReport(_message.Message):
+    """Control row "routes/<shard>": what the routes did in a shard, as its worker last reported. For people: nothing depends
     on it.
     """
 
@@ -1189,7 +1189,7 @@ class DivertStatus(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DivertStatus: _TypeAlias = DivertStatus  # noqa: Y015
+Global___RoutesReport: _TypeAlias = RoutesReport  # noqa: Y015
 
 @_typing.final
 class SourceTopics(_message.Message):
@@ -1241,8 +1241,8 @@ class SourceTopics(_message.Message):
 Global___SourceTopics: _TypeAlias = SourceTopics  # noqa: Y015
 
 @_typing.final
-class IngressReport(_message.Message):
-    """Control row "ingress": how the sources stand, as the active node reports it. Nothing depends on it."""
+class SourcesReport(_message.Message):
+    """Control row "sources": how the sources stand, as the active node reports it. Nothing depends on it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1283,11 +1283,11 @@ class IngressReport(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___IngressReport: _TypeAlias = IngressReport  # noqa: Y015
+Global___SourcesReport: _TypeAlias = SourcesReport  # noqa: Y015
 
 @_typing.final
 class SourceReport(_message.Message):
-    """One source of an IngressReport, since that node became active."""
+    """One source of an SourcesReport, since that node became active."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -26,7 +26,7 @@ from journal.process.clocks import wall_ms
 from journal.process.descriptors import require_descriptors
 from journal.table.opening import identity_of_copy, patiently
 from journal.topics.made_and_checked import open_journal
-from journal.v1.journal_pb2 import DivertStatus, Identity, IngressReport, NodeStatus
+from journal.v1.journal_pb2 import Identity, NodeStatus, RoutesReport, SourcesReport
 from streams.agents.agents import Agent, AgentCalls, OperationAgents
 from streams.agents.change_agents import ChangeAgents
 from streams.agents.change_copy import ChangeConfig
@@ -255,10 +255,10 @@ class JournalHost(Service):
         operations = {} if self._operations is None else dict(self._operations.told)
         return operations if self._changes is None else operations | self._changes.told()
 
-    def diverts(self) -> Mapping[int, DivertStatus]:
-        return {} if self._shell is None else self._shell.diverts()
+    def routes(self) -> Mapping[int, RoutesReport]:
+        return {} if self._shell is None else self._shell.routes()
 
-    def sources(self) -> IngressReport | None:
+    def sources(self) -> SourcesReport | None:
         return self._reports.sources()
 
     def nodes(self) -> Sequence[NodeStatus]:
@@ -316,8 +316,8 @@ class AgentShell(WorkerShell):
     def seeks(self) -> Mapping[int, int]:
         return self._worker.seeks()
 
-    def diverts(self) -> Mapping[int, DivertStatus]:
-        return self._worker.diverts()
+    def routes(self) -> Mapping[int, RoutesReport]:
+        return self._worker.routes()
 
     def applied(self) -> Mapping[int, int]:
         return self._worker.applied()

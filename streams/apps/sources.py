@@ -12,7 +12,7 @@ from journal.errors import JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.topics.control_rows import ControlRows, read_control
-from journal.v1.journal_pb2 import IngressReport, NodeStatus, SourceReport
+from journal.v1.journal_pb2 import NodeStatus, SourceReport, SourcesReport
 
 log = logging.getLogger(__name__)
 
@@ -38,10 +38,10 @@ class Reports:
         self._rows = ControlRows()
         self._read_at = float("-inf")
 
-    def sources(self) -> IngressReport | None:
+    def sources(self) -> SourcesReport | None:
         """What was reported last; None: the configuration has no sources, no node has reported any, or it cannot be
         read now."""
-        return self._newest().ingress if self._has_sources else None
+        return self._newest().sources if self._has_sources else None
 
     def nodes(self) -> list[NodeStatus]:
         """What each node reported last; none if it cannot be read now."""
@@ -97,7 +97,7 @@ def node_metrics(nodes: Sequence[NodeStatus]) -> Iterator[tuple[str, str, str, l
         yield f"node_{name}", "counter", about, [({"node": node.name}, float(value(node))) for node in nodes]
 
 
-def source_metrics(report: IngressReport, now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
+def source_metrics(report: SourcesReport, now_ms: float) -> Iterator[tuple[str, str, str, list[Sample]]]:
     """Name, kind, what it is, and samples; of the whole journal, so that every service tells the same.
 
     Counts are since the node became active.
@@ -111,8 +111,8 @@ def source_metrics(report: IngressReport, now_ms: float) -> Iterator[tuple[str, 
     ]
     yield "source_refused_total", "counter", "Records, and requests without a reply, that were refused.", refused
     running = float(report.state == "running")
-    yield "ingress_running", "gauge", "1 while sources are consumed.", [({"node": report.node}, running)]
-    yield "ingress_unrouted_messages_total", "counter", "Messages that no queue took.", [({}, report.unrouted)]
-    yield "ingress_duplicate_messages_total", "counter", "Messages that were duplicates.", [({}, report.duplicates)]
+    yield "sources_running", "gauge", "1 while sources are consumed.", [({"node": report.node}, running)]
+    yield "sources_unrouted_messages_total", "counter", "Messages that no queue took.", [({}, report.unrouted)]
+    yield "sources_duplicate_messages_total", "counter", "Messages that were duplicates.", [({}, report.duplicates)]
     age_s = max(0.0, now_ms - report.timestamp) / 1000
-    yield "ingress_report_age_seconds", "gauge", "How long a node has reported no change.", [({}, age_s)]
+    yield "sources_report_age_seconds", "gauge", "How long a node has reported no change.", [({}, age_s)]

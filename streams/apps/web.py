@@ -20,7 +20,7 @@ from faust.web import Request, Response, View
 
 from journal.errors import OperatingError, QueueMissingError, StateError
 from journal.process.clocks import wall_ms
-from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
+from journal.v1.journal_pb2 import Mark, NodeStatus, RoutesReport, SourcesReport
 from streams.apps.sources import Sample, node_metrics, source_metrics
 from streams.apps.view import GlobalView, MessageView, QueueView, TransactionView
 
@@ -67,10 +67,10 @@ class Watched(Protocol):
     def tellings(self) -> Mapping[str, int]:
         """By agent, how much it was told: operations, or checkpoints."""
 
-    def diverts(self) -> Mapping[int, DivertStatus]:
+    def routes(self) -> Mapping[int, RoutesReport]:
         """By shard that is this service's, what the routes did in it; none without routes."""
 
-    def sources(self) -> IngressReport | None:
+    def sources(self) -> SourcesReport | None:
         """How the sources stand, as the active node last reported; None: without sources, or not known now. May wait
         for Kafka."""
 
@@ -236,8 +236,8 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
         "Shards in which an agent has something in its way.",
         [({"agent": agent}, count) for agent, count in _failing(watched).items()],
     )
-    if diverts := watched.diverts():
-        yield from _divert_metrics(diverts)
+    if routes := watched.routes():
+        yield from _route_metrics(routes)
     for metric in node_metrics(watched.nodes()):
         yield from _metric(*metric)
     if (sources := watched.sources()) is not None:
@@ -247,8 +247,8 @@ def metric_lines(view: GlobalView | None, watched: Watched) -> Iterable[str]:
         yield from _view_metrics(view)
 
 
-def _divert_metrics(diverts: Mapping[int, DivertStatus]) -> Iterable[str]:
-    rows = [(shard, row) for shard, status in sorted(diverts.items()) for row in status.routes]
+def _route_metrics(routes: Mapping[int, RoutesReport]) -> Iterable[str]:
+    rows = [(shard, row) for shard, status in sorted(routes.items()) for row in status.routes]
     yield from _metric(
         "route_sent_records_total",
         "counter",
@@ -272,16 +272,16 @@ def _divert_metrics(diverts: Mapping[int, DivertStatus]) -> Iterable[str]:
         [({"route": row.route, "shard": shard}, row.dead_letters) for shard, row in rows],
     )
     yield from _metric(
-        "divert_latency_seconds",
+        "routes_latency_seconds",
         "gauge",
         "From the oldest message of the last checkpoint in the WAL to its records committed.",
-        [({"shard": shard}, status.latency_ms / 1000) for shard, status in sorted(diverts.items())],
+        [({"shard": shard}, status.latency_ms / 1000) for shard, status in sorted(routes.items())],
     )
     yield from _metric(
-        "divert_stopped",
+        "routes_stopped",
         "gauge",
         "1 while a route has stopped the shard.",
-        [({"shard": shard}, float(bool(status.stopped))) for shard, status in sorted(diverts.items())],
+        [({"shard": shard}, float(bool(status.stopped))) for shard, status in sorted(routes.items())],
     )
 
 

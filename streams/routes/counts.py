@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from journal.process.clocks import Clock
-from journal.v1.journal_pb2 import DivertStatus, RouteCounts
+from journal.v1.journal_pb2 import RouteCounts, RoutesReport
 
 
 class Refused(NamedTuple):
@@ -83,9 +83,9 @@ class ShardCounts:
             if stopped and offset != self._stopped_at:
                 self._stopped_at, self._stopped_since = offset, int(self._wall_ms())
 
-    def status(self, journal: bytes, shard: int, worker: str, now_ms: int) -> DivertStatus:
+    def status(self, journal: bytes, shard: int, worker: str, now_ms: int) -> RoutesReport:
         with self._lock:
-            return DivertStatus(
+            return RoutesReport(
                 journal=journal,
                 shard=shard,
                 worker=worker,

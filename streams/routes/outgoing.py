@@ -89,7 +89,7 @@ class ShardOutgoing:
         ):
             raise OutgrownError(f"it sends {made_for}, and targets take {now}")
 
-    def divert(
+    def route(
         self,
         added: Sequence[Added],
         frames: Mapping[int, FrameFacts],
@@ -222,7 +222,7 @@ class ShardOutgoing:
         done.refused.append(Refused(route, SKIPPED_BY_OPERATOR, what, False))
 
     def blame(self, topic: str, reason: str) -> bool:
-        """The broker refused a record for a topic. If the last `divert` had one: nothing goes there until it is looked
+        """The broker refused a record for a topic. If the last `routes` had one: nothing goes there until it is looked
         at. Whether it had."""
         if topic not in self._reached:
             return False

@@ -162,7 +162,7 @@ class RouteReplay:
         while True:
             done = Checkpointed()
             try:
-                records = list(outgoing.divert(frame.messages, facts, history.row, passed, done))
+                records = list(outgoing.route(frame.messages, facts, history.row, passed, done))
                 break
             except OutgrownError:
                 self._send(sending, outgoing)

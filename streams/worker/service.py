@@ -27,8 +27,8 @@ from streams.agents.agents import OperationAgents, in_daemon_thread
 from streams.reading.garbage import collect_seldom
 from streams.reading.reader import Reader
 from streams.reading.shell import WorkerShell
-from streams.routes.diverter import Diverter
 from streams.routes.targets import Sizes
+from streams.routes.worker_routes import WorkerRoutes
 from streams.worker.shard_config import ShardConfig
 from streams.worker.shard_table import shard_replica
 from streams.worker.standby import StandbyCopies
@@ -132,10 +132,10 @@ def make_worker(
     with closing(kafka.cluster()) as cluster:
         copied = identity_of_copy(cluster, settings, identity, timeout_s)
     limits = settings.limits
-    divert = None
+    routes = None
     if settings.routing.routes:
-        divert = make_diverter(kafka, settings, identity)
-        divert.check()
+        routes = make_worker_routes(kafka, settings, identity)
+        routes.check()
     config = ShardConfig(
         journal=settings.journal,
         journal_uuid=identity.journal,
@@ -149,7 +149,7 @@ def make_worker(
         min_compaction_lag_ms=settings.min_compaction_lag_ms,
         held_bytes_max=limits.held_bytes_max,
         tell=tell,
-        divert=divert,
+        routes=routes,
     )
 
     def store(shard: int) -> LocalStore:
@@ -179,14 +179,14 @@ def make_worker(
     )
 
 
-def make_diverter(kafka: Kafka, settings: Settings, identity: Identity) -> Diverter:
+def make_worker_routes(kafka: Kafka, settings: Settings, identity: Identity) -> WorkerRoutes:
     """The routes, not checked against the cluster yet. Raises ConfigError."""
     clients = kafka_of(settings)
 
     def sized(sizes: Sizes) -> Kafka:
         return clients.sized(record_bytes_max=sizes.record_bytes_max, batch_bytes_max=sizes.batch_bytes_max)
 
-    return Diverter(
+    return WorkerRoutes(
         settings,
         identity.journal,
         kafka,

@@ -110,7 +110,7 @@ class ShardWorker:
         self._agent_raised_at: float | None = None
         self._alone_to = -1
         """Up to this WAL offset agents are told of one group a checkpoint: one failed at more, or took too long."""
-        self._outgoing = None if config.divert is None else config.divert.outgoing(shard)
+        self._outgoing = None if config.routes is None else config.routes.outgoing(shard)
         self._tells = config.tell is not None or self._outgoing is not None
         self._failures = 0
         """Of checkpoints, in a row: every other one behind a failure asks for the fate of every record, to learn what
@@ -196,9 +196,9 @@ class ShardWorker:
 
     def _new_producer(self) -> TransactionalProducer:
         config, name = self._config, worker_id(self._config.journal, self.shard)
-        if config.divert is None or self._outgoing is None:
+        if config.routes is None or self._outgoing is None:
             return self._kafka.transactional_producer(name)
-        return config.divert.producer(name, self._outgoing.prepare())
+        return config.routes.producer(name, self._outgoing.prepare())
 
     def _read_table(self) -> Mark:
         return self._table.read()
@@ -506,10 +506,10 @@ class ShardWorker:
         outputs: Iterable[Sent] = self._tell(fold)
         done = Checkpointed()
         if self._outgoing is not None:
-            diverted = self._outgoing.divert(fold.added(), self._frames, self._store.get, self._passes, done)
+            routed = self._outgoing.route(fold.added(), self._frames, self._store.get, self._passes, done)
             # rows are sent meanwhile: in vain, time after time, where a route stops the shard again
             is_stopped = isinstance(self.stopped_by, RouteStopError)
-            outputs = chain(outputs, list(diverted) if is_stopped else diverted)
+            outputs = chain(outputs, list(routed) if is_stopped else routed)
         if self._failures % 2:
             rows = (Sent(topic, self.shard, key, value) for key, value in changes)
             offset = producer.send(chain(outputs, rows), timeout_s)[-1]
@@ -541,8 +541,8 @@ class ShardWorker:
     def release(self) -> None:
         """Let go of the shard; its local copy stays for the next time."""
         self._become(ShardState.RELEASED)
-        if self._config.divert is not None:
-            self._config.divert.forget(self.shard)
+        if self._config.routes is not None:
+            self._config.routes.forget(self.shard)
         if self._config.tell is not None:
             self._config.tell.forget(self.shard)
         self._drop_producer()

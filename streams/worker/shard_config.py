@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streams.agents.agents import OperationAgents
-from streams.routes.diverter import Diverter
+from streams.routes.worker_routes import WorkerRoutes
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,5 +25,5 @@ class ShardConfig:
     held_bytes_max: int
     tell: OperationAgents | None = None
     """None: nobody is told what happened."""
-    divert: Diverter | None = None
+    routes: WorkerRoutes | None = None
     """None: there are no routes."""

@@ -25,7 +25,7 @@ from journal.errors import ClosedError, CorruptionError, JournalError, Operating
 from journal.kafka.ports import Kafka
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Clock
-from journal.v1.journal_pb2 import DivertStatus
+from journal.v1.journal_pb2 import RoutesReport
 from streams.reading.records import Prepared
 from streams.worker.shard import ShardState, ShardWorker
 from streams.worker.shard_config import ShardConfig
@@ -195,8 +195,8 @@ class Worker:
         self._revoked.clear()
         wait(self._checkpoints.values(), END_WAIT_S)
         self._give_up_recoveries()
-        if self._config.divert is not None:
-            self._config.divert.close()
+        if self._config.routes is not None:
+            self._config.routes.close()
         self._release()
         if self._standby is not None:
             self._standby.close()
@@ -286,8 +286,8 @@ class Worker:
             if due is not None:
                 wanted = min(wanted, due)
         self._release()
-        if self._config.divert is not None:
-            self._config.divert.tick()
+        if self._config.routes is not None:
+            self._config.routes.tick()
         return min(wanted, RECOVERING_TICK_S) if self._recoveries or self._late else wanted
 
     def seeks(self) -> dict[int, int]:
@@ -315,9 +315,9 @@ class Worker:
         """Shards whose standby copies follow no more, and why."""
         return {} if self._standby is None else self._standby.ended()
 
-    def diverts(self) -> Mapping[int, DivertStatus]:
+    def routes(self) -> Mapping[int, RoutesReport]:
         """What the routes did, by shard. Thread-safe."""
-        return {} if self._config.divert is None else self._config.divert.statuses()
+        return {} if self._config.routes is None else self._config.routes.statuses()
 
     def states(self) -> dict[int, ShardState]:
         return {shard.shard: shard.state for shard in self._shards.values()}

@@ -57,11 +57,11 @@ def test_nothing_differs_after_a_failover_and_what_was_in_doubt_is_settled(boots
 
 def check_topics(result: dict[str, Any]) -> None:
     """Each landed flight went out once, each correction came in once."""
-    for name, least in (("diverted", 2000), ("corrections", 40)):
+    for name, least in (("routed", 2000), ("corrections", 40)):
         topic = result[name]
         assert topic["expected"] == topic["found"] > least
         assert (topic["twice"], topic["different"], topic["differences"]) == (0, 0, [])
-    assert 0 < result["diverted"]["records"] < result["diverted"]["found"], "an hour's landings are a record"
+    assert 0 < result["routed"]["records"] < result["routed"]["found"], "an hour's landings are a record"
 
 
 def check_analytics(result: dict[str, Any], page: Path) -> None:

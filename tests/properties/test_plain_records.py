@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from journal.routing.config import RoutingConfig
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.store.model import Message
 from journal.store.records import encode_message
@@ -65,24 +65,24 @@ plain_records = st.builds(
 addresses = st.sampled_from(["orders", "kafka.{topic}", "{topic[1]}", "{topic}.{key}", "{region}"])
 
 
-def sources(address: str) -> Ingress:
+def sources(address: str) -> Sources:
     source = {"name": "s", "topics": ["in", "in.2", "t" * 200], "address": address}
-    return Ingress(RoutingConfig.model_validate({"sources": [source]}), journal="takes", own_topics=frozenset())
+    return Sources(RoutingConfig.model_validate({"sources": [source]}), journal="takes", own_topics=frozenset())
 
 
 @given(addresses, st.lists(st.one_of(records, plain_records), min_size=1, max_size=12), st.integers(0, 600))
 def test_what_is_encoded_at_once_is_what_the_long_way_makes(address: str, taken: list[SourceRecord], room: int) -> None:
-    ingress = sources(address)
+    taking = sources(address)
     taken = [*taken, *taken]
     place = 0
     while place < len(taken):
-        run = ingress.encode(taken, place, len(taken), BYTES_MAX, room)
+        run = taking.encode(taken, place, len(taken), BYTES_MAX, room)
         if run is None:
             place += 1
             continue
         of = taken[place : place + len(run.data)]
         for record, data, timestamp in zip(of, run.data, run.timestamps, strict=True):
-            message = ingress.convert(record)
+            message = taking.convert(record)
             assert isinstance(message, Message)
             assert (run.address, data, timestamp) == (message.address, encode_message(message), message.timestamp)
             assert message == Message(message.address, message.body, {}, message.properties, 4, message.timestamp)

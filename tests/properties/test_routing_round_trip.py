@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from journal.routing.config import RoutingConfig
 from journal.routing.headers import KAFKA_FACTS
 from journal.routing.outcomes import Outgoing
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from journal.routing.source_record import SourceRecord
 from journal.store.model import Message, Value
@@ -54,7 +54,7 @@ def routed(conversion: str, content_type: str) -> Router:
     return Router(config, journal=HERE, own_topics=frozenset())
 
 
-def taken(conversion: str) -> Ingress:
+def taken(conversion: str) -> Sources:
     source = {
         "name": "s",
         "topics": ["t"],
@@ -63,7 +63,7 @@ def taken(conversion: str) -> Ingress:
         "headers": ["jms.*", "kafka-journal.*"],
     }
     config = RoutingConfig.model_validate({"sources": [source]})
-    return Ingress(config, journal=THERE, own_topics=frozenset())
+    return Sources(config, journal=THERE, own_topics=frozenset())
 
 
 def plain(message: Message) -> str:
@@ -115,7 +115,7 @@ def test_what_the_second_journal_sends_on_is_refused_by_the_first(message: Messa
     [on] = Router(config, journal=THERE, own_topics=frozenset()).route(8, encode_message(back))
     assert isinstance(on, Outgoing)
     again = RoutingConfig.model_validate({"sources": [{"name": "s", "topics": ["u"]}]})
-    refused = Ingress(again, journal=HERE, own_topics=frozenset()).convert(
+    refused = Sources(again, journal=HERE, own_topics=frozenset()).convert(
         SourceRecord("u", 0, 0, 0, on.key, on.value, on.headers)
     )
     assert not isinstance(refused, Message)

@@ -85,7 +85,7 @@ def committed_group(setting: Setting, history: History) -> int:
 
 
 class Listener:
-    """Folds one shard's committed WAL as a diverting worker will, and keeps all that it is told happened."""
+    """Folds one shard's committed WAL as a routing worker will, and keeps all that it is told happened."""
 
     def __init__(self, shard: int, shards: int, chance: Random) -> None:
         self.happened: list[Happening] = []

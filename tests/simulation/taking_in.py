@@ -22,7 +22,7 @@ from tests.simulation.scheduler import Scheduler
 from tests.simulation.setting import REQUEST_S
 
 SOURCE = ("orders", 0)
-GROUP = "sim.ingress"
+GROUP = "sim.sources"
 _MARK = b"record "
 
 
@@ -32,7 +32,7 @@ def takes_in(seed_chance: Random) -> bool:
 
 
 class Taking:
-    """What a node's ingress does, for one activation."""
+    """What a node's sources do, for one activation."""
 
     def __init__(
         self,

@@ -13,12 +13,12 @@ from streams.routes.replay_range import ReplayRange
 from streams.routes.targets import Sizes
 from tests.simulation.kafka import SimulatedKafka
 from tests.support.build import JOURNAL
-from tests.support.divert import DEAD, NAME, OUT, DivertWorld
+from tests.support.routes import DEAD, NAME, OUT, RoutesWorld
 
 ALL = ReplayRange()
 
 
-class ReplayWorld(DivertWorld):
+class ReplayWorld(RoutesWorld):
     """What the worker sent is left out of account by `replayed`."""
 
     def __init__(self, frames: Iterable[tuple[int, int, Frame]], *routes: Any, **more: Any) -> None:

@@ -15,11 +15,11 @@ from journal.config import Settings
 from journal.errors import JournalError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
-from journal.sources.service import IngressService
+from journal.sources.service import SourcesService
 from journal.store.model import QueueConfig
 from journal.store.settings import StoreSettings
 from journal.store.store import MessageStore
-from journal.topics.names import ingress_group
+from journal.topics.names import sources_group
 from loaders.queues import QueueLoader
 
 DEADLINE_S = 60.0
@@ -88,9 +88,9 @@ def read_topic(bootstrap: str, topic: str, count: int) -> list[Message]:
 
 
 def committed(settings: Settings) -> dict[tuple[str, int], int]:
-    """The offsets that the ingress has committed."""
+    """The offsets that the sources have committed."""
     cluster = kafka_of(settings).cluster()
-    found = cluster.stable_offsets(ingress_group(settings.journal), [], DEADLINE_S)
+    found = cluster.stable_offsets(sources_group(settings.journal), [], DEADLINE_S)
     cluster.close()
     return found
 
@@ -115,21 +115,21 @@ def ready(store: MessageStore, queue: str) -> int:
 
 
 class Taking:
-    """A node in this process with a store and the ingress."""
+    """A node in this process with a store and the sources."""
 
-    def __init__(self, journal: BlockingJournal, store: MessageStore, ingress: IngressService) -> None:
+    def __init__(self, journal: BlockingJournal, store: MessageStore, sources: SourcesService) -> None:
         self.journal = journal
         self.store = store
-        self.ingress = ingress
+        self.sources = sources
 
     def source(self, name: str) -> dict[str, object]:
         """A source's status."""
-        (found,) = [each for each in self.ingress.status()["sources"] if each["source"] == name]
+        (found,) = [each for each in self.sources.status()["sources"] if each["source"] == name]
         return dict(found)
 
     def wait_stopped(self, name: str) -> str:
         """Wait until a source is stopped; why."""
-        wait_until(lambda: self.source(name)["error"] != "", self.ingress.status)
+        wait_until(lambda: self.source(name)["error"] != "", self.sources.status)
         return str(self.source(name)["error"])
 
     @contextmanager
@@ -153,7 +153,7 @@ class Taking:
             leave.set()
 
     def wait_for(self, queue: str, count: int) -> None:
-        wait_until(lambda: ready(self.store, queue) >= count, lambda: (ready(self.store, queue), self.ingress.status()))
+        wait_until(lambda: ready(self.store, queue) >= count, lambda: (ready(self.store, queue), self.sources.status()))
 
 
 @contextmanager
@@ -165,19 +165,19 @@ def taking(
     batch_records: int = 100,
     list_every_s: float = 0.2,
 ) -> Iterator[Taking]:
-    """The active node of a journal, with its ingress; queues that are not there yet are made first."""
+    """The active node of a journal, with its sources; queues that are not there yet are made first."""
     with BlockingJournal(settings, copy_name=copy_name) as journal:
         loader = QueueLoader(references_in_memory_max=10**6, queue_references_in_memory_max=10**6)
         journal.activate(loader)
         with MessageStore(journal, StoreSettings()) as store:
             store.start(loader.loaded)
             make_queues(store, queues)
-            ingress = IngressService(settings, store, batch_records=batch_records, list_every_s=list_every_s)
-            ingress.start()
+            sources = SourcesService(settings, store, batch_records=batch_records, list_every_s=list_every_s)
+            sources.start()
             try:
-                yield Taking(journal, store, ingress)
+                yield Taking(journal, store, sources)
             finally:
-                ingress.close()
+                sources.close()
 
 
 def make_queues(store: MessageStore, queues: Sequence[QueueConfig]) -> None:

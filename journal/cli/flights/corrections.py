@@ -114,6 +114,6 @@ def compare_corrections(topic: str, expected: Iterable[Correction], messages: It
 
 
 def _number(value: object) -> int:
-    """Where a message came from, as the ingress says."""
+    """Where a message came from, as the sources say."""
     assert isinstance(value, int)
     return value

@@ -49,7 +49,7 @@ def demo(
     """Run a year of departures through queues, kill the active node and the worker half way, and check the rest.
 
     Flights are messages to their airport, airlines durable subscriptions; a plane holds what departed until it lands.
-    What has landed is diverted to a Kafka topic, and corrections are taken in from another: each exactly once.
+    What has landed is sent to a Kafka topic, and corrections are taken in from another: each exactly once.
     On an embedded broker in a temporary directory, unless brokers are configured. In the end Spark computes queue
     analytics, if it can be had. Exit code 1 if anything differs.
     """

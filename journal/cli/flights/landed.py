@@ -1,4 +1,4 @@
-"""What the demo sends out: flights that have landed, hour by hour, as messages that a route diverts to a Kafka topic.
+"""What the demo sends out: flights that have landed, hour by hour, as messages that a route sends to a Kafka topic.
 
 An hour's step adds a message to each airport where flights have landed, in the step's own transaction; its body is a
 line for each of them. An address lives in one shard and is its records' key, so that a topic's partition has an
@@ -62,7 +62,7 @@ class Landing(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Diverted:
+class RoutedFlights:
     """The topic against the flights: each once, and each airport's in the order in which they landed."""
 
     topic: str
@@ -97,7 +97,7 @@ def landings_in(records: Iterable[LogRecord]) -> dict[str, list[Landing]]:
 
 def compare_landings(
     topic: str, records: int, expected: Mapping[str, Sequence[Landing]], found: Mapping[str, Sequence[Landing]]
-) -> Diverted:
+) -> RoutedFlights:
     """Names the first few of what differs, and counts all."""
     differences: list[str] = []
     twice = 0
@@ -109,7 +109,7 @@ def compare_landings(
         differences += [f"{airport}: {each.told} is there once more than it landed" for each in (there - should)]
         if wanted != got and there == should:
             differences.append(f"{airport}: its flights are not in the order in which they landed")
-    return Diverted(
+    return RoutedFlights(
         topic=topic,
         records=records,
         expected=sum(map(len, expected.values())),

@@ -26,7 +26,7 @@ from journal.cli.logs import set_up_logging
 from journal.config import load_settings
 from journal.errors import AddressExistsError, StateError
 from journal.journal import BlockingJournal
-from journal.sources.service import IngressService
+from journal.sources.service import SourcesService
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.pending import Pending
 from journal.store.settings import REFERENCES_IN_MEMORY_MAX
@@ -239,14 +239,14 @@ def run(config: Path, name: str, flights: Path, rule: DoubtRule, hold_at: int, c
             operations=resumed.operations,
             comparison=asdict(compare(expected, node.contents(), resumed.underway)),
         )
-        ingress = IngressService(settings, store)
-        ingress.start()
+        sources = SourcesService(settings, store)
+        sources.start()
         try:
             node.carry_on(resumed.left, done=resumed.operations, hold_at=hold_at)
             node.tell_acknowledged()
             node.wait_for_corrections(corrections)
         finally:
-            ingress.close()
+            sources.close()
         committed, rolled_back = node.settle()
         tell("settled", committed=committed, rolled_back=rolled_back, progress_step=node.progress)
 

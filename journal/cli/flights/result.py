@@ -7,7 +7,7 @@ from typing import Any
 
 from journal.cli.flights.corrections import Corrected
 from journal.cli.flights.expected import Comparison
-from journal.cli.flights.landed import Diverted
+from journal.cli.flights.landed import RoutedFlights
 from journal.cli.flights.processes import Event
 
 
@@ -81,7 +81,7 @@ class Result:
     catch_up_s: float
     final: Comparison
     final_step: int
-    diverted: Diverted
+    routed: RoutedFlights
     corrected: Corrected
     verify: dict[str, Any]
     analytics: dict[str, Any]
@@ -108,8 +108,8 @@ class Result:
             found.append("what the queues hold is not what the flights left")
         if self.final_step != second.progress_step:
             found.append(f"the progress stands at step {self.final_step}, not at {second.progress_step}")
-        if self.diverted.different:
-            found.append(f"topic {self.diverted.topic} does not have each landed flight once and in order")
+        if self.routed.different:
+            found.append(f"topic {self.routed.topic} does not have each landed flight once and in order")
         if self.corrected.different:
             found.append(f"the records of topic {self.corrected.topic} are not each one message and in order")
         if not self.verify.get("agrees"):
@@ -143,7 +143,7 @@ class Result:
             },
             "worker": {"catch_up_s": self.catch_up_s},
             "compared": asdict(self.final),
-            "diverted": asdict(self.diverted),
+            "routed": asdict(self.routed),
             "corrections": asdict(self.corrected),
             "verify": self.verify,
             "analytics": self.analytics,

@@ -7,7 +7,7 @@ from pathlib import Path
 from journal.cli.flights.corrections import PARTITIONS, corrections_source, corrections_topic
 from journal.cli.flights.data import read_in_order
 from journal.cli.flights.landed import (
-    Diverted,
+    RoutedFlights,
     compare_landings,
     expected_landings,
     landed_route,
@@ -47,7 +47,7 @@ def make_topics(kafka: Kafka, settings: Settings) -> None:
         cluster.close()
 
 
-def diverted(kafka: Kafka, settings: Settings, flights: Path) -> Diverted:
+def compare_routed(kafka: Kafka, settings: Settings, flights: Path) -> RoutedFlights:
     """The topic of landed flights against the flights; once a worker has applied all of the WAL."""
     topic = landed_topic(settings.journal)
     records = read_committed(kafka, topic, PARTITIONS, settings.request_timeout_ms / 1000)

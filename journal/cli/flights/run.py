@@ -3,7 +3,7 @@
 worker 1, node 1      send, acquire, acknowledge; killed when half of the operations are acknowledged
 worker 2, node 2      fence, gate, load, find out where the first one was, carry on, settle what is in doubt
 this process          produces corrections meanwhile, for the nodes to take in; compares what is left, and what the
-                      workers diverted, with the flights; has `verify` compare tables and WAL, and Spark look back at
+                      workers sent, with the flights; has `verify` compare tables and WAL, and Spark look back at
                       the queues
 """
 
@@ -30,7 +30,7 @@ from journal.cli.flights.expected import CORRECTIONS, PROGRESS, Comparison, comp
 from journal.cli.flights.plan import DoubtRule, doubt_rule, operations_of
 from journal.cli.flights.processes import Child, Event, Processes
 from journal.cli.flights.result import NodeRun, Result
-from journal.cli.flights.routed import diverted, make_topics, with_routing
+from journal.cli.flights.routed import compare_routed, make_topics, with_routing
 from journal.cli.flights.settings_file import toml_of
 from journal.cli.init import made_journal
 from journal.cli.operations.views import read_message
@@ -120,7 +120,7 @@ class Demo:
             look=worker.require_alive,
         )
         final, final_step, corrected = self._compare(plan)
-        landed = diverted(kafka_of(self._settings), self._settings, plan.flights)
+        landed = compare_routed(kafka_of(self._settings), self._settings, plan.flights)
         told = f"{landed.found:,} landed flights in topic {landed.topic}, {corrected.found:,} corrections taken in"
         self._say(f"{told}: {landed.different + corrected.different or 'no'} differences")
         verify = self._verify()
@@ -137,7 +137,7 @@ class Demo:
             catch_up_s=catch_up_s,
             final=final,
             final_step=final_step,
-            diverted=landed,
+            routed=landed,
             corrected=corrected,
             verify=verify,
             analytics=self._analytics(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from journal.cli.common import print_facts, print_table
 from journal.cli.flights.corrections import Corrected
 from journal.cli.flights.expected import Comparison
-from journal.cli.flights.landed import Diverted
+from journal.cli.flights.landed import RoutedFlights
 from journal.cli.flights.result import ACTIVATION_PARTS, NodeRun, Result
 from journal.cli.spark.analytics import show as show_analytics
 
@@ -26,7 +26,7 @@ def verdict(result: Result) -> list[str]:
     if not problems:
         return ["every queue and topic is as the flights say, and verify agrees"]
     after_failover = result.second.comparison.differences if result.second.comparison else []
-    routed = [*result.diverted.differences, *result.corrected.differences]
+    routed = [*result.routed.differences, *result.corrected.differences]
     return [*problems, *after_failover, *result.final.differences, *routed]
 
 
@@ -64,14 +64,14 @@ def _facts(result: Result) -> dict[str, str]:
         "days in doubt": f"{result.days_in_doubt}: {second.committed} committed, {second.rolled_back} rolled back",
         "worker's catch-up with the last operation": f"{result.catch_up_s * 1000:,.0f} ms",
         "compared in the end": _compared(result.final),
-        f"diverted to {result.diverted.topic}": _once(result.diverted.found, "landed flights", result.diverted),
+        f"routed to {result.routed.topic}": _once(result.routed.found, "landed flights", result.routed),
         f"taken in from {result.corrected.topic}": _once(result.corrected.found, "corrections", result.corrected),
         "verify": "agrees" if verify["agrees"] else "DIFFERS",
     }
     return facts | {f"memory, {name}": f"{peak / 2**20:,.0f} MiB" for name, peak in result.memory_bytes.items()}
 
 
-def _once(found: int, what: str, compared: Diverted | Corrected) -> str:
+def _once(found: int, what: str, compared: RoutedFlights | Corrected) -> str:
     return (
         f"{found:,} of {compared.expected:,} {what}, {compared.twice:,} twice: {compared.different or 'no'} differences"
     )

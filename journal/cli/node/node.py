@@ -131,7 +131,7 @@ def _as_served(serving: Node, owner: StoreOwner) -> ServedNode:
             serving.status(), preserving_proto_field_name=True, always_print_fields_with_no_presence=True
         )
         sources = owner.sources()
-        return said if sources is None else {**said, "ingress": sources}
+        return said if sources is None else {**said, "sources": sources}
 
     def hand_over(to: str) -> dict[str, Any]:
         serving.hand_over(to)

@@ -12,7 +12,7 @@ from journal.config import Settings
 from journal.disk.slots import take_slot
 from journal.errors import JournalError, NotActiveError
 from journal.process.clocks import wall_ms
-from journal.sources.service import IngressService, ingress_of
+from journal.sources.service import SourcesService, sources_of
 from journal.store.queues.rocks_index import RocksReferenceIndex
 from journal.store.store import MessageStore
 from journal.xa.policy import InDoubtPolicy, OnInDoubt
@@ -31,11 +31,11 @@ class StoreOwner:
         """Raises ConfigError for sources of topics that are the journal's own, and for a store that the limits
         contradict.
         """
-        ingress_of(settings)
+        sources_of(settings)
         settings.store.require_fit(settings.limits)
         self._settings = settings
         self._policy = InDoubtPolicy(OnInDoubt(settings.on_in_doubt), settings.on_in_doubt_after_ms)
-        self._ingress: IngressService | None = None
+        self._sources: SourcesService | None = None
         self._in_doubt: InDoubtWatch | None = None
         self._ending = ExitStack()
         self._index: RocksReferenceIndex | None = None
@@ -81,8 +81,8 @@ class StoreOwner:
             self.served = Served(store, active.journal, loaded.outcomes, resource)
             self._in_doubt = InDoubtWatch(resource, self._policy)
             self._in_doubt.start()
-            self._ingress = IngressService(self._settings, store)
-            self._ingress.start()
+            self._sources = SourcesService(self._settings, store)
+            self._sources.start()
             log.info("%d queues are served", len(list(store.queues())))
         except BaseException:
             # the node tells nobody that a failed activation is over
@@ -96,29 +96,29 @@ class StoreOwner:
         self._close_store()
 
     def on_fenced(self, error: JournalError) -> None:
-        if self._ingress is not None:
-            self._ingress.stop()  # whatever it waits for, the store is closed now
-            self._ingress = None
+        if self._sources is not None:
+            self._sources.stop()  # whatever it waits for, the store is closed now
+            self._sources = None
         self._close_store()
 
     def sources(self) -> dict[str, Any] | None:
         """How the sources stand; None while this node does not consume them."""
-        ingress = self._ingress
-        return None if ingress is None else ingress.status()
+        sources = self._sources
+        return None if sources is None else sources.status()
 
     def resume_source(self, source: str, *, skip: bool, operator: str) -> dict[str, Any]:
         """Have a stopped source go on; what of it is skipped. Raises InvalidOperationError."""
-        ingress = self._ingress
-        if ingress is None:
+        sources = self._sources
+        if sources is None:
             raise NotActiveError("this node consumes no sources now: kafka-journal status names the active one")
-        skipped = ingress.resume(source, skip=skip)
+        skipped = sources.resume(source, skip=skip)
         log.warning("%s has source %s go on%s", operator, source, f" without {skipped}" if skipped else "")
         return {"source": source, "skipped": skipped, "operator": operator}
 
     def _close_store(self) -> None:
-        ingress, self._ingress = self._ingress, None
-        if ingress is not None:
-            ingress.close()
+        sources, self._sources = self._sources, None
+        if sources is not None:
+            sources.close()
         in_doubt, self._in_doubt = self._in_doubt, None
         if in_doubt is not None:
             in_doubt.stop()

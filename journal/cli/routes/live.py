@@ -57,7 +57,7 @@ class LiveMessage(NamedTuple):
         added = [(self.message_id, MESSAGE, self.data, 0)]
         frames = {0: FrameFacts(epoch=0, node="", group=0, timestamp=0)}
         try:
-            deque(outgoing.divert(added, frames, lambda key: None, (), Checkpointed()), maxlen=0)
+            deque(outgoing.route(added, frames, lambda key: None, (), Checkpointed()), maxlen=0)
         except RouteStopError as error:
             return str(error)
         return ""

@@ -24,7 +24,7 @@ from journal.limits import ID_MAX
 from journal.process.clocks import wall_ms
 from journal.routing.headers import belongs_to_headers, header_value
 from journal.routing.outcomes import Header, OnError, Outgoing, Refusal
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.router import Router, Verdict
 from journal.routing.sending import Body
 from journal.routing.templates import text_of
@@ -50,7 +50,7 @@ def list_(chosen: Chosen, as_json: JsonOption = False) -> None:
     settings = chosen.settings()
     routing = settings.routing
     _router(settings)
-    Ingress(routing, journal=settings.journal, own_topics=OwnTopics(settings.journal))
+    Sources(routing, journal=settings.journal, own_topics=OwnTopics(settings.journal))
     if as_json:
         print_json(routing.model_dump(mode="json"))
         return

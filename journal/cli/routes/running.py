@@ -33,7 +33,7 @@ from journal.process.clocks import wall_ms
 from journal.topics.control_rows import ControlRows, control_row, route_skip_key
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
-from journal.v1.journal_pb2 import DivertStatus, RouteCounts, SkipRequest
+from journal.v1.journal_pb2 import RouteCounts, RoutesReport, SkipRequest
 
 
 def add_running(app: typer.Typer) -> None:
@@ -56,15 +56,15 @@ def status(chosen: Chosen, as_json: JsonOption = False) -> None:
     with opened_journal(settings) as (kafka, rows):
         shards = rows.require_identity(settings.journal).shards
         marks, lags = _marks_and_lags(kafka, settings, shards)
-    reported = [as_it_stands(row, marks[shard]) for shard, row in sorted(rows.diverts.items()) if shard < shards]
+    reported = [as_it_stands(row, marks[shard]) for shard, row in sorted(rows.routes.items()) if shard < shards]
     routes = summed(reported)
-    sources = sources_json(rows.ingress, wall_ms())
+    sources = sources_json(rows.sources, wall_ms())
     if as_json:
         print_json(
             {
                 "routes": [_route_json(row) for row in routes.values()],
                 "shards": [_shard_json(row, lags[row.shard]) for row in reported],
-                "ingress": sources,
+                "sources": sources,
             }
         )
     else:
@@ -76,7 +76,7 @@ def status(chosen: Chosen, as_json: JsonOption = False) -> None:
 def _show(
     settings: Settings,
     routes: Mapping[str, RouteCounts],
-    reported: Sequence[DivertStatus],
+    reported: Sequence[RoutesReport],
     lags: Mapping[int, int],
     sources: dict[str, Any] | None,
 ) -> None:
@@ -117,9 +117,9 @@ def _marks_and_lags(kafka: Kafka, settings: Settings, shards: int) -> tuple[Mapp
         marks.close()
 
 
-def as_it_stands(reported: DivertStatus, mark_offset: int) -> DivertStatus:
+def as_it_stands(reported: RoutesReport, mark_offset: int) -> RoutesReport:
     """A report without the stop that the shard has passed since: a worker that has no routes any more reports none."""
-    found = DivertStatus()
+    found = RoutesReport()
     found.CopyFrom(reported)
     if found.stopped and found.stopped_at <= mark_offset:
         for name in ("stopped", "stopped_at", "stopped_since"):
@@ -127,7 +127,7 @@ def as_it_stands(reported: DivertStatus, mark_offset: int) -> DivertStatus:
     return found
 
 
-def summed(statuses: Sequence[DivertStatus]) -> dict[str, RouteCounts]:
+def summed(statuses: Sequence[RoutesReport]) -> dict[str, RouteCounts]:
     """By route, over shards."""
     total: dict[str, RouteCounts] = {}
     for row in (row for status in statuses for row in status.routes):
@@ -147,7 +147,7 @@ def _route_row(row: RouteCounts) -> Sequence[object]:
     return row.route, f"{row.sent:,}", refused or "0", f"{row.dead_letters:,}", error
 
 
-def _shard_row(row: DivertStatus, lag: int) -> Sequence[object]:
+def _shard_row(row: RoutesReport, lag: int) -> Sequence[object]:
     since = f" since {moment(row.stopped_since)}" if row.stopped_since else ""
     state = f"STOPPED before {row.stopped_at}{since}" if row.stopped else "running"
     latency = (f"{row.latency_ms:,.0f}", f"{row.latency_ms_max:,.0f}")
@@ -165,7 +165,7 @@ def _route_json(row: RouteCounts) -> dict[str, Any]:
     }
 
 
-def _shard_json(row: DivertStatus, lag: int) -> dict[str, Any]:
+def _shard_json(row: RoutesReport, lag: int) -> dict[str, Any]:
     return {
         "shard": row.shard,
         "state": "stopped" if row.stopped else "running",
@@ -234,14 +234,14 @@ def resume(
         print_line(f"shard {shard} passed offset {skip}; its mark stands at {mark.offset}")
 
 
-def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> DivertStatus:
+def _require_stop(kafka: Kafka, settings: Settings, rows: ControlRows, shard: int, offset: int) -> RoutesReport:
     """What the shard's worker says of its stop. Raises RepairError if it is not stopped there."""
     mark = newest_mark(kafka, settings, shard) if shard < rows.require_identity(settings.journal).shards else None
     if mark is None:
         raise RepairError(f"journal {settings.journal} has no shard {shard}")
     if offset <= mark.offset:
         raise RepairError(f"the mark of shard {shard} is at {mark.offset}, so offset {offset} is already behind it")
-    found = rows.diverts.get(shard)
+    found = rows.routes.get(shard)
     if found is None or not found.stopped:
         raise RepairError(f"no route has stopped shard {shard}, as far as its worker has reported")
     if found.stopped_at != offset:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from journal.cli.text import duration, moment
-from journal.v1.journal_pb2 import DivertStatus
+from journal.v1.journal_pb2 import RoutesReport
 
 
-def route_stop(reported: DivertStatus | None, mark_offset: int, waits_since: int) -> dict[str, Any] | None:
+def route_stop(reported: RoutesReport | None, mark_offset: int, waits_since: int) -> dict[str, Any] | None:
     """What `--json` prints of a shard; None: no route has stopped it, or it has passed the place since.
 
     `waits_since` is when the oldest frame behind the mark was appended, ms since 1970; 0: there is none. It is when the

@@ -8,13 +8,13 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 
 from journal.cli.text import duration
-from journal.v1.journal_pb2 import IngressReport, SourceReport
+from journal.v1.journal_pb2 import SourceReport, SourcesReport
 
 _COUNTED = ("partitions", "records", "messages", "refused", "dead letters", "lag")
 SOURCE_COLUMNS = ("source", "state", *_COUNTED, "latency ms", "at most")
 
 
-def sources_json(report: IngressReport | None, now_ms: float) -> dict[str, Any] | None:
+def sources_json(report: SourcesReport | None, now_ms: float) -> dict[str, Any] | None:
     """What `--json` prints; None: no node has reported sources."""
     if report is None:
         return None

@@ -84,7 +84,7 @@ class JournalStatus:
     workers: Sequence[GroupMember]
     nodes: Sequence[dict[str, Any]] = ()
     """As `--json` prints them."""
-    ingress: dict[str, Any] | None = None
+    sources: dict[str, Any] | None = None
     """The sources, as `--json` prints them; None: no node has reported any."""
     rows_missing: str = ""
     """Why rows were not counted, if somebody may want to know."""
@@ -169,7 +169,7 @@ def read_status(
                     newest_timestamp=newest[0].timestamp if newest else 0,
                     ahead_since=ahead.since,
                     stop=ahead.stop,
-                    route_stop=route_stop(rows.diverts.get(shard), mark.offset, ahead.since),
+                    route_stop=route_stop(rows.routes.get(shard), mark.offset, ahead.since),
                     trim=trim_json(rows.trims.get(shard), identity.journal, start),
                     rows=counted.shards.get(shard),
                 )
@@ -180,7 +180,7 @@ def read_status(
         unfiltered.close()
     now_ms = wall_ms()
     nodes = node_lines(rows, now_ms, members)
-    sources = sources_json(rows.ingress, now_ms)
+    sources = sources_json(rows.sources, now_ms)
     active = last_active(rows)
     silent_after_ms = active.silence_s(settings.fence_check_ms / 1000) * 1000 if active is not None else 0.0
     return JournalStatus(
@@ -217,7 +217,7 @@ def to_json(found: JournalStatus) -> dict[str, Any]:
             {"name": worker.client_id, "host": worker.host, "shards": sorted(shard for _, shard in worker.partitions)}
             for worker in found.workers
         ],
-        "ingress": found.ingress,
+        "sources": found.sources,
         "rows_missing": found.rows_missing or None,
         "shards": [_shard_json(shard, found.now_ms) for shard in found.shards],
     }
@@ -264,8 +264,8 @@ def print_status(found: JournalStatus) -> None:
     print_table(f"journal {found.journal}", _COLUMNS, [_row(shard, found.now_ms) for shard in found.shards])
     if found.nodes:
         print_table("nodes", NODE_COLUMNS, [node_row(line, found.now_ms) for line in found.nodes])
-    if found.ingress is not None:
-        print_table("sources", SOURCE_COLUMNS, source_rows(found.ingress))
+    if found.sources is not None:
+        print_table("sources", SOURCE_COLUMNS, source_rows(found.sources))
     for line in notes(found):
         print_line(line)
 
@@ -304,9 +304,9 @@ def notes(found: JournalStatus) -> list[str]:
         lines.append(f"worker {worker.client_id} at {worker.host}: shards {shards}")
     if not found.workers:
         lines.append(f"no worker is running: kafka-journal worker -j {found.journal}")
-    if found.ingress is not None:
+    if found.sources is not None:
         active = found.active.node if found.active is not None and found.node_state == "active" else ""
-        lines += source_notes(found.journal, found.ingress, active)
+        lines += source_notes(found.journal, found.sources, active)
     if found.rows_missing:
         lines.append(f"rows and staged transactions are not counted: {found.rows_missing}")
     routes = {shard.shard: shard.route_stop for shard in found.shards if shard.route_stop is not None}

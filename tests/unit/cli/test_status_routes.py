@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from journal.cli.routes.running import as_it_stands
 from journal.cli.status.routes import route_notes, route_stop
-from journal.v1.journal_pb2 import DivertStatus
+from journal.v1.journal_pb2 import RoutesReport
 
-REPORTED = DivertStatus(shard=3, worker="w1", timestamp=1_700_000_060_000, stopped="route r: no-key", stopped_at=41)
+REPORTED = RoutesReport(shard=3, worker="w1", timestamp=1_700_000_060_000, stopped="route r: no-key", stopped_at=41)
 SINCE = 1_700_000_000_000
 
 
@@ -27,7 +27,7 @@ def test_a_stopped_shard_says_since_when_why_and_who_reported_it() -> None:
 
 def test_what_the_mark_has_passed_or_no_route_has_stopped_is_not_shown() -> None:
     assert route_stop(REPORTED, 41, SINCE) is None
-    assert route_stop(DivertStatus(shard=3), 40, SINCE) is None
+    assert route_stop(RoutesReport(shard=3), 40, SINCE) is None
     assert route_stop(None, 40, SINCE) is None
     assert (as_it_stands(REPORTED, 40), as_it_stands(REPORTED, 41).stopped) == (REPORTED, "")
     assert as_it_stands(REPORTED, 41).worker == "w1"
@@ -40,7 +40,7 @@ def test_a_frame_that_cannot_be_asked_for_counts_from_the_report() -> None:
 
 
 def test_the_moment_that_the_worker_tells_goes_before_that_of_the_frame() -> None:
-    told = DivertStatus(worker="w1", stopped="route r: no-key", stopped_at=41, stopped_since=SINCE + 5)
+    told = RoutesReport(worker="w1", stopped="route r: no-key", stopped_at=41, stopped_since=SINCE + 5)
     stop = route_stop(told, 40, SINCE)
     assert stop is not None
     assert (stop["since_ms"], stop["waits_since_ms"]) == (SINCE + 5, SINCE)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from journal.cli.status.sources import SOURCE_COLUMNS, source_notes, source_rows, sources_json
-from journal.v1.journal_pb2 import IngressReport, SourceReport
+from journal.v1.journal_pb2 import SourceReport, SourcesReport
 
 NOW_MS = 2_000_000.0
 
-REPORT = IngressReport(
+REPORT = SourcesReport(
     node="one",
     timestamp=int(NOW_MS) - 1500,
     state="running",

@@ -7,7 +7,7 @@ from typing import Any
 
 from journal.routing.config import RoutingConfig
 from journal.routing.outcomes import Header, Outgoing, Refusal
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from journal.routing.source_record import SourceRecord
 from journal.store.model import Message, Value
@@ -33,8 +33,8 @@ def router(*routes: Mapping[str, Any], journal: str = "flights", replay_of: str 
     return Router(config(routes=routes, **routing), journal=journal, own_topics=OWN, replay_of=replay_of)
 
 
-def ingress(**fields: Any) -> Ingress:
-    return Ingress(config(sources=[source(**fields)]), journal="flights", own_topics=OWN)
+def taking(**fields: Any) -> Sources:
+    return Sources(config(sources=[source(**fields)]), journal="flights", own_topics=OWN)
 
 
 def stored(address: str = "a", body: bytes = b"body", headers: Any = None, **properties: Value) -> bytes:

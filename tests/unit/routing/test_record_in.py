@@ -8,12 +8,12 @@ import pytest
 
 from journal.errors import StateError
 from journal.routing.outcomes import Header, OnError, Reason, Refusal
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.store.incoming import PlainRun
 from journal.store.model import Message
 from journal.store.records import decode_message, encode_message
-from tests.unit.routing.building import OWN, config, ingress, record, source
+from tests.unit.routing.building import OWN, config, record, source, taking
 
 
 def taken(got: Message | Refusal) -> Message:
@@ -27,10 +27,10 @@ def refusal(got: Message | Refusal) -> Refusal:
 
 
 def test_a_plain_record_becomes_a_message_that_says_where_it_was() -> None:
-    message = taken(ingress(address="corrections.{topic}").convert(record(b"v", key=b"k")))
+    message = taken(taking(address="corrections.{topic}").convert(record(b"v", key=b"k")))
     assert (message.address, message.body, message.timestamp) == ("corrections.in", b"v", 1_700_000_000_000)
     assert message.properties == {"kafka.topic": "in", "kafka.partition": 3, "kafka.offset": 17, "kafka.key": b"k"}
-    assert taken(ingress().convert(record(None))).body == b""
+    assert taken(taking().convert(record(None))).body == b""
 
 
 def test_headers_of_the_jms_bridge_and_of_others_are_turned_back() -> None:
@@ -52,7 +52,7 @@ def test_headers_of_the_jms_bridge_and_of_others_are_turned_back() -> None:
         ("_jmsbr_other_hops", struct.pack(">i", 2)),
         ("jmsbridge.origin", b"other"),
     ]
-    message = taken(ingress().convert(record(b"v", headers)))
+    message = taken(taking().convert(record(b"v", headers)))
     assert message.headers == {
         "JMSCorrelationID": "c",
         "JMSReplyTo": "queue://r",
@@ -68,7 +68,7 @@ def test_headers_of_the_jms_bridge_and_of_others_are_turned_back() -> None:
 
 def test_only_the_headers_that_a_source_takes_are_taken_and_the_trail_always() -> None:
     headers: list[Header] = [("a", b"1"), ("b", b"2"), ("_jmsbr_x_hops", struct.pack(">i", 1))]
-    message = taken(ingress(headers=["a"]).convert(record(b"v", headers)))
+    message = taken(taking(headers=["a"]).convert(record(b"v", headers)))
     assert ("a" in message.properties, "b" in message.properties) == (True, False)
     assert message.headers == {"_jmsbr_x_hops": 1}
 
@@ -87,15 +87,15 @@ def test_only_the_headers_that_a_source_takes_are_taken_and_the_trail_always() -
     ],
 )
 def test_a_header_that_is_not_of_its_type_is_a_refusal(header: Header) -> None:
-    assert refusal(ingress().convert(record(b"v", [header]))).reason is Reason.BAD_HEADER
+    assert refusal(taking().convert(record(b"v", [header]))).reason is Reason.BAD_HEADER
 
 
 def test_what_this_journal_sent_out_is_passed_over_and_what_goes_round_is_refused() -> None:
-    back = refusal(ingress().convert(record(b"v", [("_jmsbr_flights_hops", struct.pack(">i", 1))])))
+    back = refusal(taking().convert(record(b"v", [("_jmsbr_flights_hops", struct.pack(">i", 1))])))
     assert (back.reason, back.on_error) == (Reason.RETURNED, OnError.SKIP)
     around: list[Header] = [(f"_jmsbr_j{number}_hops", struct.pack(">i", 3)) for number in range(3)]
-    assert refusal(ingress().convert(record(b"v", around))).reason is Reason.HOPS
-    assert taken(ingress().convert(record(b"v", around[:2]))).headers["_jmsbr_j1_hops"] == 3
+    assert refusal(taking().convert(record(b"v", around))).reason is Reason.HOPS
+    assert taken(taking().convert(record(b"v", around[:2]))).headers["_jmsbr_j1_hops"] == 3
 
 
 def test_whatever_a_conversion_raises_is_a_refusal_of_its_record_alone() -> None:
@@ -103,7 +103,7 @@ def test_whatever_a_conversion_raises_is_a_refusal_of_its_record_alone() -> None
         raise ZeroDivisionError("no such thing")
 
     sources = config(sources=[source(replies=True), source("other", topics=["out"])])
-    both = Ingress(sources, journal="flights", own_topics=OWN, replies=replies)
+    both = Sources(sources, journal="flights", own_topics=OWN, replies=replies)
     asked = refusal(both.convert(record(b"", headers=[("jms.string.JMSCorrelationID", b"1")])))
     assert (asked.route, asked.reason, asked.detail) == ("s", Reason.UNEXPECTED, "ZeroDivisionError: no such thing")
     assert taken(both.convert(record(b"v", topic="out"))).body == b"v"
@@ -111,10 +111,10 @@ def test_whatever_a_conversion_raises_is_a_refusal_of_its_record_alone() -> None
 
 def test_a_refusal_says_no_more_of_a_record_than_is_read() -> None:
     endless: Header = ("kafka-journal.header.string.JMSPriority", b"x" * 800_000)
-    found = refusal(ingress(address="{no}").convert(record(b"", headers=[endless, ("jms.string." + "n" * 9999, b"")])))
+    found = refusal(taking(address="{no}").convert(record(b"", headers=[endless, ("jms.string." + "n" * 9999, b"")])))
     assert len(found.detail) < 1100
     value = b'{"body":"","priority":' + b"9" * 4000 + b"}"
-    found = refusal(ingress(value="json").convert(record(value)))
+    found = refusal(taking(value="json").convert(record(value)))
     assert found.reason is Reason.BAD_HEADER
     assert len(str(found)) < 1200
 
@@ -123,24 +123,24 @@ def test_a_records_own_facts_go_before_headers_of_their_names() -> None:
     names = ("address", "JMSDestination", "JMSPriority", "JMSTimestamp", "topic", "key")
     headers = [(f"kafka-journal.{place}.string.{name}", b"evil") for name in names for place in ("header", "property")]
     template = "{topic}.{key}.{JMSPriority}.{JMSTimestamp}"
-    assert taken(ingress(address=template).convert(record(b"", key=b"k", headers=headers))).address == (
+    assert taken(taking(address=template).convert(record(b"", key=b"k", headers=headers))).address == (
         "in.k.4.1700000000000"
     )
     for name in ("address", "JMSDestination"):
         said = [*headers, ("jms.string.JMSDestination", b"queue://said")]
-        assert taken(ingress(address=f"to.{{{name}}}").convert(record(b"", headers=said))).address == "to.said"
+        assert taken(taking(address=f"to.{{{name}}}").convert(record(b"", headers=said))).address == "to.said"
         assert (
-            refusal(ingress(address=f"to.{{{name}}}").convert(record(b"", headers=headers))).reason is Reason.NO_HEADER
+            refusal(taking(address=f"to.{{{name}}}").convert(record(b"", headers=headers))).reason is Reason.NO_HEADER
         )
 
 
 def test_an_address_is_a_template_of_topic_key_and_headers() -> None:
     headers: list[Header] = [("jms.string.JMSDestination", b"topic://a.b"), ("region", b"eu")]
-    at = ingress(address="{JMSDestination}.{topic}.{key}.{region}")
+    at = taking(address="{JMSDestination}.{topic}.{key}.{region}")
     assert taken(at.convert(record(b"v", headers, key=b"k"))).address == "a.b.in.k.eu"
     missing = refusal(at.convert(record(b"v", headers)))
     assert (missing.reason, "'key'" in missing.detail) == (Reason.NO_HEADER, True)
-    empty = ingress(address="{region}")
+    empty = taking(address="{region}")
     assert refusal(empty.convert(record(b"v", [("region", b"")]))).reason is Reason.BAD_ADDRESS
 
 
@@ -169,7 +169,7 @@ def test_an_address_is_a_template_of_topic_key_and_headers() -> None:
     ],
 )
 def test_a_value_that_is_not_what_its_source_says_is_a_refusal(conversion: str, value: bytes, reason: Reason) -> None:
-    assert refusal(ingress(value=conversion).convert(record(value))).reason is reason
+    assert refusal(taking(value=conversion).convert(record(value))).reason is reason
 
 
 @pytest.mark.parametrize(
@@ -189,11 +189,11 @@ def test_a_value_that_is_not_what_its_source_says_is_a_refusal(conversion: str, 
 def test_a_structured_event_gives_its_data_and_attributes(event: bytes, body: bytes) -> None:
     value = b'{"specversion":"1.0","id":"i","source":"s","type":"t",%s}' % event
     headers: list[Header] = [("content-type", b"application/cloudevents+json")]
-    message = taken(ingress(value="cloudevents").convert(record(value, headers)))
+    message = taken(taking(value="cloudevents").convert(record(value, headers)))
     assert message.body == body
     assert (message.properties["ce_id"], message.properties["ce_type"]) == ("i", "t")
     assert message.properties.get("ce_subject") == ("s" if b'"s"' in event else None)
-    assert refusal(ingress(value="cloudevents").convert(record(b'{"id":"i"}', headers))).reason is Reason.NOT_CLOUDEVENT
+    assert refusal(taking(value="cloudevents").convert(record(b'{"id":"i"}', headers))).reason is Reason.NOT_CLOUDEVENT
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_structured_event_gives_its_data_and_attributes(event: bytes, body: by
 def test_a_structured_event_that_is_none_is_refused_as_such(event: bytes, reason: Reason) -> None:
     value = b'{"specversion":"1.0","id":"i","source":"s","type":"t",%s}' % event
     headers: list[Header] = [("content-type", b"application/cloudevents+json")]
-    assert refusal(ingress(value="cloudevents").convert(record(value, headers))).reason is reason
+    assert refusal(taking(value="cloudevents").convert(record(value, headers))).reason is reason
 
 
 def test_an_events_data_nested_as_deep_as_json_is_read_is_taken_or_refused() -> None:
@@ -223,13 +223,13 @@ def test_an_events_data_nested_as_deep_as_json_is_read_is_taken_or_refused() -> 
     for depth in range(800, 1000):
         data = b"[" * depth + b"]" * depth
         value = b'{"specversion":"1.0","id":"i","source":"s","type":"t","data":%s}' % data
-        got = ingress(value="cloudevents").convert(record(value, headers))
+        got = taking(value="cloudevents").convert(record(value, headers))
         assert isinstance(got, Refusal) or got.body == data
 
 
 def test_a_reply_goes_where_the_request_said_or_where_it_says_itself() -> None:
     waiting = {"c": "temp.1"}
-    sources = Ingress(
+    sources = Sources(
         config(sources=[source(replies=True, headers=[], on_error="dead-letter", dead_letter_topic="dead")]),
         journal="flights",
         own_topics=OWN,
@@ -249,7 +249,7 @@ def test_a_reply_goes_where_the_request_said_or_where_it_says_itself() -> None:
 
 
 def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
-    sources = ingress(topics=[], pattern=".*")
+    sources = taking(topics=[], pattern=".*")
     existing = [
         "orders",
         "flights.wal",
@@ -266,11 +266,11 @@ def test_a_pattern_never_takes_the_journals_own_or_internal_topics() -> None:
         sources.convert(record(topic="flights.wal"))
 
 
-def encode(sources: Ingress, of: SourceRecord, *, bytes_max: int = 1000) -> PlainRun | None:
+def encode(sources: Sources, of: SourceRecord, *, bytes_max: int = 1000) -> PlainRun | None:
     return sources.encode([of], 0, 1, bytes_max, 1000)
 
 
-def encoded(sources: Ingress, of: SourceRecord) -> tuple[str, bytes]:
+def encoded(sources: Sources, of: SourceRecord) -> tuple[str, bytes]:
     """A plain record's address and message, which are what the long way makes."""
     found, message = encode(sources, of), taken(sources.convert(of))
     assert found == PlainRun(message.address, [encode_message(message)], [of.timestamp])
@@ -287,7 +287,7 @@ def test_a_record_with_plain_headers_is_encoded_at_once() -> None:
         ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         ("binary", b"\xff"),
     ]
-    sources = ingress(address="orders")
+    sources = taking(address="orders")
     for key in (None, b"", b"k" * 200):
         for number in (0, 63, 64, 8191, 8192, 2**40, 2**62):
             of = record(b"v", headers, key=key)._replace(offset=number)
@@ -301,25 +301,25 @@ def test_a_record_with_plain_headers_is_encoded_at_once() -> None:
 
 @pytest.mark.parametrize(("address", "found"), [("kafka.{topic}", "kafka.in"), ("{topic[0]}", "in"), ("a", "a")])
 def test_an_address_that_all_records_of_a_topic_have_is_as_good(address: str, found: str) -> None:
-    assert encoded(ingress(address=address), record(b"v", [("jms.string.region", b"eu")]))[0] == found
+    assert encoded(taking(address=address), record(b"v", [("jms.string.region", b"eu")]))[0] == found
 
 
 @pytest.mark.parametrize(
     "changed", [{"address": "{topic}.{key}"}, {"address": "{topic[1]}"}, {"value": "text"}, {"replies": True}]
 )
 def test_what_a_source_makes_of_more_than_headers_is_not_encoded_at_once(changed: dict[str, object]) -> None:
-    assert encode(ingress(**{"address": "orders"} | changed), record(b"v")) is None  # type: ignore[arg-type]
+    assert encode(taking(**{"address": "orders"} | changed), record(b"v")) is None  # type: ignore[arg-type]
 
 
 def test_a_value_over_the_limit_is_not_encoded_at_once() -> None:
-    sources = ingress(address="orders")
+    sources = taking(address="orders")
     assert encode(sources, record(b"v" * 10), bytes_max=10) is not None
     assert encode(sources, record(b"v" * 11), bytes_max=10) is None
 
 
 def test_a_header_that_comes_twice_is_its_last_value() -> None:
     twice = record(b"v", [("jms.string.region", b"eu"), ("jms.string.region", b"us")])
-    sources = ingress(address="orders")
+    sources = taking(address="orders")
     assert encode(sources, twice) is None
     assert taken(sources.convert(twice)).properties["region"] == "us"
 
@@ -335,7 +335,7 @@ def test_a_header_that_comes_twice_is_its_last_value() -> None:
     ],
 )
 def test_a_header_that_is_no_plain_property_is_seen_behind_ones_that_are(header: Header) -> None:
-    sources = ingress(address="orders")
+    sources = taking(address="orders")
     plain: Header = ("jms.string.region", b"eu")
     for headers in ([plain, header], [header, plain]):
         assert encoded(sources, record(b"v", [plain]))
@@ -343,7 +343,7 @@ def test_a_header_that_is_no_plain_property_is_seen_behind_ones_that_are(header:
 
 
 def test_a_plain_header_with_a_bad_value_is_refused() -> None:
-    sources = ingress(address="orders")
+    sources = taking(address="orders")
     for name in ("jms.long.count", "jms.boolean.count"):
         assert encoded(sources, record(b"v", [(name, b"true\0\0\0\0" if "long" in name else b"true")]))
         for bad in (b"no", None):

@@ -13,12 +13,12 @@ from journal.store.model import Message, Value
 from journal.store.records import encode_message
 from journal.topics.names import OwnTopics
 from streams.routes.targets import Targets, fixed_topics
-from tests.support.divert import DEAD, NAME, OUT, TOPIC, DivertWorld
+from tests.support.routes import DEAD, NAME, OUT, TOPIC, RoutesWorld
 
 
 def stop_of(target: dict[str, Any], topics: dict[str, dict[str, str]], **fields: Any) -> str:
     """Why a shard with such a route would stop at a message with the property `to`, as the command finds it."""
-    world = DivertWorld([], {"name": "r", "targets": [target], **fields}, topics=topics, dead_letter_topic=DEAD)
+    world = RoutesWorld([], {"name": "r", "targets": [target], **fields}, topics=topics, dead_letter_topic=DEAD)
     settings = Settings(journal=NAME, routing=world.routing)
     targets = Targets(world.kafka(), settings)
     targets.look_up(fixed_topics(world.routing))

@@ -10,7 +10,7 @@ import pytest
 from journal.config import load_settings
 from journal.errors import ConfigError
 from journal.routing.parts import start_ms
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.router import Router
 from tests.unit.routing.building import OWN, config, route, source
 
@@ -177,7 +177,7 @@ def test_the_journals_and_kafkas_own_topics_are_no_targets_and_no_sources() -> N
         with pytest.raises(ConfigError, match="own"):
             Router(config(routes=[route("r", {"topic": topic})]), journal="flights", own_topics=OWN)
         with pytest.raises(ConfigError, match="own"):
-            Ingress(config(sources=[source(topics=[topic])]), journal="flights", own_topics=OWN)
+            Sources(config(sources=[source(topics=[topic])]), journal="flights", own_topics=OWN)
 
 
 def test_routes_are_read_from_the_file(tmp_path: Path) -> None:

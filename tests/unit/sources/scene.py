@@ -1,4 +1,4 @@
-"""The ingress' loop on a real store and journal, between topics and a cluster that are lists and dicts."""
+"""The sources' loop on a real store and journal, between topics and a cluster that are lists and dicts."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from journal.sources.batch import Converter
 from journal.sources.consumer import SourceConsumer
 from journal.sources.filters import Filters
 from journal.sources.letters import LetterTopics
-from journal.sources.loop import IngressLoop, LoopConfig
+from journal.sources.loop import LoopConfig, SourcesLoop
 from journal.sources.requests import Waiting
-from journal.sources.service import ingress_of
-from journal.sources.status import IngressStatus, SourceStatus
+from journal.sources.service import sources_of
+from journal.sources.status import SourcesStatus, SourceStatus
 from journal.sources.stops import Stops
 from journal.store.model import Message, QueueConfig
 from journal.store.settings import StoreSettings
@@ -245,7 +245,7 @@ class KeptBeginnings:
 
 
 class Scene:
-    """A store on it, and the ingress' loop in a thread."""
+    """A store on it, and the sources' loop in a thread."""
 
     def __init__(self, directory: Path, *, limits: Limits | None = None) -> None:
         self.broker = Broker()
@@ -260,7 +260,7 @@ class Scene:
         self.now_ms = 1_700_000_000_000.0
         self.stops = Stops()
         self.beginnings = KeptBeginnings()
-        self.status = IngressStatus({})
+        self.status = SourcesStatus({})
         self.ended: BaseException | None = None
 
     def close(self) -> None:
@@ -297,17 +297,17 @@ class Scene:
             LetterTopics(settings),
             Filters(self.store),
         )
-        ingress = ingress_of(settings, waiting.address, letters.bytes_max)
+        sources = sources_of(settings, waiting.address, letters.bytes_max)
         self.stops = Stops()
         names = {source.name: SourceStatus(source.name) for source in config.sources}
-        self.status = IngressStatus(names, lambda: self.now_ms)
-        loop = IngressLoop(
+        self.status = SourcesStatus(names, lambda: self.now_ms)
+        loop = SourcesLoop(
             LoopConfig(GROUP, DEADLINE_S, list_every_s, batch_records, commit_again_s),
             config,
-            ingress,
+            sources,
             self.store,
             Converter(
-                ingress,
+                sources,
                 config,
                 self.store,
                 filters,
@@ -334,7 +334,7 @@ class Scene:
         if self.ended is not None:
             raise self.ended
 
-    def _run(self, loop: IngressLoop) -> None:
+    def _run(self, loop: SourcesLoop) -> None:
         try:
             loop.run()
         except BaseException as error:  # noqa: BLE001  # the test raises it

@@ -10,7 +10,7 @@ import pytest
 
 from journal.routing.outcomes import Header
 from journal.store.model import Message, QueueConfig
-from tests.unit.routing.building import ingress, record
+from tests.unit.routing.building import record, taking
 from tests.unit.sources.scene import DEADLINE_S, Scene
 
 IN = {"name": "in", "topics": ["t"], "address": "a"}
@@ -90,7 +90,7 @@ def test_a_batch_that_was_not_taken_in_leaves_no_duplicates(scene: Scene) -> Non
     ],
 )
 def test_the_id_is_in_the_property_that_artemis_has_it_in(header: Header, duplicate_id: bytes) -> None:
-    sources = ingress()
+    sources = taking()
     for _ in range(2):  # what headers are is remembered
         message = sources.convert(record(headers=[("jms.string.plain", b"p"), header]))
         assert isinstance(message, Message)
@@ -99,6 +99,6 @@ def test_the_id_is_in_the_property_that_artemis_has_it_in(header: Header, duplic
 
 def test_a_source_that_does_not_take_the_header_has_no_duplicates() -> None:
     fields: dict[str, Any] = {"headers": ["*", "!_AMQ_*"]}
-    message = ingress(**fields).convert(record(headers=known_as(b"d-1")))
+    message = taking(**fields).convert(record(headers=known_as(b"d-1")))
     assert isinstance(message, Message)
     assert message.duplicate_id == b""

@@ -1,4 +1,4 @@
-"""The ingress' loop: what is too much, what is quiet, and what appears later."""
+"""The sources' loop: what is too much, what is quiet, and what appears later."""
 
 from __future__ import annotations
 

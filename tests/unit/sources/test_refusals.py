@@ -9,31 +9,31 @@ import pytest
 from journal.errors import ConfigError
 from journal.routing.outcomes import OnError, Reason, Refusal
 from journal.routing.parts import SourceConfig
-from journal.routing.record_in import Ingress, policy_of
+from journal.routing.record_in import Sources, policy_of
 from tests.unit.routing.building import OWN, config, record, source
 
 ASKING: dict[str, Any] = {"replies": True, "requests": "ask"}
 
 
-def ingress(bytes_max: dict[str, int] | None = None, *, dead_letter_topic: str = "", **fields: Any) -> Ingress:
+def taking(bytes_max: dict[str, int] | None = None, *, dead_letter_topic: str = "", **fields: Any) -> Sources:
     routing = config(sources=[source(**fields)], dead_letter_topic=dead_letter_topic)
-    return Ingress(routing, journal="flights", own_topics=OWN, bytes_max=bytes_max)
+    return Sources(routing, journal="flights", own_topics=OWN, bytes_max=bytes_max)
 
 
 @pytest.mark.parametrize("topic", ["flights.wal", "flights.control", "__consumer_offsets"])
 def test_the_journals_and_kafkas_own_topics_take_no_dead_letters(topic: str) -> None:
     with pytest.raises(ConfigError, match=f"source s: {topic} is a topic of the journal's"):
-        ingress(on_error="dead-letter", dead_letter_topic=topic)
+        taking(on_error="dead-letter", dead_letter_topic=topic)
     routing = config(sources=[source(on_error="dead-letter") | {"dead_letter_topic": topic}])
     with pytest.raises(ConfigError, match="own"):
-        Ingress(routing, journal="flights", own_topics=OWN)
+        Sources(routing, journal="flights", own_topics=OWN)
 
 
 @pytest.mark.parametrize("policy", ["fail", "skip"])
 def test_requests_need_a_dead_letter_topic(policy: str) -> None:
     with pytest.raises(ConfigError, match=r"source s has requests.*set dead_letter_topic"):
-        ingress(on_error=policy, **ASKING)
-    ingress(on_error=policy, dead_letter_topic="dead", **ASKING)
+        taking(on_error=policy, **ASKING)
+    taking(on_error=policy, dead_letter_topic="dead", **ASKING)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_what_misses_its_request_or_reply_is_a_dead_letter(reason: Reason, polic
 
 def test_the_size_of_a_dead_letter_is_what_its_topic_takes_when_it_is_made() -> None:
     sizes: dict[str, int] = {}
-    sources = ingress(sizes, value="text", on_error="dead-letter", dead_letter_topic="dead")
+    sources = taking(sizes, value="text", on_error="dead-letter", dead_letter_topic="dead")
 
     def sent() -> bytes | None:
         refused = sources.convert(record(b"\xff" * 2000))

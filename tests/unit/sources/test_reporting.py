@@ -12,7 +12,7 @@ from journal.errors import KafkaUnavailableError
 from journal.kafka.ports import Kafka, Sent
 from journal.sources import reporting
 from journal.sources.reporting import Reporter
-from journal.v1.journal_pb2 import IngressReport
+from journal.v1.journal_pb2 import SourcesReport
 
 DEADLINE_S = 10.0
 
@@ -61,4 +61,4 @@ def test_a_report_that_fails_is_followed_by_the_next(
     finally:
         reporter.close()
     (sent,) = reports.sent
-    assert IngressReport.FromString(sent.value or b"").error == "mended"
+    assert SourcesReport.FromString(sent.value or b"").error == "mended"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from journal.sources.status import PEAK_MS, IngressStatus, SourceStatus
+from journal.sources.status import PEAK_MS, SourcesStatus, SourceStatus
 
 
 def test_latency_is_from_the_oldest_record_of_the_last_batch_to_its_commit_and_the_most_is_kept() -> None:
     now_ms = [5000.0]
-    status = IngressStatus({"in": SourceStatus("in")}, lambda: now_ms[0])
+    status = SourcesStatus({"in": SourceStatus("in")}, lambda: now_ms[0])
 
     def latency() -> tuple[float, float]:
         (found,) = status.as_json()["sources"]
@@ -25,7 +25,7 @@ def test_latency_is_from_the_oldest_record_of_the_last_batch_to_its_commit_and_t
 
 def test_one_old_timestamp_is_no_latency_and_the_most_is_that_of_the_last_minutes() -> None:
     now_ms = [1.8e12]
-    status = IngressStatus({"in": SourceStatus("in")}, lambda: now_ms[0])
+    status = SourcesStatus({"in": SourceStatus("in")}, lambda: now_ms[0])
 
     def latency() -> tuple[float, float]:
         (found,) = status.as_json()["sources"]

@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from journal.config import Settings
 from journal.routing.config import RoutingConfig
-from journal.topics.control_rows import INGRESS_KEY, control_row, node_key
+from journal.topics.control_rows import SOURCES_KEY, control_row, node_key
 from journal.topics.names import control_topic
-from journal.v1.journal_pb2 import DivertStatus, IngressReport, NodeStatus, RouteCounts, SourceReport
+from journal.v1.journal_pb2 import NodeStatus, RouteCounts, RoutesReport, SourceReport, SourcesReport
 from streams.apps.sources import KEPT_S, Reports
 from streams.apps.web import metric_lines
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.kafka import SimulatedKafka
 from tests.simulation.timeline import Timeline
 
-REPORT = IngressReport(
+REPORT = SourcesReport(
     node="one",
     timestamp=1000,
     state="running",
@@ -26,7 +26,7 @@ REPORT = IngressReport(
         SourceReport(source="in", refused={"not-text": 2, "no-key": 1}, dead_letters=3, error="t[0]@4: no text"),
     ],
 )
-DIVERT = DivertStatus(
+ROUTES = RoutesReport(
     shard=3,
     routes=[RouteCounts(route="out", sent=9, refused={"no-key": 4}, dead_letters=2)],
     latency_ms=250,
@@ -37,7 +37,7 @@ DIVERT = DivertStatus(
 class Service:
     """`Watched` with routes and sources."""
 
-    def __init__(self, report: IngressReport | None) -> None:
+    def __init__(self, report: SourcesReport | None) -> None:
         self._report = report
 
     def shard_states(self) -> Mapping[int, str]:
@@ -58,17 +58,17 @@ class Service:
     def tellings(self) -> Mapping[str, int]:
         return {}
 
-    def diverts(self) -> Mapping[int, DivertStatus]:
-        return {3: DIVERT}
+    def routes(self) -> Mapping[int, RoutesReport]:
+        return {3: ROUTES}
 
-    def sources(self) -> IngressReport | None:
+    def sources(self) -> SourcesReport | None:
         return self._report
 
     def nodes(self) -> Sequence[NodeStatus]:
         return [NodeStatus(name="one", recoveries=3, checks=9, inits=4)]
 
 
-def samples(report: IngressReport | None, prefix: str) -> list[str]:
+def samples(report: SourcesReport | None, prefix: str) -> list[str]:
     return [line for line in metric_lines(None, Service(report)) if line.startswith(f"kafka_journal_{prefix}")]
 
 
@@ -89,21 +89,21 @@ def test_sources_have_metrics_of_success_failure_by_reason_lag_and_latency() -> 
         'kafka_journal_source_refused_total{source="in",reason="no-key"} 1',
         'kafka_journal_source_refused_total{source="in",reason="not-text"} 2',
     ]
-    assert samples(REPORT, "ingress_")[:3] == [
-        'kafka_journal_ingress_running{node="one"} 1',
-        "kafka_journal_ingress_unrouted_messages_total 5",
-        "kafka_journal_ingress_duplicate_messages_total 6",
+    assert samples(REPORT, "sources_")[:3] == [
+        'kafka_journal_sources_running{node="one"} 1',
+        "kafka_journal_sources_unrouted_messages_total 5",
+        "kafka_journal_sources_duplicate_messages_total 6",
     ]
-    assert samples(None, "source_") == samples(None, "ingress_") == []
+    assert samples(None, "source_") == samples(None, "sources_") == []
 
 
 def test_routes_have_metrics_of_success_failure_by_reason_and_latency() -> None:
-    assert samples(None, "route_") + samples(None, "divert_") == [
+    assert samples(None, "route_") + samples(None, "routes_") == [
         'kafka_journal_route_sent_records_total{route="out",shard="3"} 9',
         'kafka_journal_route_refused_messages_total{route="out",shard="3",reason="no-key"} 4',
         'kafka_journal_route_dead_letters_total{route="out",shard="3"} 2',
-        'kafka_journal_divert_latency_seconds{shard="3"} 0.25',
-        'kafka_journal_divert_stopped{shard="3"} 1',
+        'kafka_journal_routes_latency_seconds{shard="3"} 0.25',
+        'kafka_journal_routes_stopped{shard="3"} 1',
     ]
 
 
@@ -125,7 +125,7 @@ def test_reports_of_nodes_and_sources_are_read_from_the_control_rows_now_and_the
     reports = Reports(kafka, Settings(journal="j", routing=routing), lambda: now[0])
     assert reports.sources() is None
     node = NodeStatus(name="one", recoveries=3)
-    rows = [control_row("j", INGRESS_KEY, REPORT), control_row("j", node_key("one"), node)]
+    rows = [control_row("j", SOURCES_KEY, REPORT), control_row("j", node_key("one"), node)]
     kafka.plain_producer().send(rows, 1.0)
     assert (reports.sources(), reports.nodes()) == (None, [])
     now[0] += KEPT_S

@@ -22,8 +22,8 @@ from journal.v1.journal_pb2 import Operation, SkipRequest, Trim
 from streams.routes.replay_range import ReplayRange, range_of_ids, range_of_time, replay_name
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
-from tests.support.divert import DEAD, FIRST_MS, NAME, OUT, TOPIC, chunk, large, message, one_route
 from tests.support.route_replay import ReplayWorld
+from tests.support.routes import DEAD, FIRST_MS, NAME, OUT, TOPIC, chunk, large, message, one_route
 
 GROUPS = [
     [marker()],

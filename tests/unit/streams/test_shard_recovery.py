@@ -14,14 +14,14 @@ from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import delete, marker, wal
 from tests.support.deposed import DeposedKafka
-from tests.support.divert import NAME, DivertWorld, message
+from tests.support.routes import NAME, RoutesWorld, message
 
 LIMIT_S = 5.0
 
 
 def test_a_transaction_that_nobody_ended_stops_a_recovery_until_it_is_ended() -> None:
     """As KAFKA-20734 leaves one: its end was never written, and whoever committed it is gone."""
-    world = DivertWorld([])
+    world = RoutesWorld([])
     worker = world.worker()
     worker.recover()
     other = world.kafka().transactional_producer("gone")
@@ -38,7 +38,7 @@ def test_a_transaction_that_nobody_ended_stops_a_recovery_until_it_is_ended() ->
 
 def test_a_copy_that_writing_finds_damaged_is_built_anew_from_the_table() -> None:
     """A compaction reads what nobody asked for in years; RocksDB then refuses every write."""
-    world = DivertWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    world = RoutesWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
     worker = world.worker()
     worker.recover()
     worker.take(world.frames[:2])
@@ -60,7 +60,7 @@ def test_a_recovery_is_given_up_when_its_worker_stops() -> None:
                 worker.give_up()
             return Fault.NONE
 
-    world = DivertWorld([], faults=Stopping())
+    world = RoutesWorld([], faults=Stopping())
     worker = world.worker()
     with pytest.raises(ClosedError, match="given up"):
         worker.recover()
@@ -68,7 +68,7 @@ def test_a_recovery_is_given_up_when_its_worker_stops() -> None:
 
 
 def test_a_shard_whose_table_cannot_be_read_goes_on_when_it_can() -> None:
-    world = DivertWorld(wal([marker()], [message(1)]))
+    world = RoutesWorld(wal([marker()], [message(1)]))
     first = world.worker()
     first.recover()
     world.drive(first)
@@ -95,7 +95,7 @@ def test_a_shard_whose_table_cannot_be_read_goes_on_when_it_can() -> None:
 
 def test_no_checkpoint_follows_a_table_that_only_a_deposed_leader_shows() -> None:
     """It would lack the tombstone of a record that was added, written and deleted in what that leader does not show."""
-    world = DivertWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    world = RoutesWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
     kafka = DeposedKafka(world.broker)
 
     def shard_worker() -> ShardWorker:

@@ -39,7 +39,7 @@ from tests.support.build import (
     update,
     wal,
 )
-from tests.support.divert import DivertWorld, message
+from tests.support.routes import RoutesWorld, message
 from tests.support.shards import shard_config
 
 NAME = "j"
@@ -229,7 +229,7 @@ def test_a_shard_whose_operations_are_told_refuses_what_is_sorted() -> None:
 
 
 def test_a_shard_with_routes_refuses_what_is_sorted() -> None:
-    world = DivertWorld(wal([marker()], [message(1, b"sent")]))
+    world = RoutesWorld(wal([marker()], [message(1, b"sent")]))
     shard = world.worker()
     shard.recover()
     assert shard.wants_unsorted

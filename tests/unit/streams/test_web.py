@@ -15,7 +15,7 @@ from faust.web import View
 
 from journal.config import Settings
 from journal.errors import DeadlineError, QueueMissingError, StateError
-from journal.v1.journal_pb2 import DivertStatus, IngressReport, Mark, NodeStatus
+from journal.v1.journal_pb2 import Mark, NodeStatus, RoutesReport, SourcesReport
 from loaders.queues import QueueLoader
 from streams.apps.factory import make_app
 from streams.apps.view import GlobalView
@@ -71,10 +71,10 @@ class Service:
     def tellings(self) -> Mapping[str, int]:
         return {"fine": 1, "broken": 2}
 
-    def diverts(self) -> Mapping[int, DivertStatus]:
+    def routes(self) -> Mapping[int, RoutesReport]:
         return {}
 
-    def sources(self) -> IngressReport | None:
+    def sources(self) -> SourcesReport | None:
         return None
 
     def nodes(self) -> Sequence[NodeStatus]:

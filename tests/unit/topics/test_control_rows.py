@@ -107,9 +107,9 @@ def test_a_row_of_a_source_that_does_not_parse_is_known_as_such_and_keeps_nobody
     control.write(source_key("in"), b"\xff\xff")
     control.write(source_key("other"), SourceTopics(source="other", ids={"t": "id"}))
     rows = control.watcher.catch_up(LIMIT_S)
-    other = rows.sources.pop("other")
+    other = rows.source_topics.pop("other")
     assert other is not None
-    assert (rows.epoch.epoch, rows.sources, dict(other.ids)) == (3, {"in": None}, {"t": "id"})
+    assert (rows.epoch.epoch, rows.source_topics, dict(other.ids)) == (3, {"in": None}, {"t": "id"})
 
 
 def test_an_epoch_that_does_not_parse_is_an_error(control: Control) -> None:

@@ -1,4 +1,4 @@
-"""`bench divert`: the worker of `bench process` with two routes, one of which has every message, against none.
+"""`bench routes`: the worker of `bench process` with two routes, one of which has every message, against none.
 
 The mix is that of `bench process`, but that every record added is a message of 200 bytes with a header, which the route
 takes for the key. Each round has a new journal; both have the same frames.
@@ -35,17 +35,17 @@ def _measure(scene: Scene, shards: int, outcome: Outcome, memory: Memory) -> Non
     operations = scene.operations(OPERATIONS)
     say(f"making {operations:,} operations for {shards} shards")
     frames = operation_frames(shards, operations, fleeting=False, kind=MESSAGE, data=message_bodies())
-    body = Diverted(scene, shards, operations, frames, memory, "body")
-    name = f"divert_{shards}_shard{'s' if shards > 1 else ''}"
+    body = Routed(scene, shards, operations, frames, memory, "body")
+    name = f"routes_{shards}_shard{'s' if shards > 1 else ''}"
     ours, plain = alternate(scene.rounds(), body.rate, body.plain_rate, what=name)
     outcome.comparisons.append(Comparison(name, "operations_per_s", ours, plain, TARGET))
     if shards == 1:
-        enveloped = Diverted(scene, shards, operations, frames, memory, "json")
+        enveloped = Routed(scene, shards, operations, frames, memory, "json")
         json, again = alternate(scene.rounds(), enveloped.rate, enveloped.plain_rate, what=f"{name}, JSON envelope")
         outcome.figures |= Comparison(f"json_envelope_{shards}_shard", "operations_per_s", json, again, 0.0).figures()
 
 
-class Diverted:
+class Routed:
     """The same frames again and again, each time in a journal of its own, and to a topic of its own."""
 
     def __init__(
@@ -75,7 +75,7 @@ class Diverted:
         return self._rate(RoutingConfig())
 
     def _rate(self, routing: RoutingConfig) -> float:
-        name = f"worker_{self._shards}_shards" + ("_diverting" if routing.routes else "")
+        name = f"worker_{self._shards}_shards" + ("_with_routes" if routing.routes else "")
         with ExitStack() as left:
             settings = left.enter_context(self._scene.journal(self._shards, routing=routing))
             pid = left.enter_context(worker(settings))

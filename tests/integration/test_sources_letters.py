@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 )
 
 from journal.config import Settings
-from tests.integration.test_ingress import queue, with_sources
+from tests.integration.test_sources import queue, with_sources
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
     DEADLINE_S,
@@ -78,8 +78,8 @@ def test_of_dead_letters_for_several_partitions_the_one_that_kafka_refuses_stops
         node.wait_for(letters, 2)
         assert bodies(node.store, letters) == [b"before", b"behind"]
         assert committed(settings).get((topic, 0)) == 5
-        node.ingress.resume("in", skip=True)
-        wait_until(lambda: committed(settings).get((topic, 0)) == 11, node.ingress.status)
+        node.sources.resume("in", skip=True)
+        wait_until(lambda: committed(settings).get((topic, 0)) == 11, node.sources.status)
         assert node.source("in")["error"] == ""
 
 

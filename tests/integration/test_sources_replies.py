@@ -120,10 +120,10 @@ def test_requests_wait_through_a_failover_and_each_is_answered_once(bootstrap: s
     with taking(border.settings, border.queues) as node:
         asked = [border.request(node.store, b"%d" % number) for number in range(30)]
         border.reply(*((b"first %d" % id, id) for id in asked[:10]))
-        wait_until(lambda: ready(node.store, border.ask) == 20, node.ingress.status)
+        wait_until(lambda: ready(node.store, border.ask) == 20, node.sources.status)
     border.reply(*((b"second %d" % id, id) for id in asked))
     with taking(border.settings) as node:
-        wait_until(lambda: committed(border.settings).get((border.replies, 0)) == 40, node.ingress.status)
+        wait_until(lambda: committed(border.settings).get((border.replies, 0)) == 40, node.sources.status)
         expected = [b"first %d" % id for id in asked[:10]] + [b"second %d" % id for id in asked[10:]]
         assert bodies(node.store, "answers")[-30:] == expected
         assert ready(node.store, border.ask) == 0
@@ -149,12 +149,12 @@ def test_a_request_that_waits_too_long_is_a_dead_letter_and_its_reply_comes_too_
     with taking(border.settings, border.queues) as node:
         late = border.request(node.store, b"late", age_ms=LONG_AGO_MS)
         border.request(node.store, b"in time")
-        wait_until(lambda: ready(node.store, border.ask) == 1, node.ingress.status)
+        wait_until(lambda: ready(node.store, border.ask) == 1, node.sources.status)
         border.reply((b"too late", late))
         letters = border.letters(3)
         assert letters[1:] == [(b"late", b"no-reply"), (b"too late", b"no-request")]
         assert bodies(node.store, border.ask) == [b"in time"]
-        wait_until(lambda: node.source("replies")["dead_letters"] == 3, node.ingress.status)
+        wait_until(lambda: node.source("replies")["dead_letters"] == 3, node.sources.status)
         assert node.source("replies")["refused"] == {"no-reply": 1, "no-request": 2}
 
 
@@ -176,8 +176,8 @@ def test_requests_are_not_given_up_while_their_replies_wait_behind_what_stops_th
             other.request(node.store, b"%d" % round_, age_ms=LONG_AGO_MS)
             assert other.letters(round_ + 1)[round_] == (b"%d" % round_, b"no-reply")
         assert ready(node.store, border.ask) == 2
-        node.ingress.resume("replies", skip=True)
-        wait_until(lambda: ready(node.store, border.ask) == 0, node.ingress.status)
+        node.sources.resume("replies", skip=True)
+        wait_until(lambda: ready(node.store, border.ask) == 0, node.sources.status)
         assert bodies(node.store, "answers")[-1] == b"in time"
         assert border.letters(1) == [(b"not answered", b"no-reply")]
 
@@ -193,7 +193,7 @@ def test_requests_are_given_up_where_the_log_of_replies_ends_with_markers(bootst
     with taking(border.settings, border.queues) as node:
         border.request(node.store, b"late", age_ms=LONG_AGO_MS)
         assert border.letters(1) == [(b"late", b"no-reply")]
-        wait_until(lambda: ready(node.store, border.ask) == 0, node.ingress.status)
+        wait_until(lambda: ready(node.store, border.ask) == 0, node.sources.status)
 
 
 def test_a_queue_of_requests_that_is_not_there_stops_the_source(bootstrap: str, journal: Settings) -> None:

@@ -26,7 +26,7 @@ from journal.kafka.readers import GROUP_OF_READERS
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
 from journal.topics.control_rows import read_control
-from tests.integration.test_divert import values
+from tests.integration.test_routes import values
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import DEADLINE_S, bodies, create_topic, new_name, produce, taking, wait_until
 from tests.support.stream_apps import active_store
@@ -66,7 +66,7 @@ class Acls:
 def stopped(settings: Settings) -> str:
     """Why a route has stopped the shard, as its worker reports it; empty: none has."""
     rows = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S)
-    return rows.diverts[0].stopped if 0 in rows.diverts else ""
+    return rows.routes[0].stopped if 0 in rows.routes else ""
 
 
 @pytest.mark.parametrize(

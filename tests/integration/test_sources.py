@@ -23,7 +23,7 @@ from journal.sources.consumer import SourceConsumer
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.store import MessageStore
 from journal.topics.control_rows import read_control
-from journal.topics.names import ingress_group
+from journal.topics.names import sources_group
 from journal.v1.journal_pb2 import SourceReport
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import (
@@ -49,7 +49,7 @@ ORDERS = QueueConfig("orders", "orders")
 @pytest.fixture(scope="module")
 def journal(bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """One journal, and its worker, for the tests of this module: each has topics and an address of its own."""
-    settings = made_journal(bootstrap, tmp_path_factory.mktemp("ingress"), shards=2)
+    settings = made_journal(bootstrap, tmp_path_factory.mktemp("sources"), shards=2)
     with running_worker(settings):
         yield settings
 
@@ -138,12 +138,12 @@ def test_a_duplicate_is_taken_in_once_in_the_next_activation_too(bootstrap: str,
     produce(bootstrap, topic, [b"plain"])
     with taking(settings, [queue("once")]) as node:
         node.wait_for("once", 2)
-        wait_until(lambda: node.ingress.status()["duplicates"] == 1, node.ingress.status)
+        wait_until(lambda: node.sources.status()["duplicates"] == 1, node.sources.status)
     produce(bootstrap, topic, [b"once more"], headers=known)
     produce(bootstrap, topic, [b"last"])
     with taking(settings) as node:
         node.wait_for("once", 3)
-        wait_until(lambda: node.ingress.status()["duplicates"] == 1, node.ingress.status)
+        wait_until(lambda: node.sources.status()["duplicates"] == 1, node.sources.status)
         assert bodies(node.store, "once") == [b"first", b"plain", b"last"]
     assert committed(settings)[topic, 0] == 5
 
@@ -158,7 +158,7 @@ def test_a_record_with_a_header_whose_name_is_no_utf_8_is_refused_and_others_are
     settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "unread", "on_error": "skip"})
     with taking(settings, [queue("unread")]) as node:
         node.wait_for("unread", 1001)
-        wait_until(lambda: node.source("in")["refused"] == {"bad-header": 1}, node.ingress.status)
+        wait_until(lambda: node.source("in")["refused"] == {"bad-header": 1}, node.sources.status)
         assert bodies(node.store, "unread") == [*numbers(0, 1000), b"last"]
     assert committed(settings)[topic, 0] == 1002
 
@@ -222,7 +222,7 @@ def test_a_source_that_starts_at_the_end_begins_there_once(bootstrap: str, journ
     produce(bootstrap, topic, numbers(0, 5))
     settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "latest", "start": "latest"})
     with taking(settings, [queue("latest")]) as node:
-        wait_until(lambda: committed(settings).get((topic, 0)) == 5, node.ingress.status)
+        wait_until(lambda: committed(settings).get((topic, 0)) == 5, node.sources.status)
     produce(bootstrap, topic, numbers(5, 2))  # while nobody consumes
     with taking(settings) as node:
         node.wait_for("latest", 2)
@@ -234,7 +234,7 @@ def test_a_partition_that_is_added_later_is_taken_from_its_beginning(bootstrap: 
     produce(bootstrap, topic, numbers(0, 5))
     settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "added", "start": "latest"})
     with taking(settings, [queue("added")]) as node:
-        wait_until(lambda: committed(settings).get((topic, 0)) == 5, node.ingress.status)
+        wait_until(lambda: committed(settings).get((topic, 0)) == 5, node.sources.status)
     add_partition(bootstrap, topic, 2)
     produce(bootstrap, topic, numbers(5, 4), partitions=2)
     with taking(settings) as node:
@@ -265,11 +265,11 @@ def test_a_full_journal_pauses_the_consumer_and_nothing_is_lost(bootstrap: str, 
     # topics are not listed meanwhile: the offsets that are committed again behind that would wait for the writer, too
     queues = [queue("full"), queue("busy")]
     with taking(settings, queues, batch_records=25, list_every_s=2 * DEADLINE_S) as node:
-        wait_until(lambda: committed(settings).get((topic, 0)) == 0, node.ingress.status)
+        wait_until(lambda: committed(settings).get((topic, 0)) == 0, node.sources.status)
         with node.blocked_writer():
             fill(node.store)
             produce(bootstrap, topic, numbers(0, 300))
-            wait_until(lambda: node.ingress.status()["state"] == "paused", node.ingress.status)
+            wait_until(lambda: node.sources.status()["state"] == "paused", node.sources.status)
             assert (ready(node.store, "full"), node.store.queue("full").arriving) == (0, 0)
         node.wait_for("full", 300)
         assert bodies(node.store, "full") == numbers(0, 300)
@@ -302,7 +302,7 @@ def test_a_record_that_cannot_be_converted_is_skipped_and_counted(bootstrap: str
         journal, {"name": "in", "topics": [topic], "address": "skips", "value": "text", "on_error": "skip"}
     )
     with taking(settings, [queue("skips")]) as node:
-        wait_until(lambda: node.source("in")["records"] == 4, node.ingress.status)
+        wait_until(lambda: node.source("in")["records"] == 4, node.sources.status)
         assert node.source("in")["refused"] == {"not-text": 2}
         assert bodies(node.store, "skips") == [b"fine", b"behind"]
     assert committed(settings)[topic, 0] == 4
@@ -317,7 +317,7 @@ def test_a_record_that_cannot_be_converted_goes_to_the_dead_letter_topic_with_th
     settings = with_sources(journal, source, dead_letter_topic=letters)
     with taking(settings, [queue(topic)]) as node:
         node.wait_for(topic, 2)
-        wait_until(lambda: node.source("in")["dead_letters"] == 1, node.ingress.status)
+        wait_until(lambda: node.source("in")["dead_letters"] == 1, node.sources.status)
         (letter,) = read_topic(bootstrap, letters, 1)
         assert (letter.key(), letter.value()) == (b"1", b"\xff")
         assert ("kafka-journal.error.reason", b"not-text") in (letter.headers() or [])
@@ -340,7 +340,7 @@ def test_a_dead_letter_fits_its_topic_and_the_journals_writer_and_holds_up_nobod
     )
     with taking(settings, [queue("fits")]) as node:
         node.wait_for("fits", 1)
-        wait_until(lambda: node.source("many")["dead_letters"] == 100, node.ingress.status)
+        wait_until(lambda: node.source("many")["dead_letters"] == 100, node.sources.status)
         (letter,) = read_topic(bootstrap, letters, 1)
         assert letter.value() is None
         assert ("kafka-journal.error.without", b"value") in (letter.headers() or [])
@@ -366,17 +366,17 @@ def test_a_stopped_source_goes_on_when_an_operator_says_so_with_or_without_what_
     settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "resumed", "value": "text"})
     with taking(settings, [queue("resumed")]) as node:
         with pytest.raises(InvalidOperationError, match="not stopped"):
-            node.ingress.resume("other", skip=True)
+            node.sources.resume("other", skip=True)
         assert f"{topic}[0]@1" in node.wait_stopped("in")
-        assert node.ingress.resume("in", skip=True) == f"{topic}[0]@1"
-        wait_until(lambda: f"{topic}[0]@3" in str(node.source("in")["error"]), node.ingress.status)
+        assert node.sources.resume("in", skip=True) == f"{topic}[0]@1"
+        wait_until(lambda: f"{topic}[0]@3" in str(node.source("in")["error"]), node.sources.status)
         assert bodies(node.store, "resumed") == [b"fine", b"behind"]
-        assert node.ingress.resume("in", skip=False) == ""
-        wait_until(lambda: reported(settings, "in").error != "", node.ingress.status)
+        assert node.sources.resume("in", skip=False) == ""
+        wait_until(lambda: reported(settings, "in").error != "", node.sources.status)
         assert f"{topic}[0]@3" in node.wait_stopped("in")
-        assert node.ingress.resume("in", skip=True) == f"{topic}[0]@3"
+        assert node.sources.resume("in", skip=True) == f"{topic}[0]@3"
         node.wait_for("resumed", 3)
-        wait_until(lambda: reported(settings, "in").messages == 3, node.ingress.status)
+        wait_until(lambda: reported(settings, "in").messages == 3, node.sources.status)
         assert 0 < reported(settings, "in").latency_ms <= reported(settings, "in").latency_ms_max
         assert reported(settings, "in").state == "running"
     assert committed(settings)[topic, 0] == 5
@@ -384,7 +384,7 @@ def test_a_stopped_source_goes_on_when_an_operator_says_so_with_or_without_what_
 
 def reported(settings: Settings, source: str) -> SourceReport:
     """What the active node last reported of a source, to everybody."""
-    report = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S).ingress
+    report = read_control(kafka_of(settings), settings.journal, time.monotonic, DEADLINE_S).sources
     found = [each for each in report.sources if each.source == source] if report is not None else []
     return found[0] if found else SourceReport()
 
@@ -420,9 +420,9 @@ def test_a_topic_that_was_deleted_and_made_anew_stops_its_source_until_it_is_to_
         node.wait_stopped("in")
         create_anew(bootstrap, topic)
         produce(bootstrap, topic, numbers(10, 2))
-        wait_until(lambda: "made anew" in str(node.source("in")["error"]), node.ingress.status)
+        wait_until(lambda: "made anew" in str(node.source("in")["error"]), node.sources.status)
         assert bodies(node.store, "anew") == numbers(0, 3)
-        node.ingress.resume("in", skip=False)
+        node.sources.resume("in", skip=False)
         node.wait_for("anew", 5)
         assert bodies(node.store, "anew") == [*numbers(0, 3), *numbers(10, 2)]
     delete_topic(bootstrap, topic)
@@ -439,7 +439,7 @@ def test_nothing_is_taken_of_a_topic_that_was_made_anew_between_two_looks(bootst
     topic = create_topic(bootstrap, new_name())
     produce(bootstrap, topic, numbers(0, 3))
     settings = with_sources(journal, {"name": "in", "topics": [topic], "address": "again"})
-    group, place = ingress_group(settings.journal), (topic, 0)
+    group, place = sources_group(settings.journal), (topic, 0)
     with taking(settings, [queue("again")], list_every_s=1000) as node:
         node.wait_for("again", 3)
         wait_until(lambda: committed(settings).get(place) == 3)
@@ -452,9 +452,9 @@ def test_nothing_is_taken_of_a_topic_that_was_made_anew_between_two_looks(bootst
         wait_until(lambda: place not in committed(settings))  # Kafka deletes them with the topic, in its own time
         set_offset(bootstrap, group, TopicPartition(topic, 0, 3, metadata_of(old.topic_id)))
         with pytest.raises(InvalidOperationError, match=rf"{topic}\[0\]@3\), .* nothing was taken"):
-            node.ingress.resume("in", skip=False)
+            node.sources.resume("in", skip=False)
         set_offset(bootstrap, group, TopicPartition(topic, 0, 1, "set by hand"))
-        node.ingress.resume("in", skip=False)
+        node.sources.resume("in", skip=False)
         node.wait_for("again", 7)
         assert bodies(node.store, "again") == [*numbers(0, 3), *numbers(11, 4)]
 

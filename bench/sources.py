@@ -1,4 +1,4 @@
-"""`bench ingress`: records of a topic taken into the message store, against a bare loop that consumes and produces.
+"""`bench sources`: records of a topic taken into the message store, against a bare loop that consumes and produces.
 
 The loop does what exactly once takes and no more: consume a batch, send each record on, send the offsets, commit. Both
 have the same records (200 bytes, a key, two headers), batch size and partitions, and begin with connected clients. The
@@ -23,7 +23,7 @@ from journal.config import Settings
 from journal.errors import DeadlineError
 from journal.journal import BlockingJournal
 from journal.routing.config import RoutingConfig
-from journal.sources.service import BATCH_RECORDS, IngressService
+from journal.sources.service import BATCH_RECORDS, SourcesService
 from journal.store.model import QueueConfig
 from journal.store.store import MessageStore
 from loaders.queues import QueueLoader
@@ -53,7 +53,7 @@ def run(scene: Scene) -> Outcome:
             loop.run,
             what="records taken in",
         )
-    outcome.comparisons.append(Comparison("ingress", "records_per_s", ours, limit, TARGET))
+    outcome.comparisons.append(Comparison("sources", "records_per_s", ours, limit, TARGET))
     outcome.figures |= memory.figures()
     delete_topics(scene.bootstrap, [topic])
     return outcome
@@ -88,21 +88,21 @@ def _active(settings: Settings) -> Iterator[MessageStore]:
 
 
 def _take_in(settings: Settings, store: MessageStore, topic: str, records: int) -> float:
-    """Records a second, from the ingress' start; a source of its own group each time, from the topic's beginning."""
+    """Records a second, from the sources' start; a source of its own group each time, from the topic's beginning."""
     source = {"name": "in", "topics": [topic], "address": "orders"}
     routing = RoutingConfig.model_validate({"sources": [source]})
     group = f"bench-{uuid.uuid4().hex}"
-    ingress = IngressService(settings.model_copy(update={"routing": routing}), store, group=group)
+    sources = SourcesService(settings.model_copy(update={"routing": routing}), store, group=group)
     began = time.perf_counter()
-    ingress.start()
+    sources.start()
     try:
-        while ingress.status()["sources"][0]["records"] < records:
+        while sources.status()["sources"][0]["records"] < records:
             if time.perf_counter() - began > RUN_TIMEOUT_S:
-                raise DeadlineError(f"not taken in: {ingress.status()}")
+                raise DeadlineError(f"not taken in: {sources.status()}")
             time.sleep(_LOOK_S)
         return records / (time.perf_counter() - began)
     finally:
-        ingress.close()
+        sources.close()
 
 
 class BareLoop:

@@ -1,6 +1,6 @@
 """A node that ends at a named point while it takes records in, once that is armed.
 
-`python -m tests.support.ingress_crash_node HOME NAME`, with the journal in its environment; the point is in the file
+`python -m tests.support.sources_crash_node HOME NAME`, with the journal in its environment; the point is in the file
 `HOME/crash-at`.
 """
 

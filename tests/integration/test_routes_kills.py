@@ -146,7 +146,7 @@ class Cast:
         ]
         slow = {"KAFKA_JOURNAL_GATE_TIMEOUT_MS": "120000"}
         self.node = Child(
-            ["tests.support.divert_sender", str(history)],
+            ["tests.support.routes_sender", str(history)],
             command_env(kafka.bootstrap_servers, journal, directory / "node", slow | safe),
             directory / "node.log",
         )

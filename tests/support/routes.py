@@ -17,8 +17,8 @@ from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Mark, Operation
 from journal.v1.store_pb2 import CHUNK, MESSAGE
 from journal.wire.keys import mark_key
-from streams.routes.diverter import Diverter
 from streams.routes.targets import Sizes
+from streams.routes.worker_routes import WorkerRoutes
 from streams.worker.shard import ShardState, ShardWorker
 from streams.worker.shard_config import ShardConfig
 from tests.simulation.broker import SimulatedBroker
@@ -56,7 +56,7 @@ def one_route(name: str = "r", topic: str = OUT, **fields: Any) -> dict[str, Any
     return {"name": name, "targets": [{"topic": topic, "value": "body"}], **fields}
 
 
-class DivertWorld:
+class RoutesWorld:
     """A shard's WAL, and its worker with routes."""
 
     def __init__(
@@ -94,7 +94,7 @@ class DivertWorld:
     def kafka(self) -> SimulatedKafka:
         return SimulatedKafka(self.broker, records_per_produce=self._records_per_produce)
 
-    def diverter(self) -> Diverter:
+    def routes(self) -> WorkerRoutes:
         settings = Settings(journal=NAME, node="worker", replication=self.replication, routing=self.routing)
         kafka = self.kafka()
 
@@ -102,7 +102,7 @@ class DivertWorld:
             self.sized.append(sizes)
             return kafka
 
-        return Diverter(
+        return WorkerRoutes(
             settings,
             JOURNAL,
             kafka,
@@ -115,18 +115,16 @@ class DivertWorld:
     def wall_ms(self) -> float:
         return self.timeline.now() * 1000
 
-    def config(self, diverter: Diverter | None) -> ShardConfig:
-        return shard_config(NAME, checkpoint_bytes_max=100_000_000, held_bytes_max=10**8, divert=diverter)
+    def config(self, routes: WorkerRoutes | None) -> ShardConfig:
+        return shard_config(NAME, checkpoint_bytes_max=100_000_000, held_bytes_max=10**8, routes=routes)
 
-    def worker(self, diverter: Diverter | None = None) -> ShardWorker:
+    def worker(self, routes: WorkerRoutes | None = None) -> ShardWorker:
         """A process' worker, which has not recovered yet."""
-        if diverter is None:
-            diverter = self.diverter()
-            diverter.check()
+        if routes is None:
+            routes = self.routes()
+            routes.check()
         store = SimulatedStore(self.disk, self.faults, "node")
-        worker = ShardWorker(
-            0, self.config(diverter), self.kafka(), store, clock=self.timeline.now, wall_ms=self.wall_ms
-        )
+        worker = ShardWorker(0, self.config(routes), self.kafka(), store, clock=self.timeline.now, wall_ms=self.wall_ms)
         worker.allow_skips({}, self.passes)
         return worker
 

@@ -16,7 +16,7 @@ from journal.config import load_settings
 from journal.kafka.ports import Cluster
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
-from journal.routing.record_in import Ingress
+from journal.routing.record_in import Sources
 from journal.routing.source_record import SourceRecord
 from journal.sources.batch import Batch, Converter
 from journal.sources.filters import Filters
@@ -41,7 +41,7 @@ INLINE_BYTES = 100
 LIMITS = Limits(data_bytes_max=300)
 
 
-class OneByOne(Ingress):
+class OneByOne(Sources):
     """Has no plain records."""
 
     def encode(
@@ -118,12 +118,12 @@ class Scene:
         broker.topic("letters", 2)
         self._letters.look(cast(Cluster, BrokerCluster(broker)), 1)
 
-    def converter(self, kind: type[Ingress], batch_bytes: int) -> Converter:
+    def converter(self, kind: type[Sources], batch_bytes: int) -> Converter:
         routing = self._settings.routing
-        ingress = kind(routing, journal="j", own_topics=frozenset(), bytes_max=self._letters.bytes_max)
+        sources = kind(routing, journal="j", own_topics=frozenset(), bytes_max=self._letters.bytes_max)
         waiting = Waiting(self.store, routing.sources, time.time)
         return Converter(
-            ingress,
+            sources,
             routing,
             self.store,
             Filters(self.store),
@@ -158,7 +158,7 @@ def test_a_batch_is_what_its_records_one_by_one_are(
     scene: Scene, taken: list[SourceRecord], records_max: int, letters_max: int
 ) -> None:
     runs, one_by_one = (
-        scene.converter(kind, 10**6).batch(taken, records_max, letters_max) for kind in (Ingress, OneByOne)
+        scene.converter(kind, 10**6).batch(taken, records_max, letters_max) for kind in (Sources, OneByOne)
     )
     assert facts(runs) == facts(one_by_one)
 
@@ -167,8 +167,8 @@ def test_a_batch_is_what_its_records_one_by_one_are(
 def test_small_batches_one_after_the_other_are_the_large_one(
     scene: Scene, taken: list[SourceRecord], batch_bytes: int
 ) -> None:
-    whole = scene.converter(Ingress, 10**6).batch(taken, len(taken), len(taken))
-    converter, found, offsets = scene.converter(Ingress, batch_bytes), list[tuple[str, bytes, int]](), {}
+    whole = scene.converter(Sources, 10**6).batch(taken, len(taken), len(taken))
+    converter, found, offsets = scene.converter(Sources, batch_bytes), list[tuple[str, bytes, int]](), {}
     left: Sequence[SourceRecord] = taken
     while left:
         batch = converter.batch(left, len(taken), len(taken))
@@ -183,6 +183,6 @@ def test_small_batches_one_after_the_other_are_the_large_one(
 def test_runs_are_there(scene: Scene) -> None:
     plain = [SourceRecord("a", part, offset, 5, b"k", b"v", []) for part in (0, 1) for offset in range(3)]
     other = SourceRecord("b", 0, 0, 5, b"k", b"v", [("jms.string.JMSCorrelationID", b"c")])
-    batch = scene.converter(Ingress, 10**6).batch([*plain, other, *plain], 100, 1)
+    batch = scene.converter(Sources, 10**6).batch([*plain, other, *plain], 100, 1)
     assert [type(each) for each in batch.messages] == [PlainRun, Incoming, PlainRun]
     assert len(messages(batch)) == 13

@@ -14,9 +14,9 @@ from journal.process.background import InBackground
 from journal.process.clocks import Clock
 from journal.routing.router import Router
 from journal.routing.sending import Body
-from journal.topics.control_rows import control_row, divert_key
+from journal.topics.control_rows import control_row, routes_key
 from journal.topics.names import OwnTopics
-from journal.v1.journal_pb2 import DivertStatus
+from journal.v1.journal_pb2 import RoutesReport
 from streams.routes.counts import ShardCounts
 from streams.routes.outgoing import ShardOutgoing
 from streams.routes.targets import Sizes, Targets, refresh_quietly
@@ -34,7 +34,7 @@ _REFRESHED_A_S = 20
 """Topics that are looked at in a second, on average: with many, which templates make, more seldom."""
 
 
-class Diverter:
+class WorkerRoutes:
     """The routes of all shards of a worker. `tick` and `outgoing` are called by the thread that drives the worker."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Diverter:
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
-    def statuses(self) -> Mapping[int, DivertStatus]:
+    def statuses(self) -> Mapping[int, RoutesReport]:
         """What the routes did, by shard. Thread-safe."""
         now, node = int(self._wall_ms()), self._settings.node
         return {shard: counts.status(self._uuid, shard, node, now) for shard, counts in list(self._counts.items())}
@@ -129,7 +129,7 @@ class Diverter:
                 statuses[shard] = counts.status(self._uuid, shard, self._settings.node, int(self._wall_ms()))
         if not statuses:
             return
-        rows = [control_row(self._settings.journal, divert_key(shard), status) for shard, status in statuses.items()]
+        rows = [control_row(self._settings.journal, routes_key(shard), status) for shard, status in statuses.items()]
         producer = self._kafka.plain_producer()
         try:
             producer.send(rows, self._settings.request_timeout_ms / 1000)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from journal.v1.journal_pb2 import ADD, Operation
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import commit, delete, marker, prepare, rollback, wal
-from tests.support.divert import DEAD, OUT, TOPIC, DivertWorld, chunk, large, message
 from tests.support.route_replay import ReplayWorld
+from tests.support.routes import DEAD, OUT, TOPIC, RoutesWorld, chunk, large, message
 
 IDS = st.integers(1, 4)
 TRANSACTIONS = st.sampled_from([0, 0, 0, 7, 8])
@@ -64,7 +64,7 @@ class SometimesFails(Faults):
 
 
 def sent(groups: list[list[Operation]], intervals: list[int], faults: Faults | None = None) -> tuple[object, object]:
-    world = DivertWorld(wal(*groups), *ROUTES, faults=faults, dead_letter_topic=DEAD)
+    world = RoutesWorld(wal(*groups), *ROUTES, faults=faults, dead_letter_topic=DEAD)
     world.run(intervals)
     return world.records(OUT), world.records(DEAD)
 
@@ -93,7 +93,7 @@ def test_what_is_sent_to_the_topics_of_a_template_is_what_each_of_them_takes(
     route = {"name": "made", "targets": [{"topic": "of-{address}"}], "on_error": on_error}
 
     def sent_to(faults: Faults | None = None) -> dict[str, list[bytes | None]]:
-        world = DivertWorld(
+        world = RoutesWorld(
             wal([marker()], *groups),
             route,
             faults=faults,

@@ -11,12 +11,12 @@ from journal.errors import CorruptionError, RouteStopError, TopicError
 from journal.routing.selector.tokens import SELECTOR_CHARACTERS_MAX
 from journal.topics.names import control_topic, table_topic
 from journal.v1.store_pb2 import MESSAGE
-from streams.routes.diverter import REFRESH_EVERY_S
 from streams.routes.targets import FAULTS_KEPT
+from streams.routes.worker_routes import REFRESH_EVERY_S
 from streams.worker.shard import ROUTE_RETRY_S, ShardState
 from tests.simulation.faults import Fault, Faults
 from tests.support.build import add, commit, delete, frame, marker, prepare, rollback, update, wal
-from tests.support.divert import DEAD, NAME, OUT, TOPIC, DivertWorld, chunk, large, message, one_route
+from tests.support.routes import DEAD, NAME, OUT, TOPIC, RoutesWorld, chunk, large, message, one_route
 
 GROUPS = [
     [marker()],
@@ -54,11 +54,11 @@ class FaultAt(Faults):
         return self._fault if self.step == self._at else Fault.NONE
 
 
-def world(*groups: Any, routes: Any = (ROUTE, OTHER), **more: Any) -> DivertWorld:
-    return DivertWorld(wal([marker()], *groups), *routes, **more)
+def world(*groups: Any, routes: Any = (ROUTE, OTHER), **more: Any) -> RoutesWorld:
+    return RoutesWorld(wal([marker()], *groups), *routes, **more)
 
 
-def stopped(scene: DivertWorld, at_once: int = 100) -> tuple[Any, RouteStopError]:
+def stopped(scene: RoutesWorld, at_once: int = 100) -> tuple[Any, RouteStopError]:
     """The worker that a route has stopped, and why."""
     worker = scene.worker()
     worker.recover()
@@ -70,7 +70,7 @@ def stopped(scene: DivertWorld, at_once: int = 100) -> tuple[Any, RouteStopError
 
 @pytest.mark.parametrize("at_once", [1, 3, 100])
 def test_each_message_that_took_effect_is_sent_once_and_in_wal_order(at_once: int) -> None:
-    scene = DivertWorld(wal(*GROUPS), ROUTE, OTHER)
+    scene = RoutesWorld(wal(*GROUPS), ROUTE, OTHER)
     scene.run(at_once)
     assert scene.sent() == SENT
 
@@ -78,27 +78,27 @@ def test_each_message_that_took_effect_is_sent_once_and_in_wal_order(at_once: in
 @pytest.mark.parametrize("fault", FAULTS)
 def test_one_fault_at_any_step_changes_nothing_of_what_is_sent(fault: Fault) -> None:
     counting = FaultAt()
-    DivertWorld(wal(*GROUPS), ROUTE, faults=counting).run(2)
+    RoutesWorld(wal(*GROUPS), ROUTE, faults=counting).run(2)
     for step in range(1, counting.step + 1):
-        scene = DivertWorld(wal(*GROUPS), ROUTE, faults=FaultAt(fault, step))
+        scene = RoutesWorld(wal(*GROUPS), ROUTE, faults=FaultAt(fault, step))
         scene.run(2)
         assert scene.sent() == SENT, f"{fault} at {step}"
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 100])
-def test_a_message_added_and_deleted_inside_one_checkpoint_is_diverted_exactly_once(at_once: int) -> None:
+def test_a_message_added_and_deleted_inside_one_checkpoint_is_sent_exactly_once(at_once: int) -> None:
     scene = world([message(1, b"gone")], [delete(1)])
     scene.run(at_once)
     assert scene.sent() == [b"gone"]
 
 
-def test_a_message_added_and_deleted_inside_one_frame_is_diverted_exactly_once() -> None:
+def test_a_message_added_and_deleted_inside_one_frame_is_sent_exactly_once() -> None:
     scene = world([message(1, b"gone"), delete(1), message(1, b"again"), delete(1)])
     scene.run(100)
     assert scene.sent() == [b"gone", b"again"]
 
 
-def test_a_message_added_and_deleted_inside_one_transaction_is_not_diverted() -> None:
+def test_a_message_added_and_deleted_inside_one_transaction_is_not_sent() -> None:
     scene = world([message(1, b"never", tx=7), delete(1, tx=7), message(2, b"kept", tx=7), commit(7, 3)])
     scene.run(100)
     assert scene.sent() == [b"kept"]
@@ -149,7 +149,7 @@ BAD = message(3, b"bad")
 KEYED = {"topic": OUT, "key": "header:k"}
 
 
-def keyed(on_error: str, **more: Any) -> DivertWorld:
+def keyed(on_error: str, **more: Any) -> RoutesWorld:
     return world(
         [message(1, b"1", headers={"k": "x"})],
         [message(2, b"2", headers={"k": "y"}), BAD, message(4, b"4", headers={"k": "z"})],
@@ -171,9 +171,9 @@ def test_policy_fail_stops_the_shard_before_the_frame_with_all_before_it_checkpo
 
 def test_what_an_operator_passes_over_is_left_out_and_nothing_else_of_its_frame() -> None:
     scene = keyed("fail")
-    diverter = scene.diverter()
-    diverter.check()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    routes.check()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 100)
     assert not worker.allow_skips({}, {2})
@@ -181,7 +181,7 @@ def test_what_an_operator_passes_over_is_left_out_and_nothing_else_of_its_frame(
     worker.recover()
     scene.drive(worker, 100)
     assert scene.sent() == [b"1", b"2", b"4", b"5"]
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert (status.routes[0].sent, dict(status.routes[0].refused)) == (4, {"skipped-by-operator": 1})
     assert status.stopped == ""
 
@@ -190,41 +190,41 @@ def test_what_an_operator_passes_over_is_left_out_and_nothing_else_of_its_frame(
 def test_a_message_that_cannot_be_read_and_that_an_operator_passes_over_is_counted_by_each_route(data: bytes) -> None:
     scene = world([message(1, b"1"), add(3, data, kind=MESSAGE), message(2, b"2")])
     scene.passes.add(2)
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 100)
     assert scene.sent() == [b"1", b"2"]
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert [dict(row.refused) for row in status.routes] == [{"skipped-by-operator": 1}] * 2
     assert f"message 3: {len(data)} bytes are not a message" in status.routes[0].last_error
 
 
 def test_policy_skip_counts_and_goes_on() -> None:
     scene = keyed("skip")
-    diverter = scene.diverter()
-    diverter.check()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    routes.check()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 100)
     assert scene.sent() == [b"1", b"2", b"4", b"5"]
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert dict(status.routes[0].refused) == {"no-key": 1}
     assert "no header k" in status.routes[0].last_error
 
 
 def test_messages_that_no_route_matches_leave_nothing_to_report() -> None:
     scene = world([message(1, address="elsewhere")])
-    diverter = scene.diverter()
-    diverter.check()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    routes.check()
+    worker = scene.worker(routes)
     worker.recover()
-    diverter.close()
+    routes.close()
     log = scene.broker.log(control_topic(NAME), 0)
     assert log is not None
     reported = log.end
     scene.drive(worker, 100)
-    diverter.close()
+    routes.close()
     assert (reported, log.end) == (1, 1)
 
 
@@ -250,12 +250,12 @@ def test_a_dead_letter_that_does_not_fit_its_topic_stops_the_shard_until_it_does
 def test_a_dead_letter_that_does_not_fit_is_left_out_where_an_operator_says_so() -> None:
     scene = keyed("dead-letter", dead_letter_topic=DEAD, topics={OUT: TOPIC, DEAD: {"max.message.bytes": "300"}})
     scene.passes.add(4)
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 100)
     assert (scene.sent(), scene.sent(DEAD)) == ([b"1", b"2", b"4", b"5"], [])
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert dict(status.routes[0].refused) == {"skipped-by-operator": 1}
 
 
@@ -266,7 +266,7 @@ def test_the_group_of_the_frame_that_stops_is_not_torn() -> None:
         (4, 3, frame(3, message(2, b"2"), group=3, last=False)),
         (5, 3, frame(4, add(3, b"\xff", kind=MESSAGE), group=3)),
     ]
-    scene = DivertWorld(frames, ROUTE)
+    scene = RoutesWorld(frames, ROUTE)
     _, error = stopped(scene)
     assert (scene.sent(), scene.marked(), error.offset) == ([b"1"], 2, 5)
 
@@ -414,16 +414,16 @@ def test_why_a_message_is_refused_does_not_depend_on_what_was_sent_to_its_topic_
         routes=[{"name": "r", "targets": [{"topic": "of-{address}", "key": "header:k"}], "on_error": "skip"}],
         topics={"of-a": {"max.message.bytes": "2000"}},
     )
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 1)
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert dict(status.routes[0].refused) == {"too-large": 1}
 
 
 def test_topics_that_senders_name_and_that_there_are_not_are_remembered_up_to_a_bound() -> None:
-    targets = world(topics={"of-a": {"max.message.bytes": "2000"}}).diverter().targets
+    targets = world(topics={"of-a": {"max.message.bytes": "2000"}}).routes().targets
     targets.look_up(["of-a"])
     names = [f"of-{number}" for number in range(FAULTS_KEPT + 20)]
     for start in range(0, len(names), 60):
@@ -438,22 +438,22 @@ def test_topics_that_senders_name_and_that_there_are_not_are_remembered_up_to_a_
 def test_a_message_that_would_only_return_asks_for_no_topic() -> None:
     headers = {"kafka.topic": "of-x"}
     scene = world([message(1, b"1", "x", headers=headers)], routes=[one_route(topic="of-{address}")])
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 100)
-    assert (worker.state, diverter.targets.knows("of-x")) == (ShardState.RUNNING, False)
+    assert (worker.state, routes.targets.knows("of-x")) == (ShardState.RUNNING, False)
 
 
 def test_a_stop_began_when_the_shard_first_stopped_there_however_often_it_has_tried_since() -> None:
     scene = world([message(1, b"1", "x")], [message(2, b"2", "y")], routes=[one_route(topic="of-{address}")])
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
 
     def stopped_since() -> tuple[int, int]:
         worker.recover()
         scene.drive(worker, 1)
-        (status,) = diverter.statuses().values()
+        (status,) = routes.statuses().values()
         return status.stopped_at, status.stopped_since
 
     scene.timeline.wait(100.0, lambda: False)
@@ -471,16 +471,16 @@ def test_a_stop_began_when_the_shard_first_stopped_there_however_often_it_has_tr
 
 def test_a_stop_is_shown_until_its_frame_is_checkpointed_however_often_the_shard_tries_again() -> None:
     scene = world([message(1, b"1", "x")], [message(2, b"2", "x")], routes=[one_route(topic="of-{address}")])
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
 
     def shown() -> int:
-        (status,) = diverter.statuses().values()
+        (status,) = routes.statuses().values()
         assert status.stopped == str(worker.stopped_by or "")
         return status.stopped_at
 
     def reports() -> int:
-        diverter.close()
+        routes.close()
         log = scene.broker.log(control_topic(NAME), 0)
         assert log is not None
         return log.end
@@ -517,14 +517,14 @@ def test_a_shard_that_tries_again_is_not_made_to_recover_by_what_an_operator_pas
 
 def test_a_wal_that_cannot_be_read_when_a_shard_tries_again_is_shown_as_what_stops_it() -> None:
     scene = world([message(1, b"1", "x")], routes=[one_route(topic="of-{address}")])
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 1)
     worker.recover()
     damaged = CorruptionError("damaged", topic="j.wal", partition=0, offset=2)
     worker.stop_unreadable(damaged)
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert (worker.stopped_by, status.stopped) == (damaged, "")
     worker.recover()
     assert worker.stopped_by is None
@@ -532,8 +532,8 @@ def test_a_wal_that_cannot_be_read_when_a_shard_tries_again_is_shown_as_what_sto
 
 def test_a_stop_that_another_worker_has_passed_is_not_shown_any_more() -> None:
     scene = world([message(1, b"1", "x")], routes=[one_route(topic="of-{address}")])
-    diverter = scene.diverter()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    worker = scene.worker(routes)
     worker.recover()
     scene.drive(worker, 1)
     scene.broker.create_topic("of-x", 1, 1, TOPIC)
@@ -541,16 +541,16 @@ def test_a_stop_that_another_worker_has_passed_is_not_shown_any_more() -> None:
     other.recover()
     scene.drive(other, 1)
     worker.recover()
-    (status,) = diverter.statuses().values()
+    (status,) = routes.statuses().values()
     assert (worker.stopped_by, status.stopped) == (None, "")
 
 
 def test_a_group_that_never_gets_through_is_tried_alone_and_shown_until_it_does() -> None:
     faults = Endless()
     scene = world([message(1, b"1"), message(2, b"2")], [message(3, b"3")], faults=faults)
-    diverter = scene.diverter()
-    diverter.check()
-    worker = scene.worker(diverter)
+    routes = scene.routes()
+    routes.check()
+    worker = scene.worker(routes)
     worker.recover()
     worker.take(scene.frames[:1])
     worker.checkpoint_if_due(now=True)
@@ -561,7 +561,7 @@ def test_a_group_that_never_gets_through_is_tried_alone_and_shown_until_it_does(
         worker.checkpoint_if_due(now=True)
         assert worker.state is ShardState.RECOVERING
         worker.recover()
-        (status,) = diverter.statuses().values()
+        (status,) = routes.statuses().values()
         assert status.stopped == str(worker.stopped_by or "")
         seen.append((rest, status.stopped_at))
     assert seen == [(None, 0), (4, 0), (4, 2), (4, 2), (4, 2)]
@@ -611,12 +611,12 @@ def test_a_limit_that_became_smaller_is_found_out_and_the_message_refused() -> N
 
 def test_a_target_that_was_made_anew_with_more_partitions_is_used_so_within_seconds() -> None:
     scene = world()
-    diverter = scene.diverter()
-    diverter.check()
+    routes = scene.routes()
+    routes.check()
     scene.broker.delete_topic(OUT)
     scene.broker.create_topic(OUT, 6, 1, TOPIC)
-    assert diverter.targets.partitions(OUT) == 1
+    assert routes.targets.partitions(OUT) == 1
     scene.timeline.pass_to(scene.timeline.now() + REFRESH_EVERY_S)
-    diverter.tick()
-    assert diverter.targets.partitions(OUT) == 6
+    routes.tick()
+    assert routes.targets.partitions(OUT) == 6
     assert REFRESH_EVERY_S <= 5

@@ -1,5 +1,5 @@
 """A broker node with a message store as a process that can be killed, and whose client sends again what it has no
-answer for: `python -m tests.support.divert_sender HISTORY`.
+answer for: `python -m tests.support.routes_sender HISTORY`.
 
 It sends numbered messages up to the number that its standard input last said, in order, each once whatever happened
 before: the number is its duplicate-detection id. A number is in the history once its message is durable. Every second

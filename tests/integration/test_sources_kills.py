@@ -1,4 +1,4 @@
-"""Ingress across crashes: whatever process is killed or stopped while records are taken in, every record is a message
+"""Sources across crashes: whatever process is killed or stopped while records are taken in, every record is a message
 once, and each key's are in their order."""
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from journal.errors import OperatingError
 from journal.kafka.clients import kafka_of
 from journal.routing.config import RoutingConfig
 from journal.store.model import QueueConfig
-from journal.topics.names import ingress_group
+from journal.topics.names import sources_group
 from tests.support.brokers import crash
 from tests.support.in_process import made_journal, running_worker
-from tests.support.ingress_crash_node import POINTS, crash_at
 from tests.support.long_form import BROKERS, LONG, seed, summary
 from tests.support.processes import COMMAND, WorkerProcess, command_env
 from tests.support.sources import bodies, committed, create_topic, new_name, produce, taking, wait_until
+from tests.support.sources_crash_node import POINTS, crash_at
 
 ROUNDS = 8 if LONG else 1
 RECORDS = 100_000 if LONG else 0
@@ -181,7 +181,7 @@ class Cast:
         self._stream = stream
         self._settings = settings
         self._cluster = kafka_of(settings).cluster()
-        self._group = ingress_group(settings.journal)
+        self._group = sources_group(settings.journal)
         self._nodes = [Machine(settings, directory, name, routing) for name in ("first", "second")]
         self._workers = [
             WorkerProcess(kafka.bootstrap_servers, settings.journal, directory / name, env_of(settings))
@@ -340,7 +340,7 @@ def test_the_bridges_crash_on_the_way_in_repeats_no_record(bootstrap: str, tmp_p
     topic = create_topic(bootstrap, new_name())
     settings = made_journal(bootstrap, tmp_path / "own", shards=2)
     routing = RoutingConfig.model_validate({"sources": [{"name": "in", "topics": [topic], "address": "orders"}]})
-    command = [sys.executable, "-m", "tests.support.ingress_crash_node", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.support.sources_crash_node", str(tmp_path)]
     node = Machine(settings, tmp_path, "one", routing, command)
     armed = crash_at(tmp_path)
     with running_worker(settings):
