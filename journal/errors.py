@@ -1,11 +1,14 @@
-"""Every error the journal raises, in families that a caller acts on differently.
+"""Every error of this project, in families that a caller acts on differently. No other file defines a `JournalError`.
 
 JournalError
-  OperatingError       retry, or mend the environment
+  OperatingError       the environment fails: retry, or mend it
   CallerError          the call or the configuration is wrong; nothing was changed
   CorruptionError      a topic or a local file holds what it must not hold
   FencedError          another node is active; this one is done
-  OutcomeUnknownError  it may or may not have happened; ask the journal after the next activation
+  OutcomeUnknownError  it may or may not have happened; the next activation shows which
+
+An exception that one folder raises for itself and catches again is no error of the project: it stands in that folder,
+and is not a `JournalError`. docs/OPERATIONS.md, "What each error means", lists all that are here.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from journal.words import shortened
 
 
 class JournalError(Exception):
-    """Root of all errors of this project. What it says is shortened: clients' texts may be in it."""
+    """The root of all errors. Its text is shortened, because it may contain a client's text of any length."""
 
     def __str__(self) -> str:
         return shortened(super().__str__())
 
     def again(self) -> Self:
-        """This error, which is kept, to be raised once more. Without this each raise would add its frames to those of
-        all raises before, and what they have would stay in memory."""
+        """This error without its traceback, for an error that is kept and raised many times: each raise would add its
+        frames to those of all earlier ones, and keep alive what they refer to."""
         return self.with_traceback(None)
 
 
@@ -31,92 +34,123 @@ class JournalError(Exception):
 
 
 class OperatingError(JournalError):
-    """The environment does not allow it now. Nothing was done that a retry would repeat."""
+    """The environment does not allow the call now. A retry repeats nothing that was done."""
 
 
 class KafkaUnavailableError(OperatingError):
-    """Raised by every Kafka access when no broker answers in time. Check the brokers, then retry."""
+    """No broker answers in time. Every access to Kafka raises it; check the brokers, then retry."""
 
 
 class KafkaRefusedError(OperatingError):
-    """Raised when Kafka answers with an error that a retry does not mend (authorisation, message too large)."""
+    """Kafka refuses a request, and a retry does not change that (authorisation, a message that is too large)."""
+
+
+class ProducerError(OperatingError):
+    """The root of what a transactional producer raises. Its three kinds are those of librdkafka's documentation."""
+
+
+class RetriableProducerError(ProducerError):
+    """The call did nothing, so that the same call may be made again. An `init` that timed out raises it too, and may
+    still take effect."""
+
+
+class AbortableProducerError(ProducerError):
+    """The transaction cannot be committed. If no commit was called for it, abort it and go on."""
+
+
+class FatalProducerError(ProducerError):
+    """The producer instance is of no more use, because it is fenced or its state is unknown: close it.
+
+    `fenced` says that the broker named a newer instance. It proves nothing about who that is.
+    """
+
+    def __init__(self, reason: str, *, fenced: bool = False, refused_topic: str = "") -> None:
+        """`refused_topic` is a topic that refused a record, and would refuse it again."""
+        super().__init__(reason)
+        self.fenced = fenced
+        self.refused_topic = refused_topic
 
 
 class FullError(OperatingError):
-    """Raised by appends when a bound is reached (queue, staged operations). Await `journal.room()`, or settle first."""
+    """An append meets a bound (the queue, staged operations). Await `journal.room()`, or settle transactions first."""
 
 
 class QueueFullError(FullError):
-    """Raised by appends that find no room in the queue in time. Await `journal.room()`."""
+    """An append finds no room in the queue in time. Await `journal.room()`."""
 
 
 class GateTimeoutError(OperatingError):
-    """Raised by activation when a shard's mark did not reach the epoch in time. Is a worker running?"""
+    """A shard's mark does not reach an activation's epoch in time. Start a worker, or see what stops the shard."""
 
 
 class DeadlineError(OperatingError):
-    """Raised by a wait that ran past its deadline. What was waited for may still happen."""
+    """A wait has passed its deadline. What was waited for may still happen."""
 
 
 class HangingTransactionError(DeadlineError):
-    """Raised when a Kafka transaction stays open in front of what must be read. Let it end, or abort it there."""
+    """A Kafka transaction stays open in front of what must be read. Let it end, or abort it with Kafka's tools."""
 
 
 class StaleReadError(OperatingError):
-    """Raised when Kafka has answered a read with less than it had acknowledged: a leader that was deposed did, or
-    records are lost. Nothing is decided by it; it is read again."""
+    """Kafka answers a read with less than it has acknowledged: a deposed leader answers, or records are lost. Nothing
+    is decided from such a read; it is made again."""
 
 
 class TopicError(OperatingError):
-    """Raised when a topic is missing or not as the journal needs it; the message carries the command that mends it."""
+    """A topic is missing or not as the journal needs it. The message has the command that mends it."""
 
 
 class LocalStorageError(OperatingError):
-    """Raised when the local RocksDB copy cannot be written or read (full disk, permissions, another process)."""
+    """The local RocksDB copy cannot be opened, written or read (full disk, permissions, another process)."""
 
 
 class LocalDamageError(LocalStorageError):
-    """Raised when files of a local RocksDB cannot be read any more. A copy is built anew."""
+    """Files of a local RocksDB cannot be read any more. A copy is then built anew."""
 
 
 class ActiveNodeError(OperatingError):
-    """Raised when a command that appends finds a live active node. Stop that node, or pass --take-over."""
+    """A command that appends finds a live active node. Stop that node, or pass --take-over."""
 
 
 class NotActiveError(OperatingError):
-    """Raised by a node's control socket while that node is not the active one. Names the one that is, if known."""
+    """The node that was asked through its control socket is not the active one. The message names that one, if it is
+    known."""
 
 
 class NodeSocketError(OperatingError):
-    """Raised by `--node` when no running node's control socket answers, and by a node that cannot open its own."""
+    """No running node answers `--node` through its control socket, or a node cannot open its own."""
 
 
 class DescriptorsError(OperatingError):
-    """Raised at the start of a process that may have fewer files and connections open than it needs; it says so."""
+    """A process that starts may have fewer files and connections open than it needs. The message says how many."""
 
 
 class OutputError(OperatingError):
-    """Raised by a command whose standard output is closed, or on a full disk. What it did before is done."""
+    """A command's standard output is closed, or its disk is full. What the command did before is done."""
 
 
 class EmbeddedKafkaError(OperatingError):
-    """Raised by the embedded Apache Kafka: Java missing or old, port taken, half-formatted directory, no start."""
+    """The embedded Apache Kafka does not start: Java is missing or old, a port is taken, a directory is damaged."""
 
 
 class MissingExtraError(OperatingError):
-    """Raised by what needs an optional dependency that is not installed; the message carries the command."""
+    """An optional dependency is not installed. The message has the command that installs it."""
 
 
 class AgentError(OperatingError):
-    """Raised when an agent of a service's own raises, gives what cannot be sent or is refused, or takes too long: names
-    the agent and the shard. Nothing of what it was told counts as told; it is told again."""
+    """An agent of a user's own raises, gives what cannot be sent or is refused, or takes too long. The message names
+    the agent and the shard. Nothing of what the agent was told counts as told; it is told again."""
+
+
+class ReopenError(OperatingError):
+    """What is known of an agent's session is not to be trusted any more. The session is taken over anew at once."""
 
 
 class RouteStopError(OperatingError):
-    """Raised by a route that cannot send a message, where its policy is `fail` or its topic is not to be had: the shard
-    stops before the frame at `offset`, with everything before it checkpointed.
+    """A route cannot send a message, and its policy is `fail` or its topic is not available: the shard stops before the
+    frame at `offset`, with everything before it checkpointed.
 
-    The message has the commands to go on with. `retried` says that the worker tries again by itself.
+    The message has the commands that let it go on. `retried` says that the worker tries again by itself.
     """
 
     def __init__(self, reason: str, *, offset: int, retried: bool) -> None:
@@ -126,16 +160,24 @@ class RouteStopError(OperatingError):
 
 
 class WebPortError(OperatingError):
-    """Raised by a service whose web server cannot listen at the address it was given. Choose another port."""
+    """A service's web server cannot listen at the address that it was given. Choose another port."""
 
 
 class NotTakenInError(OperatingError):
-    """Raised by the completion of records of a source that are known not to be in the journal, nor their offsets
-    committed. Consume again from the committed offsets."""
+    """Records of a source are known not to be in the journal, and their offsets are not committed. Their completion
+    raises it; consume again from the committed offsets."""
+
+
+class OvertakenError(OperatingError):
+    """The reason for which a node was to activate is gone before the node has fenced anybody. The node decides anew."""
+
+
+class DisconnectedError(OperatingError):
+    """The other process of a worker has ended, and left a call unanswered. Start the worker anew."""
 
 
 class DemoError(OperatingError):
-    """Raised by the demo when one of its processes ends before its time. Its logs say why."""
+    """A process of the demo ends before its time. Its logs say why."""
 
 
 # ---- caller's mistake: nothing was changed ------------------------------------------------------------------
@@ -146,82 +188,96 @@ class CallerError(JournalError):
 
 
 class ConfigError(CallerError):
-    """Raised when a setting is missing, malformed or contradicts another."""
+    """A setting is missing, malformed or contradicts another."""
+
+
+class SelectorError(ConfigError):
+    """A text is no selector. `position` is the first character that does not fit, counted from 0."""
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        near = text[position : position + 20]
+        place = f"character {position + 1}, at {near!r}" if near else "its end"
+        super().__init__(f"{reason} (selector {text[:200]!r}, {place})")
+        self.position = position
 
 
 class InvalidOperationError(CallerError):
-    """Raised by appends whose arguments are out of range (id, kind, subject, data size)."""
+    """An append has an argument out of range (id, kind, subject, data size)."""
 
 
 class StateError(CallerError):
-    """Raised when the journal is not in a state that allows the call (an append before active, a second activate)."""
+    """The journal is not in a state that allows the call (an append before it is active, a second activation)."""
+
+
+class ClosedError(StateError):
+    """The journal is closed. Calls raise it, and completions of operations that were cut off before they were sent."""
 
 
 class CallbackError(CallerError):
-    """Raised in a completion's callback by whatever may wait (any call of a store, a wait for another completion, a
-    journal's close): the callback may run in the thread that is waited for. Have another thread do it."""
+    """A completion's callback calls what may wait (a store, another completion, a journal's close). The callback may
+    run in the thread that it would wait for: have another thread make the call."""
 
 
 class RecordExistsError(CallerError):
-    """Raised by add when a record of that id lives."""
+    """An add names the id of a record that lives."""
 
 
 class RecordMissingError(CallerError):
-    """Raised by update and delete when no record of that id lives."""
+    """An update or delete names the id of no record that lives."""
 
 
 class LockedError(CallerError):
-    """Raised when another open or prepared transaction holds what the operation needs, until that one is settled."""
+    """Another open or prepared transaction holds what the operation needs, until that transaction is settled."""
 
 
 class TransactionUnknownError(CallerError):
-    """Raised by prepare, commit and rollback of a transaction that is neither open nor prepared."""
+    """A prepare, commit or rollback names a transaction that is neither open nor prepared."""
 
 
 class TransactionPreparedError(CallerError):
-    """Raised by an operation or a second prepare for a transaction that is already prepared."""
+    """An operation or a second prepare names a transaction that is prepared already."""
 
 
 class RolledBackError(CallerError):
-    """Raised by completions of operations whose transaction was rolled back."""
+    """The operation's transaction was rolled back. Completions of its operations raise it."""
 
 
 class IdsExhaustedError(CallerError):
-    """Raised when a virtual shard has no sequence left, or a caller-chosen id space is used up."""
+    """A virtual shard has no sequence left, or an id space that callers choose from is used up."""
 
 
 class StoreError(CallerError):
-    """Root of what the message store refuses; nothing was changed."""
+    """The root of what the message store refuses. Nothing was changed."""
 
 
 class AddressMissingError(StoreError):
-    """Raised for an address that does not exist. Create it first."""
+    """An address does not exist. Create it first."""
 
 
 class AddressExistsError(StoreError):
-    """Raised by creating an address that exists."""
+    """An address that is to be created exists."""
 
 
 class AddressInUseError(StoreError):
-    """Raised by destroying an address that still has queues. Destroy them first."""
+    """An address that is to be destroyed still has queues. Destroy them first."""
 
 
 class QueueMissingError(StoreError):
-    """Raised for a queue that does not exist."""
+    """A queue does not exist."""
 
 
 class QueueExistsError(StoreError):
-    """Raised by creating a queue, or a durable subscription, that exists."""
+    """A queue or durable subscription that is to be created exists."""
 
 
 class QueueInDoubtError(StoreError):
-    """Raised by destroying a queue of which transactions in doubt hold messages. Settle them first."""
+    """Transactions in doubt hold messages of a queue that is to be destroyed. Settle them first."""
 
 
 class MessageMissingError(StoreError):
-    """Raised for a message that is not there, or not in that queue (any more): acknowledged, say.
+    """A message is not there, or not in that queue any more: it was acknowledged, for example.
 
-    `message` is its id. Where many were to be acknowledged none was: leave it out, and try again.
+    `message` is its id. A call for many messages changed none of them: leave this one out, and try again.
     """
 
     def __init__(self, reason: str, message: int = 0) -> None:
@@ -230,13 +286,13 @@ class MessageMissingError(StoreError):
 
 
 class MessageExpiredError(MessageMissingError):
-    """Raised by acquiring a message that has expired and that nobody has. `expire` settles it."""
+    """A message that is to be acquired has expired, and nobody holds it. `expire` settles it."""
 
 
 class MessageHeldError(StoreError):
-    """Raised for a message that another holder has acquired, or that a transaction has locked.
+    """Another holder has acquired a message, or a transaction has locked it.
 
-    `message` is its id. Where many were to be acknowledged none was: leave it out, and try again.
+    `message` is its id. A call for many messages changed none of them: leave this one out, and try again.
     """
 
     def __init__(self, reason: str, message: int = 0) -> None:
@@ -245,13 +301,13 @@ class MessageHeldError(StoreError):
 
 
 class MessageTooLargeError(StoreError):
-    """Raised for a body over `message_bytes_max`."""
+    """A body is larger than `message_bytes_max`."""
 
 
 class DuplicateMessageError(StoreError):
-    """Raised for a message whose duplicate-detection id its address has seen, or that is reserved for another.
+    """An address has seen a message's duplicate-detection id, or keeps that id for another message.
 
-    `duplicate_id` is that id. Where many were to be sent none was: leave its message out, and try again.
+    `duplicate_id` is that id. A call for many messages sent none of them: leave this one out, and try again.
     """
 
     def __init__(self, reason: str, duplicate_id: bytes = b"") -> None:
@@ -260,7 +316,7 @@ class DuplicateMessageError(StoreError):
 
 
 class XidError(StoreError):
-    """Raised for an xid whose parts have the wrong size, that is in use, unknown, or not in the state for the call."""
+    """An xid has parts of a wrong size, is in use, is unknown, or is not in the state that the call needs."""
 
     def __init__(self, reason: str, *, code: int) -> None:
         """`code` is X/Open's: XAER_NOTA -4, XAER_INVAL -5, XAER_PROTO -6, XAER_DUPID -8, XAER_OUTSIDE -9 and so on."""
@@ -269,20 +325,20 @@ class XidError(StoreError):
 
 
 class RepairError(CallerError):
-    """Raised by `repair skip` and `routes resume` for an offset that no shard is stopped at, and says where it stands;
-    by `repair control` for what needs no mending, or cannot be mended."""
+    """A `repair` or `routes resume` names an offset at which no shard is stopped, or rows that need no mending or
+    cannot be mended. The message says where things stand."""
 
 
 class TrimError(CallerError):
-    """Raised by `trim` when it may not delete what it was asked to: no archive, or tables that differ from the WAL."""
+    """`trim` may not delete what it was asked to: there is no archive, or the tables differ from the WAL."""
 
 
 class ArchiveError(CallerError):
-    """Raised by `spark archive` and readers of archives: one of another journal, or that another job writes to."""
+    """An archive belongs to another journal, or another job writes to it."""
 
 
 class ScriptError(CallerError):
-    """Raised by `apply` for a line that is not an operation; names the line."""
+    """A line of a script that `apply` reads is no operation. `line` is its number."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(f"line {line}: {reason}")
@@ -293,9 +349,9 @@ class ScriptError(CallerError):
 
 
 class CorruptionError(JournalError):
-    """A topic or local copy holds what it must not hold. Names the place; nothing is skipped in silence.
+    """A topic or a local copy holds what it must not hold. The message names the place; nothing is skipped in silence.
 
-    Raised by whoever reads it (worker, replica, load). Look at the bytes, then `kafka-journal repair skip`.
+    Whoever reads the place raises it (worker, replica, load). Look at the bytes, then `kafka-journal repair skip`.
     """
 
     def __init__(self, reason: str, *, topic: str = "", partition: int = -1, offset: int = -1) -> None:
@@ -308,33 +364,33 @@ class CorruptionError(JournalError):
 
 
 class FrameError(CorruptionError):
-    """Raised for WAL bytes that are not a frame of this journal (magic, format, uuid, counts, impossible operation)."""
+    """WAL bytes are not a frame of this journal (magic, format, uuid, counts, an impossible operation)."""
 
 
 class GapError(CorruptionError):
-    """Raised when a frame does not follow its predecessor, or the log starts behind what is needed: frames are gone."""
+    """A frame does not follow its predecessor, or the log starts behind what is needed: frames are gone."""
 
 
 class ControlLostError(CorruptionError):
-    """Raised when the control rows lack what the WAL or the tables prove they had, and a read behind an acknowledged
-    write confirms it. `kafka-journal repair control` writes them anew."""
+    """The control rows lack what the WAL or the tables prove they had, and a read behind an acknowledged write confirms
+    it. `kafka-journal repair control` writes them anew."""
 
 
 class RowError(CorruptionError):
-    """Raised for table or control bytes that do not parse as what their key says."""
+    """Bytes of a table or control row do not parse as what their key says."""
 
 
 class CountError(CorruptionError):
-    """Raised by a load that found other numbers of rows than the marks say, in a copy that was just built from the
-    topic: the table has lost rows, or has some back. `kafka-journal verify -j NAME` names which. And by a LocalJournal
-    whose directory was damaged: restore it from a backup, as there is no other copy."""
+    """A load finds other numbers of rows than the marks say, in a copy that was just built from the topic: the table
+    has lost rows, or deleted rows are back. `kafka-journal verify -j NAME` names them. A `LocalJournal` raises it for a
+    damaged directory: restore that from a backup, as there is no other copy."""
 
 
 # ---- fencing and unknown outcomes ----------------------------------------------------------------------------
 
 
 class FencedError(JournalError):
-    """Another node took the journal over. Raised to every later call; step down and hand out nothing more."""
+    """Another node has taken the journal over. Every later call raises it; step down and hand out nothing more."""
 
     def __init__(self, reason: str, *, epoch: int = 0) -> None:
         super().__init__(reason)
@@ -342,8 +398,15 @@ class FencedError(JournalError):
 
 
 class OutcomeUnknownError(JournalError):
-    """A group was sent and its fate could not be learned in time. A later load shows it whole or not at all."""
+    """A group was sent, and its fate could not be learned in time. A later load shows it whole or not at all."""
 
 
-class ClosedError(StateError):
-    """Raised to calls after close, and by completions of operations that close cut off before they were sent."""
+class ChainError(OutcomeUnknownError):
+    """A store of a chain fails. Every later call raises it too. `store` names it; the cause says why.
+
+    The operation is in some stores and not in others. Close the chain: the first store is right.
+    """
+
+    def __init__(self, store: str, reason: JournalError) -> None:
+        super().__init__(f"{store}: {type(reason).__name__}: {reason}")
+        self.store = store

@@ -5,20 +5,18 @@ from __future__ import annotations
 from confluent_kafka import KafkaError, KafkaException
 
 from journal.errors import (
+    AbortableProducerError,
     CorruptionError,
+    FatalProducerError,
     GapError,
     KafkaRefusedError,
     KafkaUnavailableError,
     OperatingError,
+    ProducerError,
+    RetriableProducerError,
     TopicError,
 )
 from journal.kafka.access import Request
-from journal.kafka.ports import (
-    AbortableProducerError,
-    FatalProducerError,
-    ProducerError,
-    RetriableProducerError,
-)
 
 _FENCED = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from journal.errors import JournalError, OperatingError
-
 LOOK_MS = 1
 """How long an idle fetch waits at the broker, for a reader that is used once and at once: a seek waits for it, and so
 does the end of a log that ends with a transaction's marker."""
@@ -80,32 +78,6 @@ class Position(NamedTuple):
 
     offset: int
     topic_id: str
-
-
-class ProducerError(JournalError):
-    """Root of what a transactional producer raises. The three kinds are librdkafka's (docs: Transactional Producer)."""
-
-
-class RetriableProducerError(ProducerError, OperatingError):
-    """The call did nothing that a repetition would repeat; the same call may be made again. An `init` that timed out
-    raises it too, and may still take effect."""
-
-
-class AbortableProducerError(ProducerError, OperatingError):
-    """The transaction cannot be committed. If no commit was called for it, abort it and go on."""
-
-
-class FatalProducerError(ProducerError, OperatingError):
-    """This producer instance is done (fenced, or its state is unknown): throw it away.
-
-    `fenced` says that the broker named a newer instance. It proves nothing about who that is.
-    """
-
-    def __init__(self, reason: str, *, fenced: bool = False, refused_topic: str = "") -> None:
-        """`refused_topic`: a record for it was refused, and would be again."""
-        super().__init__(reason)
-        self.fenced = fenced
-        self.refused_topic = refused_topic
 
 
 class TransactionalProducer(Protocol):

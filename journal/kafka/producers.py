@@ -29,16 +29,18 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from journal.errors import (
     ClosedError,
     DeadlineError,
+    FatalProducerError,
     InvalidOperationError,
     KafkaRefusedError,
     KafkaUnavailableError,
+    RetriableProducerError,
 )
 from journal.kafka.access import Need, Request, on_cluster, on_group, on_topic, on_transactional_id
 from journal.kafka.bounded_calls import call_within
 from journal.kafka.commit_times import CommitTimes
 from journal.kafka.errors import delivery_error, error_of, operating_error, producer_error
 from journal.kafka.groups import metadata_of
-from journal.kafka.ports import READ_MS, Consumed, FatalProducerError, RetriableProducerError, Sent, nothing
+from journal.kafka.ports import READ_MS, Consumed, Sent, nothing
 from journal.kafka.settings import ClientEvents, ClientSettings, config_error, repeated_after_s
 from journal.process.clocks import Clock
 

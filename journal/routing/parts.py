@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from journal.errors import SelectorError
 from journal.routing.outcomes import OnError
 from journal.routing.partitions import parse_rule
 from journal.routing.patterns import NamePatterns, parse_pattern
 from journal.routing.selector.selector import Selector
-from journal.routing.selector.tokens import SelectorError
 from journal.routing.templates import Template
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")

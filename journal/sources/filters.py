@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection
 from functools import partial
 
+from journal.errors import SelectorError
 from journal.process.kept import Kept
 from journal.routing.selector.selector import Selector
-from journal.routing.selector.tokens import SelectorError
 from journal.routing.view import value_of
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore

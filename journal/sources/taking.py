@@ -16,6 +16,7 @@ from journal.append.completion import Completion
 from journal.errors import (
     AddressMissingError,
     DeadlineError,
+    FatalProducerError,
     FullError,
     InvalidOperationError,
     JournalError,
@@ -24,7 +25,7 @@ from journal.errors import (
     NotTakenInError,
     QueueMissingError,
 )
-from journal.kafka.ports import Consumed, FatalProducerError
+from journal.kafka.ports import Consumed
 from journal.routing.outcomes import Reason, RefusedError
 from journal.routing.source_record import SourceRecord
 from journal.sources.batch import Batch, Converter

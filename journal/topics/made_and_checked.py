@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 
-from journal.errors import TopicError
-from journal.kafka.ports import LOOK_MS, Cluster, FatalProducerError, Kafka, TopicState
+from journal.errors import FatalProducerError, TopicError
+from journal.kafka.ports import LOOK_MS, Cluster, Kafka, TopicState
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
 from journal.topics.control_rows import (

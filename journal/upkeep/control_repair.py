@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
-from journal.errors import DeadlineError, RepairError, TopicError
-from journal.kafka.ports import LOOK_MS, FatalProducerError, Kafka
+from journal.errors import DeadlineError, FatalProducerError, RepairError, TopicError
+from journal.kafka.ports import LOOK_MS, Kafka
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, ControlRows, control_row, prove_control

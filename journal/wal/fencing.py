@@ -17,8 +17,8 @@ from enum import Enum
 from itertools import chain, repeat
 
 from journal.append.writing import Claim
-from journal.errors import DeadlineError, FencedError, OperatingError
-from journal.kafka.ports import Kafka, RetriableProducerError, TransactionalProducer
+from journal.errors import DeadlineError, FencedError, OperatingError, RetriableProducerError
+from journal.kafka.ports import Kafka, TransactionalProducer
 from journal.process.clocks import Timing
 from journal.topics.control_rows import ControlRows, control_lost, prove_control, read_control
 from journal.topics.names import writer_id

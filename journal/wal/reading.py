@@ -23,6 +23,7 @@ from journal.process.clocks import Clock
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
 from journal.wire.frames import decode_frame
+from journal.words import first_few
 
 _TAIL_OFFSETS = 4
 _WHY_S = 1.0
@@ -179,7 +180,7 @@ class WalReader:
                     f"cannot be read: `kafka-transactions.sh find-hanging --topic {self._topic}` finds it, and `abort` "
                     "ends it"
                 )
-        left = ", ".join(f"shard {shard} to offset {end}" for shard, end in ends.items())
+        left = first_few([f"shard {shard} to offset {end}" for shard, end in ends.items()])
         return DeadlineError(f"the WAL could not be read in time: {left}")
 
     def _decode(self, record: LogRecord, *, strict: bool = False) -> Frame | None:

@@ -21,6 +21,7 @@ from journal.append.writing import Claim, Joining, Recoveries, nothing_joins
 from journal.errors import (
     CorruptionError,
     DeadlineError,
+    FatalProducerError,
     FencedError,
     GapError,
     JournalError,
@@ -29,7 +30,7 @@ from journal.errors import (
     OutcomeUnknownError,
     StaleReadError,
 )
-from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import Consumed, Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Timing
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Passed, Trim

@@ -17,7 +17,7 @@ from journal.activate.activation import FENCE_STEP
 from journal.activate.copy import TableCopy
 from journal.activate.copy_thread import Fitness
 from journal.config import Settings
-from journal.errors import ClosedError, FencedError, JournalError
+from journal.errors import ClosedError, FencedError, JournalError, OvertakenError
 from journal.journal import BlockingJournal
 from journal.kafka.membership import Membership
 from journal.topics.control_rows import HAND_OVER_KEY, ControlRows, node_key
@@ -36,10 +36,6 @@ log = logging.getLogger(__name__)
 
 _REPORT_END_S = 5.0
 _SUCCESSOR_S = 3.0
-
-
-class _OvertakenError(JournalError):
-    """What a node was to activate for is no more, before it has fenced anybody."""
 
 
 class NodeLife:
@@ -277,14 +273,14 @@ class NodeLife:
         self._outlook.catch_up()
         facts = self._standby_facts(self._decided_on)
         if self._duty.standby(facts).act is not Act.ACTIVATE:
-            raise _OvertakenError("this node had to wait before it began, and is not to activate any more")
+            raise OvertakenError("this node had to wait before it began, and is not to activate any more")
 
     def _fail(self, journal: BlockingJournal, error: Exception) -> None:
         """A standby again; the next try comes after a pause, unless another node was faster."""
         journal.close()
         if self._stop.is_set():
             return
-        if isinstance(error, _OvertakenError):
+        if isinstance(error, OvertakenError):
             self._stand_by(str(error))
             return
         self._outlook.forget_wal()

@@ -13,11 +13,17 @@ from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 
 from journal.disk.ports import LocalStore
-from journal.errors import AgentError, CorruptionError, LocalDamageError, OperatingError
-from journal.kafka.ports import FatalProducerError
+from journal.errors import (
+    AgentError,
+    CorruptionError,
+    FatalProducerError,
+    LocalDamageError,
+    OperatingError,
+    ReopenError,
+)
 from journal.words import shortened
 from streams.agents.agents import Agent
-from streams.agents.change_session import ChangeSession, ReopenError
+from streams.agents.change_session import ChangeSession
 from streams.agents.facts import AGENTS_END_S
 
 log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Mapping
 
 from journal.disk.ports import LocalStore
-from journal.errors import CountError, DeadlineError, GapError, OperatingError, RowError
+from journal.errors import CountError, DeadlineError, GapError, ReopenError, RowError
 from journal.kafka.ports import Kafka, LogRecord, Sent, TransactionalProducer
 from journal.load.loading import require_counted
 from journal.process.clocks import Clock
@@ -42,10 +42,6 @@ _POSITION_EVERY_S = 1.0
 _POSITION_AGAIN_SHARE = 20
 """A position that stays where it is is written again this often in the time that tombstones are kept."""
 _POLL_S = 0.25
-
-
-class ReopenError(OperatingError):
-    """Raised when what is known of a session is not to be trusted any more: take over anew, at once."""
 
 
 class ChangeSession:

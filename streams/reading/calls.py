@@ -19,7 +19,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from journal import errors
-from journal.errors import CorruptionError, JournalError, OperatingError
+from journal.errors import CorruptionError, DisconnectedError, JournalError
 from journal.fold.sorted_frame import SortedFrame
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
@@ -37,10 +37,6 @@ _TICKED = ("frames", "tick")
 
 _ENDED = "ended"
 """Said instead of a call: there is none any more, and why."""
-
-
-class DisconnectedError(OperatingError):
-    """Raised by a call whose other side is gone."""
 
 
 def is_readable(descriptor: int, timeout_s: float) -> bool:

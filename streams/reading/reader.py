@@ -23,12 +23,12 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from journal.errors import FrameError, JournalError, OperatingError
+from journal.errors import DisconnectedError, FrameError, JournalError, OperatingError
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Identity
-from streams.reading.calls import Answering, CalledShell, CallsEnded, Channel, DisconnectedError, Inbox, is_readable
+from streams.reading.calls import Answering, CalledShell, CallsEnded, Channel, Inbox, is_readable
 from streams.reading.garbage import collect_seldom
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell

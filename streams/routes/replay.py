@@ -16,8 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from journal.config import Settings
-from journal.errors import OperatingError, RouteStopError
-from journal.kafka.ports import Consumed, FatalProducerError, Kafka, Sent, TransactionalProducer
+from journal.errors import FatalProducerError, OperatingError, RouteStopError
+from journal.kafka.ports import Consumed, Kafka, Sent, TransactionalProducer
 from journal.process.clocks import Clock, wall_ms
 from journal.routing.router import Router
 from journal.routing.sending import Body

@@ -18,6 +18,7 @@ from journal.errors import (
     AgentError,
     CorruptionError,
     DeadlineError,
+    FatalProducerError,
     FrameError,
     LocalDamageError,
     LocalStorageError,
@@ -29,7 +30,7 @@ from journal.fold.engine import Fold
 from journal.fold.rows import Change
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
-from journal.kafka.ports import FatalProducerError, Kafka, Sent, TransactionalProducer
+from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import SKIPPED_REASON_CHARACTERS_MAX
 from journal.process.clocks import Clock
 from journal.table.age import note_checkpoint

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from journal.embedded.process import wait_until
-from journal.errors import KafkaUnavailableError
+from journal.errors import KafkaUnavailableError, RetriableProducerError
 from journal.kafka.clients import KafkaClients
-from journal.kafka.ports import RetriableProducerError, Sent
+from journal.kafka.ports import Sent
 from tests.support.processes import COMMAND, command_env
 
 SHORT_S = 0.3

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from journal.errors import SelectorError
 from journal.routing.selector.selector import Selector
-from journal.routing.selector.tokens import SelectorError
 from journal.store.model import Value
 
 Node = tuple[Any, ...]

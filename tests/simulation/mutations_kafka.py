@@ -14,8 +14,7 @@ import journal.activate.gate
 import journal.table.replica
 import journal.wal.writer
 from journal.activate.claiming import Claiming
-from journal.errors import CorruptionError, DeadlineError
-from journal.kafka.ports import AbortableProducerError
+from journal.errors import AbortableProducerError, CorruptionError, DeadlineError
 from journal.topics.names import table_topic
 from journal.upkeep.trim import Trimming
 from journal.wal.fencing import Standing

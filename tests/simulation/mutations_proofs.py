@@ -6,8 +6,8 @@ from typing import Any
 
 import journal.activate.claiming
 from journal.activate.claiming import Claiming
+from journal.errors import AbortableProducerError
 from journal.fold.engine import Fold
-from journal.kafka.ports import AbortableProducerError
 from journal.process.clocks import Moment
 from journal.table.age import TableAge
 from journal.wal.reading import require_nothing_between

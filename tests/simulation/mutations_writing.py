@@ -16,8 +16,8 @@ from journal.append.acceptance import Acceptance, OpenTransaction
 from journal.append.completion import Completion
 from journal.append.core import Core
 from journal.append.group import Origin
-from journal.errors import DeadlineError, FencedError, OperatingError, OutcomeUnknownError
-from journal.kafka.ports import FatalProducerError, Kafka, Reader
+from journal.errors import DeadlineError, FatalProducerError, FencedError, OperatingError, OutcomeUnknownError
+from journal.kafka.ports import Kafka, Reader
 from journal.process.clocks import Moment
 from journal.topics.control_rows import read_control
 from journal.v1.journal_pb2 import COMMIT

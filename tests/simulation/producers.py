@@ -14,15 +14,17 @@ from functools import partial
 from itertools import chain
 from typing import TypeVar
 
-from journal.errors import ClosedError, DeadlineError, InvalidOperationError, KafkaRefusedError, TopicError
-from journal.kafka.ports import (
+from journal.errors import (
     AbortableProducerError,
-    Consumed,
+    ClosedError,
+    DeadlineError,
     FatalProducerError,
+    InvalidOperationError,
+    KafkaRefusedError,
     RetriableProducerError,
-    Sent,
-    nothing,
+    TopicError,
 )
+from journal.kafka.ports import Consumed, Sent, nothing
 from journal.kafka.settings import RETRY_BACKOFF_MS, repeated_after_s
 from tests.simulation.broker import OFFSETS, Answer, Instance
 from tests.simulation.requests import BACKOFF_S, NoAnswer, Requests, TransactionRefused, once

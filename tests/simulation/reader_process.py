@@ -10,7 +10,7 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from streams.reading.calls import DisconnectedError
+from journal.errors import DisconnectedError
 from tests.simulation.scheduler import Process, Scheduler
 
 _LATE_S = (0.0, 0.0, 0.0, 0.002, 0.02, 0.1)

@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from journal.errors import LocalStorageError
-from streams.reading.calls import DisconnectedError
+from journal.errors import DisconnectedError, LocalStorageError
 from tests.simulation.disk import Disk, SimulatedStore
 from tests.simulation.faults import Faults
 from tests.simulation.nodes_group import SESSION_S, NodesGroup, SimulatedMembership

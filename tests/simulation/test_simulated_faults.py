@@ -6,8 +6,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from journal.errors import CorruptionError, DeadlineError, GapError, KafkaUnavailableError
-from journal.kafka.ports import AbortableProducerError, FatalProducerError, LogRecord, RetriableProducerError, Sent
+from journal.errors import (
+    AbortableProducerError,
+    CorruptionError,
+    DeadlineError,
+    FatalProducerError,
+    GapError,
+    KafkaUnavailableError,
+    RetriableProducerError,
+)
+from journal.kafka.ports import LogRecord, Sent
 from tests.simulation.broker import Instance, SimulatedBroker
 from tests.simulation.faults import Fault, Faults, SimulatedCrash
 from tests.simulation.kafka import SimulatedKafka

@@ -11,10 +11,10 @@ from contextlib import suppress
 from functools import partial
 from random import Random
 
-from journal.errors import CorruptionError, FrameError, OperatingError
+from journal.errors import CorruptionError, DisconnectedError, FrameError, OperatingError
 from journal.kafka.ports import LogRecord
 from journal.topics.names import wal_topic
-from streams.reading.calls import Answering, CalledShell, CallsEnded, DisconnectedError
+from streams.reading.calls import Answering, CalledShell, CallsEnded
 from streams.reading.records import Prepared, Record
 from streams.reading.shell import WorkerShell
 from streams.worker.shard import UNREADABLE_RETRY_S

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from journal.errors import OperatingError
-from journal.kafka.ports import Consumed, FatalProducerError, TransactionalProducer
+from journal.errors import FatalProducerError, OperatingError
+from journal.kafka.ports import Consumed, TransactionalProducer
 from tests.support.kafka_conformance import LIMIT_S, Environment, read_all, record, values, wait_for_end
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from journal.errors import ClosedError, InvalidOperationError, KafkaRefusedError
-from journal.kafka.ports import FatalProducerError, Kafka, ProducerError, Sent, TransactionalProducer
+from journal.errors import ClosedError, FatalProducerError, InvalidOperationError, KafkaRefusedError, ProducerError
+from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from tests.support.kafka_conformance import (
     GLANCE_S,
     LIMIT_S,

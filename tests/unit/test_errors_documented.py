@@ -1,27 +1,47 @@
-"""OPERATIONS says what each error means, and STORE what the store's do."""
+"""Errors stand in one file, and in one table that says what each means."""
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from journal import errors
+from tests.unit.test_layers import modules
 
-DOCS = Path(__file__).parents[2] / "docs"
-ALL = [name for name, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.JournalError)]
+PAGE = Path(__file__).parents[2] / "docs" / "OPERATIONS.md"
+ALL = {name for name, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, errors.JournalError)}
 
 
-def section(page: str, heading: str) -> str:
+def section(heading: str) -> str:
     """A page's text from a heading on to the next one."""
-    text = (DOCS / page).read_text(encoding="utf-8")
-    return text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
 
 
-SAID = section("OPERATIONS.md", "What each error means") + section("STORE.md", "Errors")
+def named(text: str) -> set[str]:
+    return {name for name in re.findall(r"`(\w+Error)`", text) if not hasattr(builtins, name)}
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_an_error_is_in_the_pages_that_say_what_each_means(name: str) -> None:
-    assert f"`{name}`" in SAID
+def bases_outside() -> Iterator[tuple[str, str]]:
+    """Each class of another file, and the name of each of its bases."""
+    for module, file in modules().items():
+        if module == errors.__name__:
+            continue
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                yield from ((f"{module}.{node.name}", ast.unparse(base).rpartition(".")[2]) for base in node.bases)
+
+
+def test_the_table_of_errors_has_every_error() -> None:
+    assert ALL - named(section("What each error means")) == set()
+
+
+def test_the_table_of_errors_has_no_other_name() -> None:
+    assert named(section("What each error means")) - ALL == set()
+
+
+def test_every_error_of_the_project_stands_in_one_file() -> None:
+    assert [(name, base) for name, base in bases_outside() if base in ALL] == []

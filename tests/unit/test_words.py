@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import CorruptionError, JournalError, RowError
-from journal.words import CHARACTERS_MAX, escaped, shortened
+from journal.errors import CorruptionError, GateTimeoutError, JournalError, RowError
+from journal.words import CHARACTERS_MAX, NAMED_MAX, escaped, first_few, shortened
 
 LONG = "x" * 800_000
 MORE = 100
@@ -16,8 +16,22 @@ def test_a_text_that_is_not_long_is_as_it_is() -> None:
     assert shortened("x" * CHARACTERS_MAX) == "x" * CHARACTERS_MAX
 
 
-def test_a_long_text_says_how_long_it_is() -> None:
-    assert shortened(LONG, 3) == "xxx\N{HORIZONTAL ELLIPSIS} (800,000 characters in all)"
+def test_a_long_text_keeps_its_beginning_and_its_end_and_says_how_long_it_is() -> None:
+    dots = "\N{HORIZONTAL ELLIPSIS}"
+    assert shortened("a" * 400_000 + "b" * 400_000, 3) == f"aa{dots} (800,000 characters in all) {dots}b"
+
+
+def test_an_error_that_many_shards_met_still_says_what_mends_it() -> None:
+    met = "\n".join(f"shard {shard} is stopped at orders.wal[{shard}]@{shard}" for shard in range(1000))
+    said = str(GateTimeoutError(f"{met}\n`kafka-journal status -j orders` names each"))
+    assert said.startswith("shard 0 is stopped")
+    assert said.endswith("`kafka-journal status -j orders` names each")
+
+
+def test_a_list_names_the_first_few_and_how_many_more_there_are() -> None:
+    assert first_few(range(3)) == "0, 1, 2"
+    assert first_few(range(NAMED_MAX)) == "0, 1, 2, 3, 4, 5, 6, 7"
+    assert first_few(range(1024)) == "0, 1, 2, 3, 4, 5, 6, 7 and 1016 more"
 
 
 @pytest.mark.parametrize("error", [JournalError(LONG), RowError(LONG, topic="t", partition=1, offset=2)])

@@ -18,6 +18,7 @@ from journal.process.background import InBackground
 from journal.process.clocks import Clock
 from journal.upkeep.stops import Stop
 from journal.v1.journal_pb2 import Mark
+from journal.words import first_few
 
 STILL_S = 3.0
 """So long a mark stands still before its shard is looked at; then twice as long each time, as most that stand still are
@@ -75,6 +76,6 @@ class GateStops:
         if not lasting:
             return
         self.told = True
-        names = ", ".join(map(str, sorted(lasting)))
+        names = first_few(sorted(lasting))
         reason = f"shards that the activation waits for are stopped until they are repaired: {names}"
         raise GateTimeoutError("\n".join([reason, *lines_of_stops(self._journal, lasting)]))

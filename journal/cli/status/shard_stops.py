@@ -10,6 +10,7 @@ from journal.topics.control_rows import read_control
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead
+from journal.words import NAMED_MAX
 
 
 def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
@@ -22,8 +23,11 @@ def stop_lines(journal: str, shard: int, stop: Stop) -> list[str]:
 
 
 def lines_of_stops(journal: str, stops: Mapping[int, Stop]) -> list[str]:
-    """`stop_lines` of them all."""
-    return [line for shard, stop in sorted(stops.items()) for line in stop_lines(journal, shard, stop)]
+    """The `stop_lines` of the first few shards, and how many more there are."""
+    lines = [line for shard, stop in sorted(stops.items())[:NAMED_MAX] for line in stop_lines(journal, shard, stop)]
+    if len(stops) > NAMED_MAX:
+        lines.append(f"and {len(stops) - NAMED_MAX} more shards: `kafka-journal status -j {journal}` names each")
+    return lines
 
 
 def stops_now(kafka: Kafka, journal: str, shards: Collection[int], timeout_s: float) -> dict[int, Stop]:

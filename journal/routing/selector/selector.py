@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
-from journal.routing.selector.tokens import INTEGER_MAX, Kind, SelectorError, Token, tokens_of
+from journal.errors import SelectorError
+from journal.routing.selector.tokens import INTEGER_MAX, Kind, Token, tokens_of
 from journal.routing.selector.values import (
     Condition,
     Lookup,

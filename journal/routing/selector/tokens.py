@@ -6,21 +6,11 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-from journal.errors import ConfigError
+from journal.errors import SelectorError
 
 SELECTOR_CHARACTERS_MAX = 10_000
 INTEGER_MAX = 2**63 - 1
 WORDS = frozenset(["NULL", "TRUE", "FALSE", "NOT", "AND", "OR", "BETWEEN", "LIKE", "IN", "IS", "ESCAPE"])
-
-
-class SelectorError(ConfigError):
-    """Raised for a text that is no selector. `position` is the first character that does not fit, from 0."""
-
-    def __init__(self, text: str, position: int, reason: str) -> None:
-        near = text[position : position + 20]
-        place = f"character {position + 1}, at {near!r}" if near else "its end"
-        super().__init__(f"{reason} (selector {text[:200]!r}, {place})")
-        self.position = position
 
 
 class Kind(Enum):

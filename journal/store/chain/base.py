@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from journal.append.callbacks import CallersLock
 from journal.append.completion import Completion
-from journal.errors import ConfigError
+from journal.errors import ChainError, ConfigError
 from journal.store.chain.lockstep import Joined, Lockstep, chained_id
-from journal.store.chain.ports import ChainedStore, ChainError
+from journal.store.chain.ports import ChainedStore
 from journal.store.chain.reads import ChainLooking
 from journal.store.pending import Moved, Pending
 

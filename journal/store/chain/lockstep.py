@@ -13,8 +13,16 @@ from functools import partial
 from typing import TypeVar
 
 from journal.append.completion import Completion
-from journal.errors import CallerError, DeadlineError, FullError, JournalError, MessageHeldError, RolledBackError
-from journal.store.chain.ports import ChainedStore, ChainError
+from journal.errors import (
+    CallerError,
+    ChainError,
+    DeadlineError,
+    FullError,
+    JournalError,
+    MessageHeldError,
+    RolledBackError,
+)
+from journal.store.chain.ports import ChainedStore
 from journal.store.pending import Accepted
 
 log = logging.getLogger(__name__)

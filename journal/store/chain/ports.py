@@ -1,4 +1,4 @@
-"""What a chain asks of its stores, and what it raises when one of them fails."""
+"""What a chain asks of its stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Protocol
 
 from journal.append.completion import Completion
 from journal.append.operations import PlainOperation
-from journal.errors import JournalError, OutcomeUnknownError
 from journal.store.bodies.chunks import BodyStream
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.look import QueueInfo
@@ -15,17 +14,6 @@ from journal.store.operations.transactions import Prepared
 from journal.store.pending import Moved, Pending, PendingAll
 from journal.store.queues.entry import AddressEntry, BindingEntry, MessageEntry
 from journal.store.transactions import TransactionInfo
-
-
-class ChainError(OutcomeUnknownError):
-    """Raised when a store of a chain fails, and to every later call. `store` names it; the cause says why.
-
-    The operation is in some stores and not in others. Close the chain: the first store is right.
-    """
-
-    def __init__(self, store: str, reason: JournalError) -> None:
-        super().__init__(f"{store}: {type(reason).__name__}: {reason}")
-        self.store = store
 
 
 class ChainedStore(Protocol):

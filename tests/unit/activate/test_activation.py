@@ -12,8 +12,7 @@ import pytest
 
 from journal.activate.activation import Activation
 from journal.append.writing import Claim
-from journal.errors import OperatingError, StateError, TopicError
-from journal.kafka.ports import FatalProducerError
+from journal.errors import FatalProducerError, OperatingError, StateError, TopicError
 from journal.limits import Limits
 from journal.load.loading import NullLoader
 from journal.process.background import InBackground, at_once

@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from journal.errors import ClosedError, DeadlineError
+from journal.errors import ClosedError, DeadlineError, FatalProducerError
 from journal.kafka import producers as client_producers
 from journal.kafka.bounded_calls import call_within
 from journal.kafka.commit_times import CommitTimes
-from journal.kafka.ports import Consumed, FatalProducerError
+from journal.kafka.ports import Consumed
 from journal.kafka.producers import KafkaTransactionalProducer
 from journal.kafka.settings import ClientSettings
 

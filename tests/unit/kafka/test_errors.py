@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from journal.errors import KafkaRefusedError, KafkaUnavailableError, OperatingError, TopicError
+from journal.errors import (
+    AbortableProducerError,
+    FatalProducerError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    OperatingError,
+    ProducerError,
+    RetriableProducerError,
+    TopicError,
+)
 from journal.kafka.errors import (
     damage_error,
     delivery_error,
@@ -14,7 +23,6 @@ from journal.kafka.errors import (
     operating_error,
     producer_error,
 )
-from journal.kafka.ports import AbortableProducerError, FatalProducerError, ProducerError, RetriableProducerError
 
 
 @pytest.mark.parametrize(

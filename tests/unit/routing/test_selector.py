@@ -10,8 +10,9 @@ import textwrap
 
 import pytest
 
+from journal.errors import SelectorError
 from journal.routing.selector.selector import NESTING_MAX, Selector
-from journal.routing.selector.tokens import SELECTOR_CHARACTERS_MAX, SelectorError
+from journal.routing.selector.tokens import SELECTOR_CHARACTERS_MAX
 
 MESSAGE = {"age": 17, "phone": "12993", "word": "lose", "underscored": "_foo", "Country": "UK", "weight": 2500.0}
 MESSAGE |= {"JMSType": "car", "color": "blue", "paid": True, "late": False, "raw": b"x", "kafka.topic": "t"}

@@ -14,8 +14,15 @@ from typing import Any, cast
 from journal.append.completion import Completion
 from journal.append.operations import NewRecords, PlainOperation
 from journal.config import Settings
-from journal.errors import JournalError, KafkaRefusedError, KafkaUnavailableError, NotTakenInError, TopicError
-from journal.kafka.ports import Cluster, Consumed, FatalProducerError, Position, Sent, TopicState
+from journal.errors import (
+    FatalProducerError,
+    JournalError,
+    KafkaRefusedError,
+    KafkaUnavailableError,
+    NotTakenInError,
+    TopicError,
+)
+from journal.kafka.ports import Cluster, Consumed, Position, Sent, TopicState
 from journal.limits import Limits
 from journal.local.journal import LocalJournal
 from journal.routing.config import RoutingConfig

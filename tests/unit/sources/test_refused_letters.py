@@ -8,8 +8,8 @@ from pathlib import Path
 
 from journal.append.group import FrameNumbers, Group
 from journal.append.writing import Claim
-from journal.errors import NotTakenInError
-from journal.kafka.ports import Consumed, FatalProducerError, Sent, nothing
+from journal.errors import FatalProducerError, NotTakenInError
+from journal.kafka.ports import Consumed, Sent, nothing
 from journal.process.clocks import Timing
 from journal.sources.taking import refused_topic
 from journal.store.model import QueueConfig

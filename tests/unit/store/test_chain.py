@@ -17,6 +17,7 @@ import pytest
 from journal.append.completion import Completion, completed
 from journal.append.operations import PlainOperation
 from journal.errors import (
+    ChainError,
     ConfigError,
     DeadlineError,
     FencedError,
@@ -31,7 +32,6 @@ from journal.errors import (
 from journal.store.bodies.chunks import BodyStream
 from journal.store.chain.chain import MessageStoreChain
 from journal.store.chain.lockstep import chained_id
-from journal.store.chain.ports import ChainError
 from journal.store.chain.streams import MEMORY_BYTES_MAX
 from journal.store.model import Delivery, Message, QueueConfig, ReferenceInfo
 from journal.store.operations.look import QueueInfo

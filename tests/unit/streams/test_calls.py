@@ -22,6 +22,8 @@ from journal.errors import (
     ConfigError,
     CorruptionError,
     DeadlineError,
+    DisconnectedError,
+    FatalProducerError,
     FrameError,
     GapError,
     HangingTransactionError,
@@ -32,16 +34,7 @@ from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
 from journal.v1.journal_pb2 import Frame
 from streams.agents.agents import in_daemon_thread
-from streams.reading.calls import (
-    BUSY_TICK_S,
-    POSTED_MAX,
-    Answering,
-    CalledShell,
-    CallsEnded,
-    Channel,
-    DisconnectedError,
-    Inbox,
-)
+from streams.reading.calls import BUSY_TICK_S, POSTED_MAX, Answering, CalledShell, CallsEnded, Channel, Inbox
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell
 from tests.support.build import JOURNAL, NONCE, add, commit, delete, frame, marker, replace, update, wal
@@ -712,7 +705,7 @@ def test_an_operating_error_comes_as_what_it_is(sides: Sides, kind: type[Excepti
         KeyboardInterrupt("now"),
         RouteStopError("the route", offset=5, retried=True),
         GapError("gone", topic="wal", partition=0, offset=1),
-        DisconnectedError("of another place"),
+        FatalProducerError("fenced", fenced=True),
     ],
 )
 def test_any_other_error_comes_with_its_name_and_what_it_says(sides: Sides, given: BaseException) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from journal.errors import AgentError, KafkaUnavailableError
-from journal.kafka.ports import FatalProducerError
+from journal.errors import AgentError, FatalProducerError, KafkaUnavailableError
 from streams.agents.agents import Agent
 from streams.agents.change_agents import ChangeAgents, RunState
 from tests.support.sources import wait_until

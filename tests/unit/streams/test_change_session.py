@@ -9,15 +9,24 @@ from random import Random
 
 import pytest
 
-from journal.errors import AgentError, CountError, LocalDamageError, OperatingError, RowError
-from journal.kafka.ports import READ_MS, AbortableProducerError, FatalProducerError, Kafka, Reader, Sent
+from journal.errors import (
+    AbortableProducerError,
+    AgentError,
+    CountError,
+    FatalProducerError,
+    LocalDamageError,
+    OperatingError,
+    ReopenError,
+    RowError,
+)
+from journal.kafka.ports import READ_MS, Kafka, Reader, Sent
 from journal.topics.names import memory_topic
 from journal.v1.journal_pb2 import ADD, Mark, Operation
 from journal.wire.keys import mark_key, record_key
 from journal.wire.rows import mark_name, position_bytes
 from streams.agents.agents import Agent, AgentCalls
 from streams.agents.change_copy import ChangeConfig
-from streams.agents.change_session import ChangeSession, ReopenError
+from streams.agents.change_session import ChangeSession
 from streams.agents.changes import Changes
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.disk import Disk, SimulatedStore

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from journal.errors import CountError, RepairError, StaleReadError
-from journal.kafka.ports import FatalProducerError, GroupMember, Kafka
+from journal.errors import CountError, FatalProducerError, RepairError, StaleReadError
+from journal.kafka.ports import GroupMember, Kafka
 from journal.load.loading import require_counted
 from journal.table.replica import Replica
 from journal.topics.names import table_topic, wal_topic, worker_group, worker_id

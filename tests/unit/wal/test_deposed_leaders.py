@@ -13,6 +13,7 @@ from journal.config import Settings
 from journal.errors import (
     ControlLostError,
     CorruptionError,
+    FatalProducerError,
     FencedError,
     GapError,
     JournalError,
@@ -20,7 +21,7 @@ from journal.errors import (
     OutcomeUnknownError,
     StaleReadError,
 )
-from journal.kafka.ports import Consumed, FatalProducerError
+from journal.kafka.ports import Consumed
 from journal.process.clocks import Timing
 from journal.table.replica import Replica
 from journal.topics.control_rows import EPOCH_KEY, control_row

@@ -9,8 +9,8 @@ import pytest
 
 from journal.append.group import FrameNumbers, Group
 from journal.append.writing import Claim
-from journal.errors import FencedError, OutcomeUnknownError
-from journal.kafka.ports import FatalProducerError, Sent
+from journal.errors import FatalProducerError, FencedError, OutcomeUnknownError
+from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id

@@ -10,8 +10,8 @@ import pytest
 from journal.append.group import FrameNumbers, Group
 from journal.append.writing import Claim
 from journal.config import load_settings
-from journal.errors import FencedError, OutcomeUnknownError
-from journal.kafka.ports import FatalProducerError, Sent
+from journal.errors import FatalProducerError, FencedError, OutcomeUnknownError
+from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, archive_key, control_row, read_control
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id

@@ -6,8 +6,7 @@ import pytest
 
 from journal.append.group import FrameNumbers, Group
 from journal.append.writing import Claim
-from journal.errors import FencedError, OutcomeUnknownError
-from journal.kafka.ports import FatalProducerError
+from journal.errors import FatalProducerError, FencedError, OutcomeUnknownError
 from journal.process.clocks import Timing
 from journal.topics.control_rows import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic, writer_id

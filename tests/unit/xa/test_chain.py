@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import transaction  # type: ignore[import-untyped]
 
+from journal.errors import ChainError
 from journal.store.chain.chain import MessageStoreChain
-from journal.store.chain.ports import ChainError
 from journal.store.chain.realigning import realign
 from journal.store.model import Message, QueueConfig
 from journal.v1.store_pb2 import MESSAGE, OUTCOME
