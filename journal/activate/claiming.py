@@ -23,7 +23,9 @@ from journal.kafka.ports import Kafka, Sent, TransactionalProducer
 from journal.limits import Limits
 from journal.process.background import InBackground
 from journal.process.clocks import Timing
-from journal.topics.control_rows import EPOCH_KEY, ControlRows, control_lost, control_row
+from journal.topics.control_keys import EPOCH_KEY, control_row
+from journal.topics.control_reading import control_lost
+from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import MARKER, Epoch, Mark

@@ -8,7 +8,7 @@ from journal.errors import JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
 from journal.settings import JournalSettings
-from journal.topics.control_rows import RELEASED_KEY, control_row
+from journal.topics.control_keys import RELEASED_KEY, control_row
 from journal.v1.journal_pb2 import Identity, Released
 
 log = logging.getLogger(__name__)

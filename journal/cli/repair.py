@@ -28,7 +28,8 @@ from journal.config import Settings
 from journal.errors import DeadlineError, RepairError
 from journal.kafka.ports import Kafka, LogRecord
 from journal.process.clocks import wall_ms
-from journal.topics.control_rows import ControlRows, control_row, skip_key
+from journal.topics.control_keys import control_row, skip_key
+from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead

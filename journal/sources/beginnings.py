@@ -14,7 +14,8 @@ from typing import Protocol
 
 from journal.kafka.ports import Kafka
 from journal.routing.parts import SourceConfig
-from journal.topics.control_rows import control_row, read_control, source_key
+from journal.topics.control_keys import control_row, source_key
+from journal.topics.control_reading import read_control
 from journal.v1.journal_pb2 import SourceTopics
 
 Ids = Mapping[str, str]

@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseDict
 from journal.errors import OperatingError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
-from journal.topics.control_rows import SOURCES_KEY, control_row
+from journal.topics.control_keys import SOURCES_KEY, control_row
 from journal.v1.journal_pb2 import SourcesReport
 
 log = logging.getLogger(__name__)

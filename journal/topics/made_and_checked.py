@@ -13,14 +13,9 @@ from journal.errors import FatalProducerError, TopicError
 from journal.kafka.ports import LOOK_MS, Cluster, Kafka, TopicState
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
-from journal.topics.control_rows import (
-    IDENTITY_KEY,
-    ControlRows,
-    control_lost,
-    control_row,
-    prove_control,
-    read_control,
-)
+from journal.topics.control_keys import IDENTITY_KEY, control_row
+from journal.topics.control_reading import control_lost, prove_control, read_control
+from journal.topics.control_rows import ControlRows
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import Identity
 from journal.wire.frames import FORMAT, MAGIC

@@ -17,7 +17,9 @@ from journal.errors import DeadlineError, FatalProducerError, RepairError, Topic
 from journal.kafka.ports import LOOK_MS, Kafka
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
-from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, ControlRows, control_row, prove_control
+from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, control_row
+from journal.topics.control_reading import prove_control
+from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.marks import MarkReader
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id

@@ -26,7 +26,9 @@ from journal.errors import TrimError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
 from journal.settings import JournalSettings
-from journal.topics.control_rows import ControlRows, control_row, read_control, trim_key
+from journal.topics.control_keys import control_row, trim_key
+from journal.topics.control_reading import read_control
+from journal.topics.control_rows import ControlRows
 from journal.topics.marks import FoundMark
 from journal.topics.names import wal_topic
 from journal.upkeep.shard_reading import ShardReading

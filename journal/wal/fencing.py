@@ -20,7 +20,8 @@ from journal.append.writing import Claim
 from journal.errors import DeadlineError, FencedError, OperatingError, RetriableProducerError
 from journal.kafka.ports import Kafka, TransactionalProducer
 from journal.process.clocks import Timing
-from journal.topics.control_rows import ControlRows, control_lost, prove_control, read_control
+from journal.topics.control_reading import control_lost, prove_control, read_control
+from journal.topics.control_rows import ControlRows
 from journal.topics.names import writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
 

@@ -20,7 +20,8 @@ from journal.config import Settings
 from journal.errors import ClosedError, FencedError, JournalError, OvertakenError
 from journal.journal import BlockingJournal
 from journal.kafka.membership import Membership
-from journal.topics.control_rows import HAND_OVER_KEY, ControlRows, node_key
+from journal.topics.control_keys import HAND_OVER_KEY, node_key
+from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import HandOver
 from journal.words import shortened
 from loaders.node.asked_handover import Asked

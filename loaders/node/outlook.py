@@ -16,7 +16,8 @@ from journal.errors import CorruptionError, OperatingError
 from journal.kafka.broker_time import BrokerTime
 from journal.kafka.ports import FOLLOW_MS, Kafka
 from journal.process.clocks import LONG_AGO, Clock, Moment
-from journal.topics.control_rows import ControlRows, ControlWatcher
+from journal.topics.control_reading import ControlWatcher
+from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.node.duty import Request
 from loaders.node.liveness import (

@@ -11,7 +11,8 @@ from journal.config import Settings
 from journal.errors import JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
-from journal.topics.control_rows import ControlRows, read_control
+from journal.topics.control_reading import read_control
+from journal.topics.control_rows import ControlRows
 from journal.v1.journal_pb2 import NodeStatus, SourceReport, SourcesReport
 
 log = logging.getLogger(__name__)

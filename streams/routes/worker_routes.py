@@ -14,7 +14,7 @@ from journal.process.background import InBackground
 from journal.process.clocks import Clock
 from journal.routing.router import Router
 from journal.routing.sending import Body
-from journal.topics.control_rows import control_row, routes_key
+from journal.topics.control_keys import control_row, routes_key
 from journal.topics.names import OwnTopics
 from journal.v1.journal_pb2 import RoutesReport
 from streams.routes.counts import ShardCounts

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.v1.journal_pb2 import SkipRequest
 
 

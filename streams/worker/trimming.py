@@ -18,7 +18,8 @@ from journal.config import Settings
 from journal.errors import ConfigError, CorruptionError, JournalError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import Clock, wall_ms
-from journal.topics.control_rows import ControlRows, read_control
+from journal.topics.control_reading import read_control
+from journal.topics.control_rows import ControlRows
 from journal.upkeep.trim import Trimming, archives_of
 from streams.reading.records import Prepared
 from streams.reading.shell import WorkerShell

@@ -12,7 +12,8 @@ from journal.kafka import clients
 from journal.kafka.ports import Kafka, Sent, nothing
 from journal.kafka.producers import KafkaTransactionalProducer
 from journal.process.clocks import Clock
-from journal.topics.control_rows import ControlRows, read_control
+from journal.topics.control_reading import read_control
+from journal.topics.control_rows import ControlRows
 from journal.wal import fencing
 from streams.reading.source import WalConsumer, WalTransport
 from tests.chaos.crash_points import CrashPoints

@@ -17,7 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # it re-expor
 from journal.config import Settings
 from journal.errors import TopicError
 from journal.kafka.clients import kafka_of
-from journal.topics.control_rows import control_row, node_key, read_control
+from journal.topics.control_keys import control_row, node_key
+from journal.topics.control_reading import read_control
 from journal.topics.made_and_checked import CONTROL_SEGMENT_MS, open_journal
 from journal.topics.marks import records_between
 from journal.topics.names import control_topic

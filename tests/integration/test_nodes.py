@@ -13,7 +13,7 @@ import pytest
 
 from journal.config import Settings
 from journal.kafka.clients import kafka_of
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.topics.names import node_group
 from tests.support.in_process import made_journal, running_worker
 from tests.support.node_driver import BROKEN_LOADER

@@ -12,7 +12,7 @@ import pytest
 from journal.append.state import JournalState
 from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.v1.journal_pb2 import Mark
 from loaders.node.node import Node
 from loaders.node.roles import Role

@@ -25,7 +25,7 @@ from journal.kafka.ports import Sent
 from journal.kafka.readers import GROUP_OF_READERS
 from journal.routing.config import RoutingConfig
 from journal.store.model import Message, QueueConfig
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from tests.integration.test_routes import values
 from tests.support.in_process import made_journal, running_worker
 from tests.support.sources import DEADLINE_S, bodies, create_topic, new_name, produce, taking, wait_until

@@ -22,7 +22,7 @@ from journal.routing.config import RoutingConfig
 from journal.sources.consumer import SourceConsumer
 from journal.store.model import Message, QueueConfig, Routing
 from journal.store.store import MessageStore
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.topics.names import sources_group
 from journal.v1.journal_pb2 import SourceReport
 from tests.support.in_process import made_journal, running_worker

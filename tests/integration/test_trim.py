@@ -16,7 +16,7 @@ from journal.errors import CountError, LocalDamageError
 from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Sent
-from journal.topics.control_rows import archive_key, control_row
+from journal.topics.control_keys import archive_key, control_row
 from journal.topics.made_and_checked import open_journal
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, Archive, Position, Record

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.topics.control_rows import HAND_OVER_KEY, control_row, skip_key
+from journal.topics.control_keys import HAND_OVER_KEY, control_row, skip_key
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, HandOver, SkipRequest
 from journal.wire.frames import FORMAT, MAGIC

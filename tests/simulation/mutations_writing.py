@@ -19,7 +19,7 @@ from journal.append.group import Origin
 from journal.errors import DeadlineError, FatalProducerError, FencedError, OperatingError, OutcomeUnknownError
 from journal.kafka.ports import Kafka, Reader
 from journal.process.clocks import Moment
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.v1.journal_pb2 import COMMIT
 from journal.wal.fencing import Fence, Standing
 from journal.wal.reading import Tail, WalReader

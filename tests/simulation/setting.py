@@ -11,7 +11,7 @@ from journal.config import Settings
 from journal.errors import JournalError
 from journal.limits import Limits
 from journal.process.clocks import Timing
-from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wal.writer import WriterConfig

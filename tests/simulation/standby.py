@@ -15,7 +15,7 @@ from journal.journal import BlockingJournal
 from journal.kafka.membership import Membership
 from journal.kafka.ports import Sent
 from journal.process.progress import Progress
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.topics.names import control_topic, node_group
 from journal.v1.journal_pb2 import NodeStatus
 from loaders.node.asked_handover import Asked

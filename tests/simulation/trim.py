@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from journal.errors import CorruptionError, OperatingError, TrimError
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.upkeep.trim import Trimming
 from tests.simulation.history import History
 from tests.simulation.scheduler import Process

@@ -15,7 +15,7 @@ from journal.limits import Limits
 from journal.load.loading import NullLoader
 from journal.process.clocks import Timing
 from journal.table.replica import Replica
-from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, control_row
+from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark
 from journal.wal.writer import WriterConfig

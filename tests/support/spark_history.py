@@ -16,7 +16,7 @@ from journal.kafka.clients import kafka_of
 from journal.limits import Limits
 from journal.store.model import Message, QueueConfig
 from journal.store.store import MessageStore
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Frame
 from journal.wal.reading import WalReader

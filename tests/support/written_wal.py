@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from journal.config import Settings
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import LogRecord, Sent
-from journal.topics.control_rows import EPOCH_KEY, control_row, read_control
+from journal.topics.control_keys import EPOCH_KEY, control_row
+from journal.topics.control_reading import read_control
 from journal.topics.marks import records_between
 from journal.topics.names import wal_topic
 from journal.v1.journal_pb2 import Archive, Epoch, Frame

@@ -13,7 +13,9 @@ from journal.errors import DeadlineError, NotActiveError, OperatingError, StateE
 from journal.kafka.clients import kafka_of
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
-from journal.topics.control_rows import HAND_OVER_KEY, ControlRows, ControlWatcher, control_row
+from journal.topics.control_keys import HAND_OVER_KEY, control_row
+from journal.topics.control_reading import ControlWatcher
+from journal.topics.control_rows import ControlRows
 from journal.topics.names import node_group
 from journal.v1.journal_pb2 import HandOver, NodeStatus
 from loaders.node.duty import nobody_fit

@@ -30,7 +30,8 @@ from journal.config import Settings
 from journal.errors import RepairError
 from journal.kafka.ports import Kafka
 from journal.process.clocks import wall_ms
-from journal.topics.control_rows import ControlRows, control_row, route_skip_key
+from journal.topics.control_keys import control_row, route_skip_key
+from journal.topics.control_rows import ControlRows
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.v1.journal_pb2 import RouteCounts, RoutesReport, SkipRequest

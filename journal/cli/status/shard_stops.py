@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Mapping
 
 from journal.kafka.ports import Kafka
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.topics.marks import MarkReader
 from journal.topics.names import table_topic, wal_topic
 from journal.upkeep.stops import Stop, look_ahead

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from journal.cli.main import app
 from journal.errors import ArchiveError, ConfigError, GapError, RowError
 from journal.kafka.clients import kafka_of
-from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.v1.journal_pb2 import Frame, Identity
 from journal.wire.frames import FORMAT, MAGIC
 from loaders.spark.analytics.analytics import analytics

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from journal.errors import ArchiveError, CorruptionError, GapError
-from journal.topics.control_rows import skip_key
+from journal.topics.control_keys import skip_key
 from journal.v1.journal_pb2 import Archive, SkipRequest
 from journal.wire.keys import skipped_key
 from loaders.spark.analytics.analytics import analytics

@@ -21,7 +21,7 @@ from journal.journal import BlockingJournal
 from journal.kafka.clients import kafka_of
 from journal.process.clocks import wall_ms
 from journal.process.progress import no_progress
-from journal.topics.control_rows import read_control
+from journal.topics.control_reading import read_control
 from journal.topics.names import table_topic
 from journal.upkeep.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Position, Record

@@ -27,7 +27,7 @@ from journal.cli.main import app
 from journal.config import Settings
 from journal.errors import ConfigError, GapError
 from journal.kafka.clients import kafka_of
-from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.v1.journal_pb2 import Epoch, OperationType
 from journal.v1.store_pb2 import Acknowledgement, RecordKind, Reference, UpdateKind
 from journal.v1.store_pb2 import Message as MessageData

@@ -18,7 +18,7 @@ from journal.load.loading import NullLoader
 from journal.process.background import InBackground, at_once
 from journal.process.clocks import Timing
 from journal.table.replica import Replica
-from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Identity
 from journal.wal.writer import WriterConfig

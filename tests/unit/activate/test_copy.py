@@ -16,7 +16,7 @@ from journal.disk.slots import take_slot
 from journal.errors import LocalStorageError, OperatingError
 from journal.load.loading import LoadedUpdate, NullLoader
 from journal.process.clocks import LONG_AGO
-from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic
 from journal.v1.journal_pb2 import Identity, Mark, Record

@@ -18,7 +18,7 @@ from journal.config import Settings
 from journal.errors import RowError
 from journal.load.loading import Loader
 from journal.table.open_copy import LocalTables
-from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record

@@ -14,7 +14,7 @@ from journal.activate.lookup import Lookup
 from journal.config import load_settings
 from journal.errors import DeadlineError
 from journal.load.loading import NullLoader
-from journal.topics.control_rows import IDENTITY_KEY, control_row
+from journal.topics.control_keys import IDENTITY_KEY, control_row
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import ADD, Identity, Mark, Record

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from journal.errors import ControlLostError, CorruptionError, FencedError
-from journal.topics.control_rows import EPOCH_KEY, control_row, read_control
+from journal.topics.control_keys import EPOCH_KEY, control_row
+from journal.topics.control_reading import read_control
 from journal.topics.names import writer_id
 from journal.v1.journal_pb2 import Epoch, Mark
 from journal.wire.frames import decode_frame

@@ -15,7 +15,8 @@ from journal.activate.runtime import JournalRuntime
 from journal.append.state import JournalState
 from journal.config import Settings
 from journal.errors import FencedError, JournalError
-from journal.topics.control_rows import IDENTITY_KEY, control_row, read_control
+from journal.topics.control_keys import IDENTITY_KEY, control_row
+from journal.topics.control_reading import read_control
 from journal.topics.made_and_checked import topic_configs
 from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import Epoch, Identity, Mark

@@ -10,7 +10,8 @@ import pytest
 from journal.config import Settings
 from journal.errors import OperatingError
 from journal.kafka.ports import Sent
-from journal.topics.control_rows import IDENTITY_KEY, ControlRows, control_row, node_key
+from journal.topics.control_keys import IDENTITY_KEY, control_row, node_key
+from journal.topics.control_rows import ControlRows
 from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Identity, NodeStatus
 from journal.wire.frames import FORMAT, MAGIC

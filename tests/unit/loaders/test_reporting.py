@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from journal.errors import KafkaUnavailableError
 from journal.kafka.ports import Sent
-from journal.topics.control_rows import HAND_OVER_KEY, node_key
+from journal.topics.control_keys import HAND_OVER_KEY, node_key
 from journal.v1.journal_pb2 import HandOver, NodeStatus
 from loaders.node.reporting import Reporter
 from tests.simulation.broker import SimulatedBroker

@@ -9,7 +9,7 @@ from journal.append.writing import Claim
 from journal.errors import NotTakenInError
 from journal.kafka.ports import Consumed
 from journal.process.clocks import Timing
-from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch
 from journal.wal.fencing import Fence

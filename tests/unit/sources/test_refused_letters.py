@@ -13,7 +13,7 @@ from journal.kafka.ports import Consumed, Sent, nothing
 from journal.process.clocks import Timing
 from journal.sources.taking import refused_topic
 from journal.store.model import QueueConfig
-from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, wal_topic
 from journal.v1.journal_pb2 import Epoch
 from journal.wal.fencing import Fence

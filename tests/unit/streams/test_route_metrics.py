@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from journal.config import Settings
 from journal.routing.config import RoutingConfig
-from journal.topics.control_rows import SOURCES_KEY, control_row, node_key
+from journal.topics.control_keys import SOURCES_KEY, control_row, node_key
 from journal.topics.names import control_topic
 from journal.v1.journal_pb2 import NodeStatus, RouteCounts, RoutesReport, SourceReport, SourcesReport
 from streams.apps.sources import KEPT_S, Reports

@@ -10,7 +10,7 @@ import pytest
 from journal.errors import CorruptionError, FrameError, GapError
 from journal.fold.sorted_frame import SortedFrame
 from journal.fold.sorting import sort_frame
-from journal.topics.control_rows import control_row, skip_key
+from journal.topics.control_keys import control_row, skip_key
 from journal.topics.names import control_topic, table_topic, wal_topic
 from journal.v1.journal_pb2 import Frame, Operation, SkipRequest
 from journal.wire.keys import RowType, mark_key, record_key, row_type, skipped_key

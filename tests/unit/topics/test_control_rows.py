@@ -9,17 +9,16 @@ from google.protobuf.message import Message
 
 from journal.errors import RowError
 from journal.kafka.ports import Sent
-from journal.topics.control_rows import (
+from journal.topics.control_keys import (
     EPOCH_KEY,
     HAND_OVER_KEY,
     IDENTITY_KEY,
     RELEASED_KEY,
-    ControlWatcher,
     node_key,
-    read_control,
     skip_key,
     source_key,
 )
+from journal.topics.control_reading import ControlWatcher, read_control
 from journal.v1.journal_pb2 import Epoch, HandOver, Identity, NodeStatus, Released, SkipRequest, SourceTopics
 from journal.wire.frames import FORMAT, MAGIC
 from tests.simulation.broker import SimulatedBroker

@@ -9,7 +9,9 @@ import pytest
 from journal.config import Settings
 from journal.errors import ControlLostError, FatalProducerError, TopicError
 from journal.kafka.ports import GroupMember, Position, Sent, TopicState
-from journal.topics.control_rows import EPOCH_KEY, ControlRows, read_control
+from journal.topics.control_keys import EPOCH_KEY
+from journal.topics.control_reading import read_control
+from journal.topics.control_rows import ControlRows
 from journal.topics.made_and_checked import check_journal, init_journal, open_journal, topic_configs
 from journal.v1.journal_pb2 import Epoch, Identity
 from tests.simulation.broker import SimulatedBroker

@@ -7,7 +7,8 @@ import pytest
 from journal.config import Settings
 from journal.errors import ControlLostError, CorruptionError, RepairError, RowError
 from journal.kafka.ports import Kafka
-from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, read_control, route_skip_key, skip_key
+from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, RELEASED_KEY, route_skip_key, skip_key
+from journal.topics.control_reading import read_control
 from journal.topics.names import writer_id
 from journal.upkeep.control_repair import ControlRepairer
 from journal.v1.journal_pb2 import Epoch

@@ -8,7 +8,9 @@ from google.protobuf.message import Message
 from journal.config import load_settings
 from journal.errors import OperatingError, TrimError
 from journal.kafka.ports import Sent
-from journal.topics.control_rows import IDENTITY_KEY, ControlRows, archive_key, control_row, read_control
+from journal.topics.control_keys import IDENTITY_KEY, archive_key, control_row
+from journal.topics.control_reading import read_control
+from journal.topics.control_rows import ControlRows
 from journal.upkeep.trim import ShardTrim, Trimming
 from journal.v1.journal_pb2 import Archive, Identity, Mark, Trim
 from journal.wire.frames import FORMAT, MAGIC

@@ -24,7 +24,7 @@ from journal.errors import (
 from journal.kafka.ports import Consumed
 from journal.process.clocks import Timing
 from journal.table.replica import Replica
-from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, MARKER, Epoch, Identity, Mark
 from journal.wal.fencing import Fence, always_open

@@ -12,7 +12,7 @@ from journal.append.writing import Claim
 from journal.errors import FatalProducerError, FencedError, OutcomeUnknownError
 from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
-from journal.topics.control_rows import EPOCH_KEY, control_row
+from journal.topics.control_keys import EPOCH_KEY, control_row
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.v1.journal_pb2 import ADD, Epoch, Frame, Operation
 from journal.wal.fencing import Fence

@@ -13,7 +13,8 @@ from journal.config import load_settings
 from journal.errors import FatalProducerError, FencedError, OutcomeUnknownError
 from journal.kafka.ports import Sent
 from journal.process.clocks import Timing
-from journal.topics.control_rows import EPOCH_KEY, IDENTITY_KEY, archive_key, control_row, read_control
+from journal.topics.control_keys import EPOCH_KEY, IDENTITY_KEY, archive_key, control_row
+from journal.topics.control_reading import read_control
 from journal.topics.names import control_topic, table_topic, wal_topic, writer_id
 from journal.upkeep.trim import Trimming
 from journal.v1.journal_pb2 import ADD, Archive, Epoch, Identity, Mark
