@@ -36,7 +36,7 @@ check: venv  ## ruff and mypy
 # hundreds of processes import this project: none is to compile it again, whatever the environment says
 test: export PYTHONDONTWRITEBYTECODE =
 test: venv  ## all tests against real Kafka, from a bare machine
-	$(BIN)/pytest -n 3 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder --durations=40
+	$(BIN)/pytest -n 4 --max-worker-restart 0 --dist loadscope --no-loadscope-reorder --durations=40
 
 dist: venv  ## the wheel and source archive, under dist/
 	rm -rf dist

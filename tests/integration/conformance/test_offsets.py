@@ -1,14 +1,12 @@
-"""The conformance cases about offsets that are committed with a transaction. See `kafka_conformance`."""
+"""Offsets are committed with the transaction that they are sent in."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 import pytest
 
 from journal.errors import FatalProducerError, OperatingError
 from journal.kafka.ports import Consumed, TransactionalProducer
-from tests.support.kafka_conformance import LIMIT_S, Environment, read_all, record, values, wait_for_end
+from tests.integration.conformance.environment import LIMIT_S, Environment, read_all, record, values, wait_for_end
 
 
 def send(producer: TransactionalProducer, topic: str, group: str, offset: int) -> None:
@@ -17,7 +15,7 @@ def send(producer: TransactionalProducer, topic: str, group: str, offset: int) -
     producer.send_offsets(Consumed(group, {(topic, 0): offset}), LIMIT_S)
 
 
-def offsets_are_committed_with_the_records_of_their_transaction(env: Environment) -> None:
+def test_offsets_are_committed_with_the_records_of_their_transaction(env: Environment) -> None:
     topic, group, producer, cluster = env.topic(1, {}), env.name(), env.producer(), env.kafka.cluster()
     assert cluster.stable_offsets(group, [(topic, 0)], LIMIT_S) == {}
     for offset in (3, 5):
@@ -28,7 +26,7 @@ def offsets_are_committed_with_the_records_of_their_transaction(env: Environment
     assert cluster.stable_offsets(group, [(topic, 0)], LIMIT_S) == {(topic, 0): 5}
 
 
-def offsets_of_an_aborted_transaction_are_not_committed(env: Environment) -> None:
+def test_offsets_of_an_aborted_transaction_are_not_committed(env: Environment) -> None:
     topic, group, producer, cluster = env.topic(1, {}), env.name(), env.producer(), env.kafka.cluster()
     send(producer, topic, group, 3)
     producer.commit_transaction(LIMIT_S)
@@ -39,7 +37,7 @@ def offsets_of_an_aborted_transaction_are_not_committed(env: Environment) -> Non
     assert cluster.stable_offsets(group, [(topic, 0)], LIMIT_S) == {(topic, 0): 3}
 
 
-def offsets_of_an_open_transaction_are_settled_by_the_next_instances_init(env: Environment) -> None:
+def test_offsets_of_an_open_transaction_are_settled_by_the_next_instances_init(env: Environment) -> None:
     topic, group, transactional_id = env.topic(1, {}), env.name(), env.name()
     cluster, old = env.kafka.cluster(), env.producer(transactional_id)
     send(old, topic, group, 3)
@@ -52,7 +50,7 @@ def offsets_of_an_open_transaction_are_settled_by_the_next_instances_init(env: E
     assert error.value.fenced
 
 
-def an_older_instance_is_fenced_when_it_sends_offsets(env: Environment) -> None:
+def test_an_older_instance_is_fenced_when_it_sends_offsets(env: Environment) -> None:
     topic, group, transactional_id = env.topic(1, {}), env.name(), env.name()
     old = env.producer(transactional_id)
     old.send([record(topic, b"a")], LIMIT_S)
@@ -62,11 +60,3 @@ def an_older_instance_is_fenced_when_it_sends_offsets(env: Environment) -> None:
     send(new, topic, group, 7)
     new.commit_transaction(LIMIT_S)
     assert env.kafka.cluster().stable_offsets(group, [(topic, 0)], LIMIT_S) == {(topic, 0): 7}
-
-
-OFFSETS: list[Callable[[Environment], None]] = [
-    offsets_are_committed_with_the_records_of_their_transaction,
-    offsets_of_an_aborted_transaction_are_not_committed,
-    offsets_of_an_open_transaction_are_settled_by_the_next_instances_init,
-    an_older_instance_is_fenced_when_it_sends_offsets,
-]

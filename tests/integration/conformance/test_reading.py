@@ -1,101 +1,28 @@
-"""What the journal relies on Kafka for, as cases that run against real Kafka and against the simulated one alike.
-
-A case is a function of an `Environment`; its name is the sentence it proves. Nothing here waits for luck: whatever
-takes its time is waited for with a deadline.
-"""
+"""Readers see what was committed, in order, and say where it is not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import chain
 
 import pytest
 
 from journal.errors import GapError, TopicError
-from journal.kafka.ports import Kafka, LogRecord, Reader, RecordRun, Sent, TransactionalProducer
-from journal.process.clocks import Clock
-
-LIMIT_S = 30.0
-GLANCE_S = 0.3
-CROWDED_RECORDS = 1000
-
-
-@dataclass(frozen=True)
-class Environment:
-    """A cluster under test."""
-
-    kafka: Kafka
-    impatient: Kafka
-    """The same cluster, with a transaction time-out of a second."""
-    crowded: Kafka
-    """The same cluster, for producers that have room for `CROWDED_RECORDS` at a time."""
-    topic: Callable[[int, Mapping[str, str]], str]
-    """Makes a new topic of so many partitions."""
-    name: Callable[[], str]
-    """A new name, for a transactional id or a topic."""
-    trim: Callable[[str, int, int], None]
-    delete_topic: Callable[[str], None]
-    clock: Clock
-
-    def producer(self, transactional_id: str | None = None) -> TransactionalProducer:
-        """An initialised one."""
-        producer = self.kafka.transactional_producer(transactional_id or self.name())
-        producer.init(LIMIT_S)
-        return producer
+from journal.kafka.ports import RecordRun, Sent
+from tests.integration.conformance.environment import (
+    GLANCE_S,
+    LIMIT_S,
+    Environment,
+    abort,
+    commit,
+    read,
+    read_all,
+    record,
+    values,
+    wait_for_end,
+)
 
 
-def record(topic: str, value: bytes, partition: int = 0, key: bytes | None = None) -> Sent:
-    return Sent(topic, partition, key, value)
-
-
-def commit(producer: TransactionalProducer, *records: Sent) -> list[int]:
-    offsets = producer.send(records, LIMIT_S)
-    producer.commit_transaction(LIMIT_S)
-    return offsets
-
-
-def abort(producer: TransactionalProducer, *records: Sent) -> list[int]:
-    offsets = producer.send(records, LIMIT_S)
-    producer.abort_transaction(LIMIT_S)
-    return offsets
-
-
-def read(env: Environment, reader: Reader, partition: int = 0) -> list[LogRecord]:
-    """What the reader sees up to the log's end as of now: polls until its position is there."""
-    deadline = env.clock() + LIMIT_S
-    end = reader.start_and_end(partition, LIMIT_S)[1]
-    records: list[LogRecord] = []
-    while reader.position(partition) < end:
-        assert env.clock() < deadline, f"stands at {reader.position(partition)}, end {end}"
-        records += reader.poll(GLANCE_S)
-    return records
-
-
-def read_all(env: Environment, topic: str, partition: int = 0, *, committed: bool = True) -> list[LogRecord]:
-    reader = env.kafka.reader(topic, committed=committed)
-    reader.seek({partition: 0})
-    return read(env, reader, partition)
-
-
-def values(records: list[LogRecord]) -> list[bytes | None]:
-    return [record.value for record in records]
-
-
-def wait_for_end(env: Environment, topic: str, end: int, *, committed: bool = True, partition: int = 0) -> None:
-    """Waits until the end is there or beyond: markers are written after a commit has returned."""
-    deadline = env.clock() + LIMIT_S
-    reader = env.kafka.reader(topic, committed=committed)
-    while reader.start_and_end(partition, LIMIT_S)[1] < end:
-        assert env.clock() < deadline, f"the end is {reader.start_and_end(partition, LIMIT_S)[1]}, not {end}"
-        reader.poll(0.01)
-    reader.close()
-
-
-# ---- reading what was committed ------------------------------------------------------------------------------
-
-
-def committed_records_are_read_in_order_at_the_offsets_that_send_told(env: Environment) -> None:
+def test_committed_records_are_read_in_order_at_the_offsets_that_send_told(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     offsets = commit(producer, *(record(topic, b"%d" % i) for i in range(5)))
     offsets += commit(producer, *(record(topic, b"%d" % i) for i in range(5, 8)))
@@ -105,21 +32,21 @@ def committed_records_are_read_in_order_at_the_offsets_that_send_told(env: Envir
     assert [record.offset for record in records] == offsets
 
 
-def a_transaction_marker_takes_an_offset(env: Environment) -> None:
+def test_a_transaction_marker_takes_an_offset(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     assert commit(producer, record(topic, b"a"), record(topic, b"b")) == [0, 1]
     assert abort(producer, record(topic, b"c")) == [3]
     assert commit(producer, record(topic, b"d")) == [5]
 
 
-def offsets_are_told_in_the_order_of_the_records_across_partitions(env: Environment) -> None:
+def test_offsets_are_told_in_the_order_of_the_records_across_partitions(env: Environment) -> None:
     topic, producer = env.topic(2, {}), env.producer()
     commit(producer, record(topic, b"x", 1), record(topic, b"y", 1))
     sent = [record(topic, b"a", 1), record(topic, b"b", 0), record(topic, b"c", 1), record(topic, b"d", 0)]
     assert commit(producer, *sent) == [3, 0, 4, 1]
 
 
-def keys_values_and_tombstones_come_back_as_they_were(env: Environment) -> None:
+def test_keys_values_and_tombstones_come_back_as_they_were(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     sent = [
         Sent(topic, 0, b"k", b"v"),
@@ -134,7 +61,7 @@ def keys_values_and_tombstones_come_back_as_they_were(env: Environment) -> None:
     assert all(record.partition == 0 and record.timestamp > 0 for record in records)
 
 
-def a_commit_becomes_visible_in_every_partition(env: Environment) -> None:
+def test_a_commit_becomes_visible_in_every_partition(env: Environment) -> None:
     topic, producer = env.topic(3, {}), env.producer()
     commit(producer, *(record(topic, b"%d" % partition, partition) for partition in range(3)))
     for partition in range(3):
@@ -142,7 +69,7 @@ def a_commit_becomes_visible_in_every_partition(env: Environment) -> None:
         assert values(read_all(env, topic, partition)) == [b"%d" % partition]
 
 
-def aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them(env: Environment) -> None:
+def test_aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     commit(producer, record(topic, b"a"))
     abort(producer, record(topic, b"b"), record(topic, b"c"))
@@ -152,7 +79,7 @@ def aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them(env: Env
     assert values(read_all(env, topic, committed=False)) == [b"a", b"b", b"c", b"d"]
 
 
-def an_open_transaction_holds_back_what_others_committed_behind_it(env: Environment) -> None:
+def test_an_open_transaction_holds_back_what_others_committed_behind_it(env: Environment) -> None:
     topic, one, other = env.topic(1, {}), env.producer(), env.producer()
     commit(other, record(topic, b"before"))
     wait_for_end(env, topic, 2)
@@ -167,7 +94,7 @@ def an_open_transaction_holds_back_what_others_committed_behind_it(env: Environm
     assert values(read_all(env, topic)) == [b"before", b"open", b"plain", b"behind"]
 
 
-def the_end_is_the_last_stable_offset_or_the_high_watermark(env: Environment) -> None:
+def test_the_end_is_the_last_stable_offset_or_the_high_watermark(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     committed, unfiltered = env.kafka.reader(topic), env.kafka.reader(topic, committed=False)
     assert committed.start_and_end(0, LIMIT_S) == unfiltered.start_and_end(0, LIMIT_S) == (0, 0)
@@ -178,7 +105,7 @@ def the_end_is_the_last_stable_offset_or_the_high_watermark(env: Environment) ->
     assert unfiltered.start_and_end(0, LIMIT_S) == (0, 4)
 
 
-def the_bounds_of_many_partitions_are_those_of_each(env: Environment) -> None:
+def test_the_bounds_of_many_partitions_are_those_of_each(env: Environment) -> None:
     topic, producer = env.topic(3, {}), env.producer()
     commit(producer, record(topic, b"a"), record(topic, b"b", 2))
     wait_for_end(env, topic, 2)
@@ -193,7 +120,7 @@ def the_bounds_of_many_partitions_are_those_of_each(env: Environment) -> None:
         assert unfiltered.ends([2, 0], LIMIT_S) == {0: 2, 2: 3}
 
 
-def the_position_passes_markers_and_aborted_tails(env: Environment) -> None:
+def test_the_position_passes_markers_and_aborted_tails(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     commit(producer, record(topic, b"a"))
     wait_for_end(env, topic, 2)
@@ -207,7 +134,7 @@ def the_position_passes_markers_and_aborted_tails(env: Environment) -> None:
     assert reader.position(0) == 5
 
 
-def the_position_stands_at_an_open_transaction(env: Environment) -> None:
+def test_the_position_stands_at_an_open_transaction(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     env.kafka.plain_producer().send([record(topic, b"a")], LIMIT_S)
     producer.send([record(topic, b"b")], LIMIT_S)
@@ -220,7 +147,7 @@ def the_position_stands_at_an_open_transaction(env: Environment) -> None:
     assert values(reader.poll(LIMIT_S)) == [b"b"]
 
 
-def a_position_behind_an_open_transaction_waits_for_its_end(env: Environment) -> None:
+def test_a_position_behind_an_open_transaction_waits_for_its_end(env: Environment) -> None:
     topic, producer = env.topic(1, {}), env.producer()
     producer.send([record(topic, b"a"), record(topic, b"b"), record(topic, b"c")], LIMIT_S)
     reader = env.kafka.reader(topic)
@@ -232,7 +159,7 @@ def a_position_behind_an_open_transaction_waits_for_its_end(env: Environment) ->
     assert values(read(env, reader)) == [b"b", b"c"]
 
 
-def a_seek_reads_these_partitions_from_there_and_no_others(env: Environment) -> None:
+def test_a_seek_reads_these_partitions_from_there_and_no_others(env: Environment) -> None:
     topic, plain = env.topic(2, {}), env.kafka.plain_producer()
     plain.send([record(topic, b"%d" % i, i % 2) for i in range(8)], LIMIT_S)
     reader = env.kafka.reader(topic)
@@ -246,7 +173,7 @@ def a_seek_reads_these_partitions_from_there_and_no_others(env: Environment) -> 
     assert reader.position(0) == 4
 
 
-def runs_are_the_same_records_as_columns(env: Environment) -> None:
+def test_runs_are_the_same_records_as_columns(env: Environment) -> None:
     topic, plain = env.topic(2, {}), env.kafka.plain_producer()
     plain.send([record(topic, b"%d" % i, i % 2) for i in range(20)], LIMIT_S)
     reader = env.kafka.reader(topic)
@@ -271,7 +198,7 @@ def runs_are_the_same_records_as_columns(env: Environment) -> None:
 # ---- outside the log -----------------------------------------------------------------------------------------
 
 
-def a_position_behind_the_end_is_a_gap(env: Environment) -> None:
+def test_a_position_behind_the_end_is_a_gap(env: Environment) -> None:
     topic = env.topic(1, {})
     env.kafka.plain_producer().send([record(topic, b"a")], LIMIT_S)
     reader = env.kafka.reader(topic)
@@ -285,7 +212,7 @@ def a_position_behind_the_end_is_a_gap(env: Environment) -> None:
     assert values(reader.poll(LIMIT_S)) == [b"a"]
 
 
-def a_position_before_a_trimmed_start_is_a_gap(env: Environment) -> None:
+def test_a_position_before_a_trimmed_start_is_a_gap(env: Environment) -> None:
     topic = env.topic(1, {})
     env.kafka.plain_producer().send([record(topic, b"%d" % i) for i in range(4)], LIMIT_S)
     env.trim(topic, 0, 3)
@@ -298,31 +225,10 @@ def a_position_before_a_trimmed_start_is_a_gap(env: Environment) -> None:
     assert values(reader.poll(LIMIT_S)) == [b"3"]
 
 
-def a_missing_topic_is_named(env: Environment) -> None:
+def test_a_missing_topic_is_named(env: Environment) -> None:
     missing = env.name()
     with pytest.raises(TopicError, match=missing):
         env.kafka.reader(missing).start_and_end(0, LIMIT_S)
     with pytest.raises(TopicError):
         env.kafka.plain_producer().send([record(missing, b"a")], LIMIT_S)
     assert env.kafka.cluster().describe([missing], LIMIT_S) == {}
-
-
-READING: list[Callable[[Environment], None]] = [
-    committed_records_are_read_in_order_at_the_offsets_that_send_told,
-    a_transaction_marker_takes_an_offset,
-    offsets_are_told_in_the_order_of_the_records_across_partitions,
-    keys_values_and_tombstones_come_back_as_they_were,
-    a_commit_becomes_visible_in_every_partition,
-    aborted_records_are_in_the_log_and_only_unfiltered_readers_see_them,
-    an_open_transaction_holds_back_what_others_committed_behind_it,
-    the_end_is_the_last_stable_offset_or_the_high_watermark,
-    the_bounds_of_many_partitions_are_those_of_each,
-    the_position_passes_markers_and_aborted_tails,
-    the_position_stands_at_an_open_transaction,
-    a_position_behind_an_open_transaction_waits_for_its_end,
-    a_seek_reads_these_partitions_from_there_and_no_others,
-    runs_are_the_same_records_as_columns,
-    a_position_behind_the_end_is_a_gap,
-    a_position_before_a_trimmed_start_is_a_gap,
-    a_missing_topic_is_named,
-]
