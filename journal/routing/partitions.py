@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import zlib
 
-from journal.process.kept import KEPT_BYTES_MAX, Kept
+from confluent_kafka import murmur2
+
 from journal.routing.outcomes import Outgoing, PartitionRule, Reason, RefusedError
 
 MURMUR2, CRC32, MESSAGE_ID, FIXED = "murmur2", "crc32", "message-id", "partition"
-_MASK = 0xFFFFFFFF
-_M = 0x5BD1E995
 
 
 def parse_rule(text: str) -> PartitionRule:
@@ -29,7 +28,7 @@ def partition_of(record: Outgoing, partitions: int) -> int:
     """The partition of a topic that has so many. Raises RefusedError for a fixed one that it has not."""
     rule, key = record.rule, record.key
     if key is not None and rule.name == MURMUR2:
-        return (murmur2(key) & 0x7FFFFFFF) % partitions
+        return murmur2(key, partitions)
     if rule.name == FIXED:
         if rule.fixed >= partitions:
             raise RefusedError(Reason.BAD_TOPIC, f"topic {record.topic} has no partition {rule.fixed}")
@@ -37,27 +36,3 @@ def partition_of(record: Outgoing, partitions: int) -> int:
     if key is None or rule.name == MESSAGE_ID:
         return record.message % partitions
     return zlib.crc32(key) % partitions
-
-
-_hashes: Kept[bytes, int] = Kept(4 * KEPT_BYTES_MAX)
-"""Of keys: most come again."""
-
-
-def murmur2(key: bytes) -> int:
-    """Kafka's hash of a key (org.apache.kafka.common.utils.Utils.murmur2), unsigned."""
-    found = _hashes.get(key)
-    return _hashes.keep(key, _murmur2(key), len(key)) if found is None else found
-
-
-def _murmur2(key: bytes) -> int:
-    length = len(key)
-    h = 0x9747B28C ^ length
-    whole = length & ~3
-    for at in range(0, whole, 4):
-        k = int.from_bytes(key[at : at + 4], "little") * _M & _MASK
-        k = (k ^ k >> 24) * _M & _MASK
-        h = (h * _M & _MASK) ^ k
-    if length & 3:
-        h = (h ^ int.from_bytes(key[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
-    return h ^ h >> 15

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+from confluent_kafka import murmur2
+
 from journal.errors import OperatingError, RouteStopError, RowError
 from journal.fold.rows import Added
 from journal.kafka.ports import Sent
 from journal.routing.dead_letters import record_bytes
 from journal.routing.outcomes import OnError, Outgoing, Reason, Refusal, RefusedError
-from journal.routing.partitions import MURMUR2, murmur2, partition_of
+from journal.routing.partitions import MURMUR2, partition_of
 from journal.routing.router import Router
 from journal.v1.journal_pb2 import Record
 from journal.v1.store_pb2 import CHUNK, MESSAGE
@@ -30,7 +32,6 @@ ROUTED_KINDS = frozenset((MESSAGE, CHUNK))
 
 SKIPPED_BY_OPERATOR = "skipped-by-operator"
 
-_POSITIVE = 0x7FFFFFFF
 
 GetRow = Callable[[bytes], bytes | None]
 
@@ -123,7 +124,7 @@ class ShardOutgoing:
                     name, topic, key, value, headers, rule, _, _ = outcome
                     if topic in ready and topic in reached and key is not None and rule.name == MURMUR2:
                         counts[name] += 1
-                        yield new_sent(Sent, (topic, (murmur2(key) & _POSITIVE) % ready[topic], key, value, headers))
+                        yield new_sent(Sent, (topic, murmur2(key, ready[topic]), key, value, headers))
                         continue
                 while not self._take(outcomes, offset, slow, done, passed):
                     outcomes = route(message_id, data)
