@@ -19,7 +19,9 @@ each mark that it takes must name the one before it: otherwise Kafka has lost wh
 lost power, say), and the copy is dropped too, for it would go on from a state that is nobody's.
 
 Marks of long ago may have been compacted away. A copy that was built on top of an older state is *doubted*: before it
-becomes readable its rows are counted, and it is built from nothing if they are not as many as its marks say.
+becomes readable its rows are counted, and it is built from nothing if they are not as many as its marks say. A worker's
+copy is doubted when it was built from nothing, too: the cleaner may have taken rows away for tombstones that Kafka then
+lost, and a fold on top of such a table would go on as if it were whole. (What a node loads is counted by the load.)
 """
 
 from __future__ import annotations
@@ -119,8 +121,12 @@ class Replica:
         delete_retention_ms: int,
         min_compaction_lag_ms: int,
         held_bytes_max: int,
+        counts_rows: bool = False,
     ) -> None:
-        """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970."""
+        """`identity` is bytes that differ for another cluster, topic or journal; `wall_ms` is ms since 1970.
+
+        With `counts_rows` the rows of a copy that was built from nothing are counted, for owners that load none.
+        """
         self.identity = identity
         self._topic = topic
         self._store = store
@@ -136,6 +142,7 @@ class Replica:
         """Its rows have to be counted before they are a state."""
         self._is_fresh = False
         """It was built from the topic, and no load has found as many rows yet as the marks say."""
+        self._counts_rows = counts_rows
         self._held_bytes_max = held_bytes_max
         self._held_bytes = 0
         self._timeout_s = 0.0
@@ -180,7 +187,7 @@ class Replica:
             self._is_fresh = True
         self._whole = now
         state = CopyState.READABLE if self._store.named(_BUILDING) == _NO else CopyState.BUILDING
-        self._doubted = state is CopyState.BUILDING and any(places.values())
+        self._doubted = state is CopyState.BUILDING and (self._counts_rows or any(places.values()))
         for shard, (start, end) in ends.items():
             place, row = places[shard] or Place(start, 0, NO_EPOCH), self._store.get(mark_key(shard))
             mark = _no_mark(shard) if row is None else Mark.FromString(row)

@@ -516,7 +516,7 @@ class ShardWorker:
             offset = producer.send(chain(outputs, rows), timeout_s)[-1]
         else:
             offset = producer.send_rows(topic, self.shard, changes, timeout_s, beside=outputs, meanwhile=meanwhile)
-        self._table.require_next(offset - len(changes) + 1)
+        self._table.require_next(offset - len(changes) + 1, offset)
         return offset, producer.commit_transaction(timeout_s), done
 
     def _clear_gathered(self) -> None:

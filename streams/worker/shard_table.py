@@ -37,6 +37,7 @@ def shard_replica(
         delete_retention_ms=config.delete_retention_ms,
         min_compaction_lag_ms=config.min_compaction_lag_ms,
         held_bytes_max=config.held_bytes_max,
+        counts_rows=True,
     )
 
 
@@ -55,6 +56,8 @@ class ShardTable:
         self._given_up = False
         self._read_to: int | None = None
         """Where the last read ended, until a checkpoint behind it proves that it has missed nothing."""
+        self._behind = 0
+        """The table's last offset is at least the one before this, unless Kafka has lost what it acknowledged."""
 
     def read(self) -> Mark:
         """Bring the local copy up to the table's end; the mark there. The shard's previous owner is fenced.
@@ -80,15 +83,24 @@ class ShardTable:
             what = f"frames are gone: the WAL holds offsets {start} to {end}, and the next one is {following}"
             raise GapError(what, topic=topic, partition=self._shard, offset=following)
 
-    def require_next(self, offset: int) -> None:
-        """Raises StaleReadError if a checkpoint that begins at `offset` is the first one behind a read, and not right
-        where that ended: a leader that was deposed has answered, and rows that it did not show would stay for ever.
+    def require_next(self, first: int, last: int) -> None:
+        """Raises StaleReadError if a checkpoint at these offsets, not committed yet, is no sequel to what was read or
+        written before it.
+
+        The first checkpoint behind a read begins right where that ended: otherwise a leader that was deposed has
+        answered, and rows that it did not show would stay for ever. Any later one begins behind the one before it:
+        otherwise Kafka has lost the end of the table, and this checkpoint's base with it.
         """
-        end, self._read_to = self._read_to, None
-        if end not in (None, offset):
-            topic = table_topic(self._config.journal)
+        read_to, self._read_to = self._read_to, None
+        behind, self._behind = self._behind, last + 2  # the end of its transaction takes an offset, too
+        topic = table_topic(self._config.journal)
+        if read_to not in (None, first):
             raise StaleReadError(
-                f"{topic}[{self._shard}] was read to offset {end}, and what was sent next is at {offset}"
+                f"{topic}[{self._shard}] was read to offset {read_to}, and what was sent next is at {first}"
+            )
+        if first < behind:
+            raise StaleReadError(
+                f"{topic}[{self._shard}] has lost what it held up to offset {behind}: what was sent next is at {first}"
             )
 
     def give_up(self) -> None:
@@ -115,7 +127,7 @@ class ShardTable:
         """
         topic = table_topic(self._config.journal)
         _, end = self._bounds(topic, committed=False)
-        self._read_to = end
+        self._read_to = self._behind = end
         until = self._clock() + self._config.request_timeout_s
         while replica.behind({self._shard: end}) > 0:
             left = until - self._clock()

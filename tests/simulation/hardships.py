@@ -294,7 +294,7 @@ class Hardships:
         self._cast.start_node(self._cast.free_name())
 
     def lost_table(self) -> None:
-        """Some checkpoints of a shard are gone; the cleaner has not been where they were.
+        """Some checkpoints of a shard are gone. What the cleaner took away for tombstones of the first one stays away.
 
         Nodes that do not run have copies of what is not there, and may come back when the table has grown past them."""
         active = self._cast.active()
@@ -302,11 +302,14 @@ class Hardships:
             if node is not active and self._chance.random() < 0.7:
                 self._scheduler.kill(node.process)
         shard = self._chance.randrange(self._cast.setting.shards)
-        log, key = self._log((table_topic(JOURNAL), shard)), mark_key(shard)
-        cleaned = self._history.cleaned.get(shard, 0)
-        marks = [e.offset for e in log.entries if e.key == key and e.state == COMMITTED and e.offset >= cleaned]
+        topic, key = table_topic(JOURNAL), mark_key(shard)
+        log = self._log((topic, shard))
+        marks = [e.offset for e in log.entries if e.key == key and e.state == COMMITTED]
         if marks:
-            self._lose((table_topic(JOURNAL), shard), marks[-min(len(marks), self._chance.choice((1, 1, 2, 5)))])
+            first = marks[-min(len(marks), self._chance.choice((1, 1, 2, 5)))]
+            if self._chance.random() < 0.5:
+                self._broker.compact(topic, shard, first)
+            self._lose((topic, shard), first)
 
     def lost_wal(self) -> None:
         """Frames of a shard are gone, among them some that its table has."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.errors import ClosedError, HangingTransactionError
+from journal.errors import ClosedError, CountError, HangingTransactionError
 from journal.kafka.ports import Sent
 from journal.topics.names import table_topic
-from journal.wire.keys import record_key
+from journal.wire.keys import mark_key, record_key
 from streams.worker.shard import UNREADABLE_RETRY_S, ShardState, ShardWorker
 from streams.worker.worker import Worker
 from tests.simulation.disk import Disk, SimulatedStore
@@ -49,6 +49,38 @@ def test_a_copy_that_writing_finds_damaged_is_built_anew_from_the_table() -> Non
     assert not world.disk.damaged
     table = dict(world.records(table_topic(NAME)))
     assert world.disk.rows == {key: value for key, value in table.items() if value is not None}
+
+
+def test_a_table_that_lacks_rows_of_its_mark_is_no_base_for_more() -> None:
+    """The cleaner took a record away for its tombstone, and then Kafka lost the tombstone with the mark behind it."""
+    world = RoutesWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    worker = world.worker()
+    worker.recover()
+    worker.take(world.frames[:3])
+    worker.checkpoint_if_due(now=True)
+    table = world.broker.topics[table_topic(NAME)].logs[0]
+    lost = table.append(0, record_key(1), None)
+    table.compact(world.timeline.now(), 0.0, 1.0)
+    table.lose(lost)
+    world.disk.clear()
+    with pytest.raises(CountError, match=f"{table_topic(NAME)} itself is so.*repair table"):
+        world.worker().recover()
+
+
+def test_a_worker_whose_table_lost_its_end_reads_it_anew_before_it_goes_on() -> None:
+    """All brokers lost power, say, and the worker's producer was never told."""
+    world = RoutesWorld(wal([marker()], [message(1)], [message(2)], [delete(1)]))
+    worker = world.worker()
+    worker.recover()
+    worker.take(world.frames[:3])
+    worker.checkpoint_if_due(now=True)
+    table = world.broker.topics[table_topic(NAME)].logs[0]
+    table.lose(0)
+    worker.take(world.frames[3:])
+    assert not worker.checkpoint_if_due(now=True)
+    assert not table.fetch(0, 0, 9, committed=True), "it was aborted"
+    world.drive(worker)
+    assert {key for key, value in world.disk.rows.items() if value} == {record_key(2), mark_key(0)}
 
 
 def test_a_recovery_is_given_up_when_its_worker_stops() -> None:
