@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -209,10 +208,9 @@ def test_each_command_and_option_of_an_example_is_there(path: Path) -> None:
 
 
 def texts_of_tree() -> str:
-    """Every string of the product's modules, as its parts join."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for top in PRODUCT for path in (ROOT / top).rglob("*.py")]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    """The product's modules, with literals that follow each other joined to one."""
+    texts = [path.read_text(encoding="utf-8") for top in PRODUCT for path in (ROOT / top).rglob("*.py")]
+    return "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in texts)
 
 
 def test_each_message_that_operators_look_up_is_one_of_the_tree() -> None:
